@@ -1,0 +1,173 @@
+"""The spec of an `ElasticPyTorchJob` as users write it.
+
+Field descriptions are `kubectl explain`'s text; defaults and bounds become the CRD's schema (see `crd.py`).
+Sizes (`minReplicas`, `maxReplicas`) count pods *including* the master, as torchrun's `--nnodes=min:max` does.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+GROUP = "elastic-pytorch.dev"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "ElasticPyTorchJob"
+PLURAL = "elasticpytorchjobs"
+
+MAX_REPLICAS = 4096
+MAX_ALLOWED_SIZES = 64
+"""CEL's cost budget takes `.all()` over at most so many items."""
+MAX_NAME_LENGTH = 51
+"""`NAME-worker-4095` must be a DNS label of at most 63 characters."""
+
+
+class ApiModel(BaseModel):
+    """camelCase outside, snake_case inside; a field nobody knows is an error that names it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class RuntimeMode(StrEnum):
+    """How the processes of a job find each other."""
+
+    TORCHRUN = "Torchrun"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods go when the job has ended."""
+
+    RUNNING = "Running"
+    ALL = "All"
+    NONE = "None"
+
+
+PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+
+
+class RoleSpec(ApiModel):
+    """What differs for one role."""
+
+    template: PodTemplate = Field(description="PodTemplateSpec that replaces spec.template for the pods of this role.")
+
+
+class Runtime(ApiModel):
+    """How training processes are started and find each other."""
+
+    mode: RuntimeMode = Field(
+        RuntimeMode.TORCHRUN,
+        description="Torchrun: the image's own torchrun with c10d rendezvous; a change of size restarts its processes.",
+    )
+
+
+class Elasticity(ApiModel):
+    """How the job changes its size."""
+
+    grace_period_seconds: int = Field(
+        120,
+        ge=0,
+        le=86_400,
+        description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds). Applies to pods"
+        " created after an edit.",
+    )
+    scale_up_delay_seconds: int = Field(
+        30,
+        ge=0,
+        le=86_400,
+        description="After a change of size, seconds without growth that the operator starts by itself. Never delays a"
+        " first start, a replacement, an edit, or any shrink.",
+    )
+
+
+class Recovery(ApiModel):
+    """What is survived, and how often."""
+
+    max_failures_without_progress: int = Field(
+        3,
+        ge=0,
+        le=1000,
+        description="Failures in a row after which the job is Failed; 0 fails it at the first. Lost pods and changes of"
+        " size never count. The count resets after ten minutes of running.",
+    )
+    master_loss_timeout_seconds: int = Field(
+        300, ge=10, le=86_400, description="Seconds the other pods wait for a master to run."
+    )
+    node_loss_seconds: int = Field(
+        40,
+        ge=0,
+        le=86_400,
+        description="Seconds after which a pod on an unreachable node is given up and replaced elsewhere.",
+    )
+
+
+class JobSpec(ApiModel):
+    """The spec of an `ElasticPyTorchJob`."""
+
+    min_replicas: int = Field(
+        ge=1,
+        le=MAX_REPLICAS,
+        description="Fewest pods, master included, the job runs with; it starts only when all of them fit. Equal to"
+        " maxReplicas for a fault-tolerant job of fixed size.",
+    )
+    max_replicas: int = Field(
+        ge=1,
+        le=MAX_REPLICAS,
+        description="Most pods, master included. Target of the scale subresource (`kubectl scale`, autoscalers); the"
+        " operator never writes it.",
+    )
+    allowed_replicas: list[Annotated[int, Field(ge=1, le=MAX_REPLICAS)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ALLOWED_SIZES,
+        description="The only sizes the job may run with, all within minReplicas and maxReplicas. Exclusive with"
+        " replicaStep.",
+    )
+    replica_step: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_REPLICAS,
+        description="Allows the sizes minReplicas, minReplicas + step, minReplicas + 2 * step and so on only. Exclusive"
+        " with allowedReplicas.",
+    )
+    nproc_per_node: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
+        "auto",
+        description="Training processes per pod. auto: one per GPU of the pod's main container, one if it asks for none.",
+    )
+    template: PodTemplate = Field(
+        description="PodTemplateSpec of every pod. The main container is the one called pytorch, else the first; its"
+        " args without a command are the script and its arguments, a command is run as it is."
+    )
+    master: RoleSpec | None = Field(None, description="What differs for the master.")
+    worker: RoleSpec | None = Field(None, description="What differs for the workers.")
+    runtime: Runtime = Field(default_factory=Runtime, description="How training processes start and find each other.")
+    elasticity: Elasticity = Field(default_factory=Elasticity, description="How the job changes its size.")
+    recovery: Recovery = Field(default_factory=Recovery, description="What the job survives, and how often.")
+    priority_class_name: str = Field(
+        "",
+        max_length=253,
+        description="PriorityClass that orders this job among jobs. It is never put on pods.",
+    )
+    suspend: bool = Field(False, description="true: no pods. The job keeps its place in status and resumes when false.")
+    active_deadline_seconds: int | None = Field(
+        None, ge=1, description="Seconds after its first start at which the job is Failed. Time suspended counts."
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        None, ge=0, description="Seconds after its end at which the job is deleted. Absent: never."
+    )
+    clean_pod_policy: CleanPodPolicy = Field(
+        CleanPodPolicy.RUNNING, description="Pods deleted when the job has ended: Running, All or None of them."
+    )
+
+    def template_of(self, role: str) -> dict[str, Any]:
+        """The PodTemplateSpec of `role` ("master" or "worker")."""
+        own = self.master if role == "master" else self.worker
+        return own.template if own else self.template
+
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes the job may run with, in pods, ascending; 0 (not running) is not listed."""
+        if self.allowed_replicas:
+            return tuple(sorted({n for n in self.allowed_replicas if self.min_replicas <= n <= self.max_replicas}))
+        return tuple(range(self.min_replicas, self.max_replicas + 1, self.replica_step or 1))

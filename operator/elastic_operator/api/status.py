@@ -1,0 +1,152 @@
+"""The status of an `ElasticPyTorchJob`: what the operator reports, and what it must remember across a change of leader.
+
+Times are RFC 3339 in UTC with whole seconds, as everywhere in Kubernetes. An absent field means "none": nothing is
+ever null.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, PlainSerializer
+
+from elastic_operator.api.job import ApiModel
+
+MAX_LISTED_PODS = 64
+MAX_HISTORY = 20
+
+
+def rfc3339(time: datetime) -> str:
+    """`time` (aware, UTC) as Kubernetes writes times: `2026-01-31T12:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Time = Annotated[datetime, PlainSerializer(rfc3339, when_used="json")]
+
+
+class StatusModel(ApiModel):
+    """A status written by a newer operator may hold more than this one knows; that is not an error."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class ConditionType(StrEnum):
+    """Condition types of a job."""
+
+    READY = "Ready"
+    ADMITTED = "Admitted"
+    FULL_SIZE = "FullSize"
+    RESIZING = "Resizing"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STALLED = "Stalled"
+
+
+class Phase(StrEnum):
+    """Reasons of the condition Ready; the STATUS column."""
+
+    RUNNING = "Running"
+    RESIZING = "Resizing"
+    DEGRADED = "Degraded"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RENDEZVOUSING = "Rendezvousing"
+    RESTARTING = "Restarting"
+    FAILED = "Failed"
+    INVALID_SPEC = "InvalidSpec"
+
+
+class Limit(StrEnum):
+    """Reasons of the condition FullSize; the LIMITED BY column: why is my job not bigger, or not running?"""
+
+    AT_MAXIMUM = "AtMaximum"
+    HIGHER_PRIORITY_JOBS = "HigherPriorityJobs"
+    INSUFFICIENT_NODES = "InsufficientNodes"
+    GPUS_FRAGMENTED = "GPUsFragmented"
+    NODE_SELECTOR_UNSATISFIED = "NodeSelectorUnsatisfied"
+    INSUFFICIENT_CPU_OR_MEMORY = "InsufficientCPUOrMemory"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    SCALE_UP_DELAYED = "ScaleUpDelayed"
+    SIZE_NOT_ALLOWED = "SizeNotAllowed"
+    SCALE_UP_FAILED = "ScaleUpFailed"
+    SUSPENDED = "Suspended"
+
+
+class Condition(StatusModel):
+    """A metav1.Condition."""
+
+    type: ConditionType
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    last_transition_time: Time
+    observed_generation: int = 0
+
+
+class Retry(StatusModel):
+    """What waits before it is tried again."""
+
+    reason: str = Field(description="What went wrong before.")
+    not_before: Time = Field(description="When it is tried again.")
+    attempt: int = Field(1, description="How many times in a row it went wrong; the waiting time doubles with each.")
+    size: int | None = Field(None, description="The size in pods that failed; smaller ones are tried meanwhile.")
+
+
+class PodStatus(StatusModel):
+    """One pod of the job."""
+
+    name: str
+    role: str
+    index: int = 0
+    node: str | None = None
+    phase: str
+    gpus: int = 0
+
+
+class Change(StatusModel):
+    """One change of size in the job's history."""
+
+    time: Time
+    from_: int = Field(alias="from", description="Pods before.")
+    to: int = Field(description="Pods after.")
+    reason: str
+    message: str = ""
+
+
+class JobStatus(StatusModel):
+    """The status of an `ElasticPyTorchJob`."""
+
+    observed_generation: int = Field(0, description="The metadata.generation this status speaks of.")
+    replicas: int = Field(0, description="Pods in the running group.")
+    target_replicas: int = Field(0, description="Pods the operator grants the job now.")
+    ready_replicas: int = Field(0, description="Pods whose containers are ready.")
+    world_size: int = Field(0, description="Training processes of the pods whose main container runs.")
+    gpus: int = Field(0, description="GPUs the job's pods hold.")
+    selector: str = Field("", description="Label selector of the job's pods, for autoscalers.")
+    incarnation: int = Field(0, description="Raised when all pods are replaced; the rendezvous id carries it.")
+    restarts: int = Field(0, description="Unplanned changes: failures and lost pods.")
+    resizes: int = Field(0, description="Planned changes of size.")
+    failures: int = Field(0, description="Failures in a row, reset by ten minutes of running.")
+    start_time: Time | None = Field(None, description="When the job's first pods were created.")
+    completion_time: Time | None = Field(None, description="When the job ended.")
+    last_resize_time: Time | None = Field(None, description="When the last change of size completed.")
+    running_since: Time | None = Field(None, description="Since when the present incarnation runs without a failure.")
+    retry: Retry | None = Field(None, description="What waits before it is tried again.")
+    pods: list[PodStatus] = Field(default_factory=list, description="The job's pods, at most 64 of them.")
+    pods_not_listed: int = Field(0, description="How many pods the list leaves out.")
+    history: list[Change] = Field(default_factory=list, description="Changes of size, newest first, at most 20.")
+    conditions: list[Condition] = Field(default_factory=list, description="Ready, FullSize and the others.")
+
+    def condition(self, type_: ConditionType) -> Condition | None:
+        """The condition of that type, if there is one."""
+        return next((c for c in self.conditions if c.type == type_), None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended, well or badly; nothing leads out of it."""
+        return self.completion_time is not None

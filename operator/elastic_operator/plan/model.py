@@ -1,0 +1,294 @@
+"""The immutable facts decisions are made from, and the decisions themselves.
+
+Times are seconds since the epoch on the API server's clock, as floats. Resources are integers: cpu in millicores,
+memory and storage in bytes, everything else (GPUs, pods) in units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus, Limit
+
+Resources = Mapping[str, int]
+HostPort = tuple[str, str, int]
+"""hostIP ("" = all), protocol, port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node and what it holds that is not a live member of one of our jobs.
+
+    `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
+    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out:
+    their resources are not free yet, but will be.
+    """
+
+    name: str
+    allocatable: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    unready_since: float | None = None
+    used: Resources = field(default_factory=dict)
+    used_ports: frozenset[HostPort] = frozenset()
+    leaving: Resources = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether new pods may go there at all (taints aside)."""
+        return self.ready and not self.unschedulable
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What kube-scheduler will ask of a node for a pod made from one template.
+
+    `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod
+    fits if any term matches; empty = no demand). `pinnable` is False where the planner cannot know everything the
+    scheduler will ask (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
+    scheduler): such a pod is sized here by count and placed by the scheduler.
+    """
+
+    requests: Resources
+    gpus: int = 0
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[Mapping[str, Any], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: frozenset[HostPort] = frozenset()
+    pinnable: bool = True
+    unpinned_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
+
+    `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    """
+
+    uid: str
+    role: str
+    index: int
+    node: str | None
+    requests: Resources
+    host_ports: frozenset[HostPort] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JobDemand:
+    """What the allocator knows of one job.
+
+    `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
+    incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
+    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`. Sizes of
+    `failed_size` or more wait until `failed_until`. `taken_names` are the worker indices whose pod object still exists.
+    `wants` is False for a job that must have no pods (suspended, ended, invalid).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    created: float
+    sizes: tuple[int, ...]
+    master: PodShape
+    worker: PodShape
+    members: tuple[Member, ...] = ()
+    taken_indices: frozenset[int] = frozenset()
+    holds_place: bool = False
+    free_up_to: int = 0
+    grow_after: float = 0.0
+    failed_size: int | None = None
+    failed_until: float = 0.0
+    failed_reason: str = ""
+    max_new_size: int | None = None
+    wants: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the allocator decides from. `gpu_resources` are the extended resources that count as GPUs."""
+
+    now: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[JobDemand, ...]
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A pod to create. `node` None leaves the place to the scheduler. `ready`: its room is free now, not just soon."""
+
+    role: str
+    index: int
+    node: str | None
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one job gets: `keep` and `release` partition its members by uid, `create` are the pods still missing.
+
+    `replicas` = len(keep) + len(create); 0 or an allowed size, or below the minimum (only kept members, nothing to
+    create) while a job that lost pods holds on to what nobody else needs. `limit` and `message` answer why it is not
+    bigger, or not running. `wake_at` is when, with nothing else changed, the answer may differ.
+    """
+
+    replicas: int
+    keep: tuple[str, ...]
+    release: tuple[str, ...]
+    create: tuple[Slot, ...]
+    limit: Limit
+    message: str
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MainContainer:
+    """State of a pod's main container; all None/False before it starts."""
+
+    running_since: float | None = None
+    exit_code: int | None = None
+    finished_at: float | None = None
+    reason: str = ""
+    message: str = ""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPod:
+    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
+
+    `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
+    admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
+    `nnodes` is the `min:max` frozen in the pod's environment.
+    """
+
+    name: str
+    uid: str
+    role: str
+    index: int
+    incarnation: int
+    phase: str
+    created: float
+    node: str | None = None
+    bound: bool = False
+    deleting_since: float | None = None
+    grace_seconds: float = 0.0
+    ready: bool = False
+    requests: Resources = field(default_factory=dict)
+    gpus: int = 0
+    host_ports: frozenset[HostPort] = frozenset()
+    main: MainContainer = MainContainer()
+    disrupted: str = ""
+    unschedulable: str = ""
+    unschedulable_since: float | None = None
+    nnodes: tuple[int, int] | None = None
+    pod_ip: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no more and holds no resources."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as the stores show it.
+
+    `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
+    job that somebody else's pods bear. `trouble` says why the last write for this job failed, while that is retried;
+    `refused` says what the API server refused in this generation's pods: it will not take them until the spec changes.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created: float
+    status: JobStatus
+    spec: JobSpec | None
+    invalid: str = ""
+    priority: int = 0
+    deleting: bool = False
+    pods: tuple[OwnPod, ...] = ()
+    foreign_names: frozenset[str] = frozenset()
+    trouble: str = ""
+    refused: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment."""
+
+    role: str
+    index: int
+    node: str | None
+    incarnation: int
+    nnodes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete exactly that pod (UID precondition). `force`: its node is gone, grace 0."""
+
+    name: str
+    uid: str
+    reason: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on the job: `type` is Normal or Warning."""
+
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
+
+    `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
+    successor of this process must find it before it finds the actions' traces.
+    """
+
+    status: JobStatus
+    commit_first: bool = False
+    deletes: tuple[DeletePod, ...] = ()
+    creates: tuple[CreatePod, ...] = ()
+    events: tuple[Event, ...] = ()
+    delete_job: bool = False
+    wake_at: float | None = None
