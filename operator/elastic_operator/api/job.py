@@ -23,6 +23,8 @@ MAX_ALLOWED_SIZES = 64
 """CEL's cost budget takes `.all()` over at most so many items."""
 MAX_NAME_LENGTH = 51
 """`NAME-worker-4095` must be a DNS label of at most 63 characters."""
+MAX_SECONDS = 2**31 - 1
+"""Of the periods that count from a point in time: 68 years, what Kubernetes' own 32-bit fields hold."""
 
 
 class ApiModel(BaseModel):
@@ -58,7 +60,7 @@ class Runtime(ApiModel):
     """How training processes are started and find each other."""
 
     mode: RuntimeMode = Field(
-        RuntimeMode.TORCHRUN,
+        default=RuntimeMode.TORCHRUN,
         description="Torchrun: the image's own torchrun with c10d rendezvous; a change of size restarts its processes.",
     )
 
@@ -67,14 +69,14 @@ class Elasticity(ApiModel):
     """How the job changes its size."""
 
     grace_period_seconds: int = Field(
-        120,
+        default=120,
         ge=0,
         le=86_400,
         description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds). Applies to pods"
         " created after an edit.",
     )
     scale_up_delay_seconds: int = Field(
-        30,
+        default=30,
         ge=0,
         le=86_400,
         description="After a change of size, seconds without growth that the operator starts by itself. Never delays a"
@@ -86,17 +88,17 @@ class Recovery(ApiModel):
     """What is survived, and how often."""
 
     max_failures_without_progress: int = Field(
-        3,
+        default=3,
         ge=0,
         le=1000,
         description="Failures in a row after which the job is Failed; 0 fails it at the first. Lost pods and changes of"
         " size never count. The count resets after ten minutes of running.",
     )
     master_loss_timeout_seconds: int = Field(
-        300, ge=10, le=86_400, description="Seconds the other pods wait for a master to run."
+        default=300, ge=10, le=86_400, description="Seconds the other pods wait for a master to run."
     )
     node_loss_seconds: int = Field(
-        40,
+        default=40,
         ge=0,
         le=86_400,
         description="Seconds after which a pod on an unreachable node is given up and replaced elsewhere.",
@@ -119,46 +121,56 @@ class JobSpec(ApiModel):
         " operator never writes it.",
     )
     allowed_replicas: list[Annotated[int, Field(ge=1, le=MAX_REPLICAS)]] | None = Field(
-        None,
+        default=None,
         min_length=1,
         max_length=MAX_ALLOWED_SIZES,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
         description="The only sizes the job may run with, all within minReplicas and maxReplicas. Exclusive with"
         " replicaStep.",
     )
     replica_step: int | None = Field(
-        None,
+        default=None,
         ge=1,
         le=MAX_REPLICAS,
         description="Allows the sizes minReplicas, minReplicas + step, minReplicas + 2 * step and so on only. Exclusive"
         " with allowedReplicas.",
     )
     nproc_per_node: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
-        "auto",
-        description="Training processes per pod. auto: one per GPU of the pod's main container, one if it asks for none.",
+        default="auto",
+        description="Training processes per pod. auto: one per GPU of the pod's main container, one if it asks for"
+        " none; the master may have other GPUs, and so other processes, than the workers.",
     )
     template: PodTemplate = Field(
         description="PodTemplateSpec of every pod. The main container is the one called pytorch, else the first; its"
         " args without a command are the script and its arguments, a command is run as it is."
     )
-    master: RoleSpec | None = Field(None, description="What differs for the master.")
-    worker: RoleSpec | None = Field(None, description="What differs for the workers.")
+    master: RoleSpec | None = Field(default=None, description="What differs for the master.")
+    worker: RoleSpec | None = Field(default=None, description="What differs for the workers.")
     runtime: Runtime = Field(default_factory=Runtime, description="How training processes start and find each other.")
     elasticity: Elasticity = Field(default_factory=Elasticity, description="How the job changes its size.")
     recovery: Recovery = Field(default_factory=Recovery, description="What the job survives, and how often.")
     priority_class_name: str = Field(
-        "",
+        default="",
         max_length=253,
         description="PriorityClass that orders this job among jobs. It is never put on pods.",
     )
-    suspend: bool = Field(False, description="true: no pods. The job keeps its place in status and resumes when false.")
+    suspend: bool = Field(
+        default=False, description="true: no pods. The job keeps its place in status and resumes when false."
+    )
     active_deadline_seconds: int | None = Field(
-        None, ge=1, description="Seconds after its first start at which the job is Failed. Time suspended counts."
+        default=None,
+        ge=1,
+        le=MAX_SECONDS,
+        description="Seconds after its first start at which the job is Failed. Time suspended counts.",
     )
     ttl_seconds_after_finished: int | None = Field(
-        None, ge=0, description="Seconds after its end at which the job is deleted. Absent: never."
+        default=None,
+        ge=0,
+        le=MAX_SECONDS,
+        description="Seconds after its end at which the job is deleted. Absent: never.",
     )
     clean_pod_policy: CleanPodPolicy = Field(
-        CleanPodPolicy.RUNNING, description="Pods deleted when the job has ended: Running, All or None of them."
+        default=CleanPodPolicy.RUNNING, description="Pods deleted when the job has ended: Running, All or None of them."
     )
 
     def template_of(self, role: str) -> dict[str, Any]:

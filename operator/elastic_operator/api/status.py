@@ -6,24 +6,25 @@ ever null.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer
+from pydantic import AwareDatetime, ConfigDict, Field, PlainSerializer
 
 from elastic_operator.api.job import ApiModel
 
 MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
+MAX_CONDITIONS = 16
 
 
 def rfc3339(time: datetime) -> str:
-    """`time` (aware, UTC) as Kubernetes writes times: `2026-01-31T12:00:00Z`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """`time` (aware) as Kubernetes writes times: `2026-01-31T12:00:00Z`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Time = Annotated[datetime, PlainSerializer(rfc3339, when_used="json")]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
 class StatusModel(ApiModel):
@@ -77,15 +78,18 @@ class Limit(StrEnum):
     SUSPENDED = "Suspended"
 
 
+Truth = Literal["True", "False", "Unknown"]
+
+
 class Condition(StatusModel):
     """A metav1.Condition."""
 
-    type: ConditionType
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str = ""
-    last_transition_time: Time
-    observed_generation: int = 0
+    type: str = Field(description="Ready, Admitted, FullSize, Resizing, Suspended, Succeeded, Failed or Stalled.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(description="Why, as one CamelCase word.")
+    message: str = Field(default="", description="Why, as a sentence, and what can be done.")
+    last_transition_time: Time = Field(description="When status changed last.")
+    observed_generation: int = Field(default=0, description="The metadata.generation this condition speaks of.")
 
 
 class Retry(StatusModel):
@@ -93,54 +97,69 @@ class Retry(StatusModel):
 
     reason: str = Field(description="What went wrong before.")
     not_before: Time = Field(description="When it is tried again.")
-    attempt: int = Field(1, description="How many times in a row it went wrong; the waiting time doubles with each.")
-    size: int | None = Field(None, description="The size in pods that failed; smaller ones are tried meanwhile.")
+    attempt: int = Field(
+        default=1, description="How many times in a row it went wrong; the waiting time doubles with each."
+    )
+    size: int | None = Field(
+        default=None, description="The size in pods that failed; smaller ones are tried meanwhile."
+    )
 
 
 class PodStatus(StatusModel):
     """One pod of the job."""
 
-    name: str
-    role: str
-    index: int = 0
-    node: str | None = None
-    phase: str
-    gpus: int = 0
+    name: str = Field(description="Its name.")
+    role: str = Field(description="master or worker.")
+    index: int = Field(default=0, description="The number at the end of its name.")
+    node: str | None = Field(default=None, description="The node it is bound to.")
+    phase: str = Field(description="The pod's own phase, or Terminating.")
+    gpus: int = Field(default=0, description="GPUs it holds.")
 
 
 class Change(StatusModel):
     """One change of size in the job's history."""
 
-    time: Time
+    time: Time = Field(description="When it completed.")
     from_: int = Field(alias="from", description="Pods before.")
     to: int = Field(description="Pods after.")
-    reason: str
-    message: str = ""
+    reason: str = Field(description="Why, as one CamelCase word.")
+    message: str = Field(default="", description="Why, as a sentence.")
 
 
 class JobStatus(StatusModel):
     """The status of an `ElasticPyTorchJob`."""
 
-    observed_generation: int = Field(0, description="The metadata.generation this status speaks of.")
-    replicas: int = Field(0, description="Pods in the running group.")
-    target_replicas: int = Field(0, description="Pods the operator grants the job now.")
-    ready_replicas: int = Field(0, description="Pods whose containers are ready.")
-    world_size: int = Field(0, description="Training processes of the pods whose main container runs.")
-    gpus: int = Field(0, description="GPUs the job's pods hold.")
-    selector: str = Field("", description="Label selector of the job's pods, for autoscalers.")
-    incarnation: int = Field(0, description="Raised when all pods are replaced; the rendezvous id carries it.")
-    restarts: int = Field(0, description="Unplanned changes: failures and lost pods.")
-    resizes: int = Field(0, description="Planned changes of size.")
-    failures: int = Field(0, description="Failures in a row, reset by ten minutes of running.")
-    start_time: Time | None = Field(None, description="When the job's first pods were created.")
-    completion_time: Time | None = Field(None, description="When the job ended.")
-    last_resize_time: Time | None = Field(None, description="When the last change of size completed.")
-    running_since: Time | None = Field(None, description="Since when the present incarnation runs without a failure.")
-    retry: Retry | None = Field(None, description="What waits before it is tried again.")
-    pods: list[PodStatus] = Field(default_factory=list, description="The job's pods, at most 64 of them.")
-    pods_not_listed: int = Field(0, description="How many pods the list leaves out.")
-    history: list[Change] = Field(default_factory=list, description="Changes of size, newest first, at most 20.")
-    conditions: list[Condition] = Field(default_factory=list, description="Ready, FullSize and the others.")
+    observed_generation: int = Field(default=0, description="The metadata.generation this status speaks of.")
+    replicas: int = Field(default=0, description="Pods in the running group.")
+    target_replicas: int = Field(default=0, description="Pods the operator grants the job now.")
+    ready_replicas: int = Field(default=0, description="Pods whose containers are ready.")
+    world_size: int = Field(default=0, description="Training processes of the pods whose main container runs.")
+    gpus: int = Field(default=0, description="GPUs the job's pods hold.")
+    selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
+    incarnation: int = Field(default=0, description="Raised when all pods are replaced; the rendezvous id carries it.")
+    restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
+    resizes: int = Field(default=0, description="Planned changes of size.")
+    failures: int = Field(default=0, description="Failures in a row, reset by ten minutes of running.")
+    start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
+    completion_time: Time | None = Field(default=None, description="When the job ended.")
+    last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
+    running_since: Time | None = Field(
+        default=None, description="Since when the present incarnation runs without a failure."
+    )
+    retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    pods: list[PodStatus] = Field(
+        default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."
+    )
+    pods_not_listed: int = Field(default=0, description="How many pods the list leaves out.")
+    history: list[Change] = Field(
+        default_factory=list, max_length=MAX_HISTORY, description="Changes of size, newest first, at most 20."
+    )
+    conditions: list[Condition] = Field(
+        default_factory=list,
+        max_length=MAX_CONDITIONS,
+        description="Ready (its reason is the STATUS column), FullSize (its reason: what limits the job) and others.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of that type, if there is one."""

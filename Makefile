@@ -1,0 +1,60 @@
+# Everything a person types. `make help` lists it; the cluster targets need Linux, root and Go.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+NAME ?= demo
+NODES ?= 2
+GPUS ?= 4
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elastic-pytorch
+UV_VERSION := 0.13.9
+UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
+RUN := $(UV) run --frozen
+export UV_PYTHON_DOWNLOADS := never
+
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@echo '  NAME=, NODES= and GPUS= (per node) choose the local cluster; now $(NAME), $(NODES), $(GPUS)'
+
+demo: venv ## A real cluster from nothing, and a job that grows from 4 to 8 processes and back on it
+	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS)
+
+down: venv ## Give everything the local cluster NAME took back to the machine
+	@$(RUN) python -m devcluster down --name $(NAME)
+
+test: venv ## All tests, those on a real cluster included
+	@$(RUN) pytest -m "not long"
+
+test-long: venv ## What takes longer than a coffee
+	@$(RUN) pytest -m long
+
+check: venv ## Lint, types, layers, drift, unit and property tests
+	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
+	@$(RUN) mypy
+	@$(RUN) lint-imports
+	@$(RUN) pytest -q -m "not apiserver and not cluster and not long"
+
+crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
+	@$(RUN) elastic-operator crds > crds/elastic-pytorch.dev_elasticpytorchjobs.yaml
+	@cp crds/elastic-pytorch.dev_elasticpytorchjobs.yaml charts/elastic-pytorch/files/
+
+golden: venv ## Renew the files that tests compare with
+	@$(RUN) python -m tests.golden
+
+image: venv ## Build the images of the Dockerfile for the local cluster
+	@$(RUN) python -m devcluster image
+
+cluster-up: venv ## Start the local cluster NAME with NODES nodes of GPUS GPUs
+	@$(RUN) python -m devcluster up --name $(NAME) --nodes $(NODES) --gpus $(GPUS)
+
+cluster-down: down ## The same as down
+
+venv: $(UV)
+	@$(UV) sync --frozen --quiet
+
+$(CACHE)/uv/bin/uv:
+	@echo "installing uv $(UV_VERSION) into $(CACHE)/uv"
+	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
+	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
+
+.PHONY: help demo down test test-long check crds golden image cluster-up cluster-down venv

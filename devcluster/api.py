@@ -1,0 +1,83 @@
+"""The few requests that the cluster itself makes of its API server; tests bring a client of their own."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from devcluster.errors import DevclusterError
+
+POLL_SECONDS = 0.05
+REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A client with the administrator's certificate, through the loopback port."""
+
+    server: str
+    context: ssl.SSLContext
+
+    @classmethod
+    def connect(cls, *, port: int, pki_folder: Path) -> Api:
+        """A client of the API server at a loopback port; nothing is sent yet."""
+        context = ssl.create_default_context(cafile=str(pki_folder / "ca.crt"))
+        context.load_cert_chain(pki_folder / "admin.crt", pki_folder / "admin.key")
+        return cls(server=f"https://127.0.0.1:{port}", context=context)
+
+    def get(self, path: str) -> Any:
+        """The object or list at `path`, None where there is none."""
+        try:
+            return json.loads(self._send("GET", path, None))
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def create(self, path: str, body: Mapping[str, Any]) -> None:
+        """Create an object in the collection `path`; one of that name that exists is left as it is."""
+        try:
+            self._send("POST", path, json.dumps(body).encode())
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise DevclusterError(f"POST {path}: {error.read().decode(errors='replace')}") from error
+
+    def is_ready(self) -> bool:
+        """Whether the API server says that it is ready."""
+        try:
+            return self._send("GET", "/readyz", None) == b"ok"
+        except OSError:
+            return False
+
+    def _send(self, method: str, path: str, body: bytes | None) -> bytes:
+        request = urllib.request.Request(self.server + path, data=body, method=method)
+        request.add_header("Content-Type", "application/json")
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
+        )
+        with opener.open(request, timeout=REQUEST_SECONDS) as answer:
+            data = answer.read()
+            assert isinstance(data, bytes)
+            return data
+
+
+def wait_until(
+    holds: Callable[[], bool], *, seconds: float, what: str, explain: Callable[[], str] = lambda: ""
+) -> None:
+    """Poll until `holds()`; an API server that does not answer counts as no. Raises DevclusterError after `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if holds():
+                return
+        except OSError:
+            pass
+        time.sleep(POLL_SECONDS)
+    raise DevclusterError(f"waited {seconds:.0f} s for {what} in vain. {explain()}".rstrip())

@@ -1,0 +1,85 @@
+"""Where downloads and builds are kept between runs, and how an entry comes into being at once or not at all.
+
+An entry's name carries a hash of all that went into it, so an entry is never changed: what differs has another name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KEY_LENGTH = 16
+
+
+def root() -> Path:
+    """The cache directory of this project, made if need be: ${XDG_CACHE_HOME:-~/.cache}/elastic-pytorch."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    path = Path(base).expanduser() / "elastic-pytorch"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def key(parts: Iterable[str | bytes]) -> str:
+    """A name of 16 hex digits for a sequence of parts. Lengths are hashed too: ["ab"] is not ["a", "b"]."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return digest.hexdigest()[:KEY_LENGTH]
+
+
+def key_of_files(paths: Iterable[Path], *, relative_to: Path, extra: Iterable[str] = ()) -> str:
+    """The key of some files' names and contents. The order of `paths` does not matter; folders are walked."""
+    parts: list[str | bytes] = list(extra)
+    for path in sorted(_walk(paths)):
+        parts += [path.relative_to(relative_to).as_posix(), path.read_bytes()]
+    return key(parts)
+
+
+def _walk(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from (p for p in path.rglob("*") if p.is_file() and not _is_waste(p))
+        elif path.is_file():
+            yield path
+
+
+def _is_waste(path: Path) -> bool:
+    return path.suffix == ".pyc" or any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:])
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Hold the machine-wide lock `name`; waits for another process that holds it."""
+    folder = root() / "locks"
+    folder.mkdir(exist_ok=True)
+    with (folder / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def entry(name: str, build: Callable[[Path], None]) -> Path:
+    """The directory `name` in the cache, made by `build(directory)` if it is not there.
+
+    `build` works in a directory beside it, which is renamed when it returns; a broken build leaves no entry.
+    Two processes that want the same entry: the second waits and finds it made.
+    """
+    path = root() / name
+    if path.is_dir():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lock(name.replace("/", "_")):
+        if path.is_dir():
+            return path
+        unfinished = path.with_name(path.name + ".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        build(unfinished)
+        unfinished.rename(path)
+    return path

@@ -1,0 +1,110 @@
+"""Each node's pods live in a cgroup of the node's own, which kubelet wants to find made, in whatever version is mounted.
+
+With version 1 that is a cgroup in every hierarchy, named ones included; with version 2 one, whose parent hands down its
+controllers. Which hierarchies there are is read from the mount table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mounts")
+WANTED_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
+REMOVE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A mounted hierarchy: where, which version, and with version 1 whether cpusets must be filled in."""
+
+    root: Path
+    version: int
+    has_cpuset: bool = False
+
+
+def hierarchies(mounts: str) -> list[Hierarchy]:
+    """Those that kubelet will use, from the text of /proc/self/mounts: all of version 1 if there is one, else version 2."""
+    found = []
+    for line in mounts.splitlines():
+        _, root, kind, options, *_ = line.split()
+        if kind == "cgroup":
+            found.append(Hierarchy(Path(root), version=1, has_cpuset="cpuset" in options.split(",")))
+        elif kind == "cgroup2":
+            found.append(Hierarchy(Path(root), version=2))
+    first_version = [hierarchy for hierarchy in found if hierarchy.version == 1]
+    return first_version or found
+
+
+def version(mounts: str) -> int:
+    """1 or 2: which version holds the memory controller's pods."""
+    return 1 if any(hierarchy.version == 1 for hierarchy in hierarchies(mounts)) else 2
+
+
+def make(name: str) -> None:
+    """The cgroup `name` below the root of every hierarchy."""
+    for hierarchy in hierarchies(MOUNTS.read_text()):
+        folder = hierarchy.root / name
+        if hierarchy.version == 2:
+            _hand_down_controllers(hierarchy.root)
+        folder.mkdir(exist_ok=True)
+        if hierarchy.version == 2:
+            _hand_down_controllers(folder)
+        if hierarchy.has_cpuset:
+            _fill_cpuset(folder)
+
+
+def pids(name: str) -> list[int]:
+    """The processes in the cgroup `name` and below, in all hierarchies."""
+    found: set[int] = set()
+    for folder in _folders(name):
+        with contextlib.suppress(OSError):
+            found.update(int(pid) for pid in (folder / "cgroup.procs").read_text().split())
+    return sorted(found)
+
+
+def remove(name: str) -> None:
+    """Remove the cgroup `name` and all below. A killed process leaves it a moment after its death: waits for that."""
+    end = time.monotonic() + REMOVE_SECONDS
+    while folders := list(_folders(name)):
+        for folder in folders:
+            try:
+                folder.rmdir()
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+        time.sleep(0.01)
+
+
+def _folders(name: str) -> Iterator[Path]:
+    """Deepest first."""
+    roots = {hierarchy.root / name for hierarchy in hierarchies(MOUNTS.read_text())}
+    # Where both versions are mounted, runc may also have made one in version 2.
+    for line in MOUNTS.read_text().splitlines():
+        if line.split()[2] == "cgroup2":
+            roots.add(Path(line.split()[1]) / name)
+    for root in roots:
+        if root.is_dir():
+            yield from sorted((path for path in root.rglob("*") if path.is_dir()), key=_depth, reverse=True)
+            yield root
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def _hand_down_controllers(folder: Path) -> None:
+    control = folder / "cgroup.subtree_control"
+    available = (folder / "cgroup.controllers").read_text().split()
+    for controller in WANTED_CONTROLLERS:
+        if controller in available and controller not in control.read_text().split():
+            control.write_text(f"+{controller}")
+
+
+def _fill_cpuset(folder: Path) -> None:
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        if not (folder / name).read_text().strip():
+            (folder / name).write_text((folder.parent / name).read_text())

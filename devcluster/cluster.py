@@ -1,0 +1,267 @@
+"""The cluster as one object: bring it up, break it, load images, take it down.
+
+    with Cluster.up(name="tests", nodes=2, gpus=4) as cluster:
+        cluster.kubeconfig            # a path; any Kubernetes client takes it
+        cluster.load_image(archive)   # an OCI archive, onto every node
+        cluster.node("n1").kill()     # as if the machine lost its power
+        cluster.node("n1").restart()
+        cluster.part("apiserver").freeze()
+
+`Cluster.up(name="crd-tests", nodes=0)` is a control plane only, ready in seconds. A cluster that is up already is taken
+as it is. The cluster outlives the process that started it; `Cluster.attach(name)` finds it again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from devcluster import (
+    binaries,
+    cache,
+    cgroups,
+    control_plane,
+    hostchanges,
+    images,
+    names,
+    network,
+    node,
+    packages,
+    processes,
+    settings,
+    torchtree,
+    volumes,
+)
+from devcluster.api import Api, wait_until
+from devcluster.binaries import Programs
+from devcluster.errors import DevclusterError
+from devcluster.faults import NodeFaults, PartFaults
+from devcluster.names import Layout
+from devcluster.progress import Progress
+from devcluster.settings import Settings
+
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    layout: Layout
+    settings: Settings
+    programs: Programs
+    api: Api
+
+    @classmethod
+    def up(
+        cls,
+        name: str = names.DEFAULT_NAME,
+        *,
+        nodes: int = 2,
+        gpus: int = 4,
+        torch_tree: str = torchtree.DEFAULT_TREE,
+        api_server_flags: Sequence[str] = (),
+        controller_manager_flags: Sequence[str] = (),
+        scheduler_flags: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Cluster:
+        """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
+
+        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. The flags are added to those of
+        the control plane's programs. Raises DevclusterError when the machine cannot run it.
+        """
+        progress = progress or Progress()
+        check_machine()
+        layout = Layout(names.check_name(name))
+        wanted = Settings(
+            nodes=nodes,
+            gpus=gpus,
+            torch_tree=torch_tree,
+            api_server_flags=tuple(api_server_flags),
+            controller_manager_flags=tuple(controller_manager_flags),
+            scheduler_flags=tuple(scheduler_flags),
+        )
+        packages.ensure(progress)
+        programs = binaries.ensure(progress)
+        with cache.lock(f"cluster-{name}"):
+            if _runs_as(layout, wanted):
+                progress.say(f"cluster {name} is up already")
+                return cls.attach(name)
+            _take_down(layout, progress)
+            return _bring_up(layout, wanted, programs, progress)
+
+    @classmethod
+    def attach(cls, name: str = names.DEFAULT_NAME) -> Cluster:
+        """The running cluster `name`. Raises DevclusterError when there is none."""
+        layout = Layout(names.check_name(name))
+        found = settings.load(layout)
+        programs = binaries.ensure(Progress())
+        return cls(layout, found, programs, Api.connect(port=found.port, pki_folder=layout.pki))
+
+    def down(self, *, progress: Progress | None = None) -> None:
+        """Give everything back: see `take_down`."""
+        take_down(self.layout.name, progress=progress)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, to https://127.0.0.1:PORT."""
+        return self.layout.kubeconfig
+
+    @property
+    def kubectl(self) -> str:
+        """The kubectl program of the cluster's version."""
+        return self.programs["kubectl"]
+
+    def node(self, name: str) -> NodeFaults:
+        """The node n1, n2, ...: kill, restart, freeze, thaw, cut off, heal, make GPUs sick."""
+        if name not in self.settings.node_names():
+            known = ", ".join(self.settings.node_names()) or "none"
+            raise DevclusterError(f"node={name!r}: cluster {self.layout.name!r} has no such node (it has: {known})")
+        return NodeFaults(self.layout, self.settings, self.programs, name)
+
+    def part(self, name: str) -> PartFaults:
+        """etcd, apiserver, controller-manager or scheduler; or of a node n1/kubelet, n1/containerd, n1/kube-proxy."""
+        return PartFaults.named(self.layout, self.settings, self.programs, name)
+
+    def load_image(self, archive: Path) -> None:
+        """Put the images of an archive (OCI or docker) on every node. Names must be full: docker.io/local/x:1."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda name: node.load_image(self.layout, name, archive), self.settings.node_names()))
+
+    def shared_claim(self, namespace: str, *, name: str = "checkpoints") -> None:
+        """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""
+        volumes.shared_claim(self.api, self.layout, namespace=namespace, name=name)
+
+    def wait_ready(self, nodes: Iterable[str] | None = None, *, seconds: float = READY_SECONDS) -> None:
+        """Wait until the nodes (all by default) are Ready with all their GPUs healthy."""
+        wanted = set(self.settings.node_names() if nodes is None else nodes)
+        wait_until(
+            lambda: wanted <= node.ready_nodes(self.api, gpus=self.settings.gpus),
+            seconds=seconds,
+            what=f"nodes {', '.join(sorted(wanted))} to be Ready with {self.settings.gpus} GPUs",
+            explain=lambda: f"Logs are in {self.layout.logs}",
+        )
+
+
+def check_machine() -> None:
+    """Raises DevclusterError, with what to do instead, where no local cluster can run."""
+    remedy = "use an existing cluster instead: set KUBECONFIG to its file (kind and minikube write one)"
+    if platform.system() != "Linux":
+        raise DevclusterError(f"the local cluster needs Linux, this is {platform.system()}; {remedy}")
+    if os.geteuid() != 0:
+        raise DevclusterError(f"the local cluster needs root (try sudo); or {remedy}")
+
+
+def take_down(name: str, *, progress: Progress | None = None) -> None:
+    """End the cluster `name`, or what a crashed run left of it: processes, namespaces, links, mounts, cgroups, files.
+
+    Kernel settings are given back with the last cluster. The logs stay until the next cluster of this name.
+    """
+    check_machine()
+    layout = Layout(names.check_name(name))
+    with cache.lock(f"cluster-{name}"):
+        _take_down(layout, progress or Progress())
+
+
+def running() -> list[str]:
+    """The names of the clusters that have processes."""
+    return sorted({mark.split("/")[0] for mark in processes.marks().values()})
+
+
+def _runs_as(layout: Layout, wanted: Settings) -> bool:
+    if not layout.state_file.exists():
+        return False
+    found = settings.load(layout)
+    if replace(found, port=0) != wanted:
+        return False
+    parts = [*control_plane.PARTS, *(part for name in wanted.node_names() for part in node.parts(name))]
+    running_parts = {process.part for process in processes.find(layout) if process.leads}
+    return set(parts) <= running_parts and Api.connect(port=found.port, pki_folder=layout.pki).is_ready()
+
+
+def _bring_up(layout: Layout, wanted: Settings, programs: Programs, progress: Progress) -> Cluster:
+    archives: list[Path] = []
+    if wanted.nodes:
+        archives = [images.pause(progress)]
+        if wanted.gpus and wanted.torch_tree:
+            torchtree.ensure(progress, tree=wanted.torch_tree)
+    shutil.rmtree(layout.folder, ignore_errors=True)
+    found = replace(wanted, port=_free_port(layout.name))
+    settings.save(layout, found)
+    hostchanges.acquire(layout.name, folders=node.MOUNT_POINTS)
+    with progress.step(f"starting the control plane of {layout.name} (etcd, API server, controllers, scheduler)"):
+        api = _start_control_plane(layout, found, programs)
+    cluster = Cluster(layout, found, programs, api)
+    if found.nodes:
+        with progress.step(f"starting {found.nodes} nodes with {found.gpus} GPUs each (waiting until they are Ready)"):
+            with ThreadPoolExecutor() as pool:
+                join = [pool.submit(node.join, layout, found, programs, name, archives) for name in found.node_names()]
+                for future in join:
+                    future.result()
+            cluster.wait_ready()
+    return cluster
+
+
+def _start_control_plane(layout: Layout, found: Settings, programs: Programs) -> Api:
+    network.start_control_plane_network(layout)
+    control_plane.write_pki(layout, found)
+    for part in control_plane.SERVERS:
+        control_plane.start(layout, found, programs, part=part)
+    api = Api.connect(port=found.port, pki_folder=layout.pki)
+    log = layout.logs / "control-plane-apiserver.log"
+    wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.tail(log))
+    for part in control_plane.CLIENTS:
+        control_plane.start(layout, found, programs, part=part)
+    wait_until(
+        lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
+        seconds=READY_SECONDS,
+        what="the controller manager to make the default service account",
+    )
+    return api
+
+
+def _take_down(layout: Layout, progress: Progress) -> None:
+    if processes.find(layout) or layout.state_file.exists():
+        with progress.step(f"taking down cluster {layout.name}"):
+            _remove(layout)
+    hostchanges.release(layout.name)
+
+
+def _remove(layout: Layout) -> None:
+    nodes = [path.name for path in (layout.folder / "nodes").iterdir()] if (layout.folder / "nodes").exists() else []
+    for name in nodes:
+        node.kill(layout, name)
+    processes.kill_all(lambda: [process.pid for process in processes.find(layout)])
+    for name in nodes:
+        cgroups.remove(layout.cgroup(name))
+    for path in layout.folder.iterdir():
+        if path != layout.logs:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _free_port(name: str) -> int:
+    first = names.first_port(name)
+    for port in range(first, first + 100):
+        with socket.socket() as candidate:
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                candidate.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise DevclusterError(f"no free loopback port from {first} to {first + 99} for cluster {name!r}")

@@ -1,0 +1,67 @@
+"""Carries connections from a loopback port of the machine to the API server inside the cluster's network namespace.
+
+Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`. It listens first and then moves itself into
+the namespace: the listening socket stays where it was made, new connections are made where it is now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import socket
+import sys
+from pathlib import Path
+
+from devcluster.names import API_PORT
+
+CHUNK_BYTES = 1 << 18
+CLONE_NEWNET = 0x40000000
+
+
+def enter_network(pid: int) -> None:
+    """Move this thread into the network namespace of `pid`. Raises OSError when it must not."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(Path(f"/proc/{pid}/ns/net"), os.O_RDONLY)
+    try:
+        if libc.setns(descriptor, CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.close()
+        await writer.wait_closed()
+
+
+async def _serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", API_PORT)
+    except OSError:
+        writer.close()
+        return
+    await asyncio.gather(_carry(reader, server_writer), _carry(server_reader, writer))
+
+
+async def _serve(listener: socket.socket) -> None:
+    server = await asyncio.start_server(_serve_one, sock=listener)
+    await server.serve_forever()
+
+
+def main(port: int, anchor_pid: int) -> None:
+    """Serve until killed."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=512)
+    enter_network(anchor_pid)
+    asyncio.run(_serve(listener))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,108 @@
+"""What the machine itself has changed for it while clusters run, counted, and given back when the last one goes.
+
+These are the kernel settings that kubelet and kube-proxy write, and folders that serve as mount points. One file in /run
+remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from devcluster import cache, processes
+
+FILE = Path("/run/elastic-pytorch/host.json")
+SYSCTLS = (
+    "kernel/keys/root_maxbytes",
+    "kernel/keys/root_maxkeys",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "net/ipv4/ip_forward",
+    "net/netfilter/nf_conntrack_max",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+)
+
+
+@dataclass(slots=True)
+class HostChanges:
+    """What was before the first cluster, and which clusters are there."""
+
+    boot: str
+    sysctls: dict[str, str] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    clusters: list[str] = field(default_factory=list)
+
+
+def acquire(cluster: str, *, folders: Sequence[str]) -> None:
+    """Remember the settings if this is the first cluster, and make the folders that are missing."""
+    with _open_record() as record:
+        if not record.sysctls:
+            record.sysctls = _read_sysctls()
+        record.clusters = sorted({*record.clusters, cluster})
+        for folder in folders:
+            record.folders += _make_folder(Path(folder))
+
+
+def release(cluster: str) -> None:
+    """Give everything back when no cluster is left. A cluster without a single process does not count."""
+    if not FILE.exists():
+        return
+    alive = {mark.split("/")[0] for mark in processes.marks().values()}
+    with _open_record() as record:
+        record.clusters = [name for name in record.clusters if name != cluster and name in alive]
+        if not record.clusters:
+            _give_back(record)
+
+
+def _give_back(record: HostChanges) -> None:
+    for name, value in record.sysctls.items():
+        path = Path("/proc/sys") / name
+        if path.exists() and path.read_text().strip() != value:
+            path.write_text(value)
+    record.sysctls = {}
+    for folder in sorted(record.folders, key=len, reverse=True):
+        # A folder that someone else has come to use is not ours any more.
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
+    record.folders = []
+
+
+def _read_sysctls() -> dict[str, str]:
+    paths = {name: Path("/proc/sys") / name for name in SYSCTLS}
+    return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
+
+
+def _make_folder(folder: Path) -> list[str]:
+    made = []
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            path.mkdir()
+            made.append(str(path))
+    return made
+
+
+@contextmanager
+def _open_record() -> Iterator[HostChanges]:
+    with cache.lock("host-changes"):
+        record = _load()
+        yield record
+        if record.clusters:
+            FILE.parent.mkdir(exist_ok=True)
+            FILE.write_text(json.dumps(asdict(record), indent=1))
+        elif FILE.exists():
+            FILE.unlink()
+            FILE.parent.rmdir()
+
+
+def _load() -> HostChanges:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        record = HostChanges(**json.loads(FILE.read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return HostChanges(boot=boot)
+    return record if record.boot == boot else HostChanges(boot=boot)

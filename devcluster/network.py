@@ -1,0 +1,72 @@
+"""The cluster's network: a namespace with a bridge (the control plane's), a namespace for each node, cables between.
+
+Namespaces are held by anchor processes and have no names, so they end with their anchor and leave no mount behind;
+links end with their namespace. The machine's own network is not touched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from devcluster import names, processes, shell
+from devcluster.errors import DevclusterError
+from devcluster.names import Layout
+
+CONTROL_PLANE = "control-plane"
+# Mounts made inside are not seen outside.
+UNSHARE = ("unshare", "--net", "--mount", "--propagation", "private")
+
+
+def anchor(layout: Layout, owner: str) -> int:
+    """The pid that holds the namespaces of a node or of the control plane. Raises DevclusterError when it is not up."""
+    pid = processes.leader(layout, f"{owner}/anchor")
+    if pid is None:
+        raise DevclusterError(f"{owner} of cluster {layout.name!r} is not running; start it first")
+    return pid
+
+
+def start_control_plane_network(layout: Layout) -> None:
+    """The control plane's namespace, with the bridge to which nodes are connected."""
+    pid = processes.start(layout, f"{CONTROL_PLANE}/anchor", ["sleep", "infinity"], before=UNSHARE)
+    if _has_link(pid, names.BRIDGE):
+        return
+    inside(pid, "ip", "link", "set", "lo", "up")
+    inside(pid, "ip", "link", "add", names.BRIDGE, "type", "bridge")
+    inside(pid, "ip", "address", "add", f"{names.BRIDGE_ADDRESS}/{names.BRIDGE_PREFIX_LENGTH}", "dev", names.BRIDGE)
+    inside(pid, "ip", "link", "set", names.BRIDGE, "up")
+    inside(pid, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+
+def start_node_network(layout: Layout, node: str, *, mount_script: Path) -> None:
+    """A node's namespaces: its mounts as `mount_script` makes them, its cable to the bridge, the routes of its pods."""
+    number = names.node_number(node)
+    bridge_side = anchor(layout, CONTROL_PLANE)
+    node_side = processes.start(layout, f"{node}/anchor", ["sh", mount_script], before=UNSHARE)
+    port, address = names.node_link(node), names.node_address(number)
+    inside(bridge_side, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(node_side))
+    inside(bridge_side, "ip", "link", "set", port, "master", names.BRIDGE, "up")
+    inside(bridge_side, "ip", "route", "replace", names.node_pod_cidr(number), "via", address)
+    inside(node_side, "ip", "link", "set", "lo", "up")
+    inside(node_side, "ip", "address", "add", f"{address}/{names.BRIDGE_PREFIX_LENGTH}", "dev", "eth0")
+    inside(node_side, "ip", "link", "set", "eth0", "up")
+    inside(node_side, "ip", "route", "add", "default", "via", names.BRIDGE_ADDRESS)
+    inside(node_side, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+
+def cut(layout: Layout, node: str) -> None:
+    """Pull the node's cable: packets vanish, nobody is told."""
+    inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "nomaster")
+
+
+def heal(layout: Layout, node: str) -> None:
+    """Put the cable back."""
+    inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "master", names.BRIDGE)
+
+
+def inside(pid: int, *command: str) -> str:
+    """Run a command in the network and mount namespaces of an anchor; its output."""
+    return shell.run("nsenter", "--target", str(pid), "--net", "--mount", *command)
+
+
+def _has_link(pid: int, link: str) -> bool:
+    return shell.try_run("nsenter", "--target", str(pid), "--net", "ip", "link", "show", link)

@@ -1,0 +1,104 @@
+"""Builds the project's images from its Dockerfile with buildah, once for each content of the sources.
+
+The base is our own (see images.py), so no registry is asked. The steps inside reach the package index the way this
+machine does: its index settings, proxies and certificate authorities are handed to them, and are in no image.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from devcluster import cache, images, shell
+from devcluster.progress import Progress
+
+REPOSITORY = Path(__file__).parent.parent
+SOURCES = ("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "operator", "worker")
+TARGETS = ("operator", "worker")
+KEPT_ARCHIVES = 3
+# Layers of former builds make the next one fast; past this size they are dropped all at once.
+STORAGE_LIMIT_BYTES = 8 << 30
+CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+CA_FILE_INSIDE = "/run/build-ca.crt"
+
+
+def ref(target: str) -> str:
+    """The image's full name; pods may write it without `docker.io/`."""
+    return f"docker.io/local/elastic-{target}:dev"
+
+
+def build(progress: Progress, *, target: str = "operator", repository: Path = REPOSITORY) -> Path:
+    """The archive of the image of a Dockerfile target, built if the sources have no archive yet."""
+    base = images.base(progress)
+
+    def build_archive(folder: Path) -> None:
+        with progress.step(f"building {ref(target)} from the Dockerfile (about half a minute)"):
+            _build(target, base=base.archive, repository=repository, archive=folder / f"{target}.tar")
+
+    sources = [repository / name for name in SOURCES]
+    key = cache.key_of_files(sources, relative_to=repository, extra=[target, base.archive.parent.name])
+    entry = cache.entry(f"images/{target}-{key}", build_archive)
+    _drop_old_archives(target, kept=entry)
+    return entry / f"{target}.tar"
+
+
+def _build(target: str, *, base: Path, repository: Path, archive: Path) -> None:
+    with cache.lock("buildah"):
+        storage = cache.root() / "buildah"
+        if _size_bytes(storage) > STORAGE_LIMIT_BYTES:
+            shutil.rmtree(storage)
+        for folder in ("storage", "run", "tmp"):
+            (storage / folder).mkdir(parents=True, exist_ok=True)
+        base_id = _buildah(storage, "pull", "--quiet", f"oci-archive:{base}").strip()
+        options = ["--isolation", "chroot", "--layers", "--format", "oci", "--target", target, "--tag", ref(target)]
+        arguments = [word for item in build_arguments(base_id) for word in ("--build-arg", item)]
+        volumes = [word for file in _ca_file() for word in ("--volume", f"{file}:{CA_FILE_INSIDE}:ro")]
+        dockerfile = ["--file", str(repository / "Dockerfile")]
+        _buildah(storage, "build", *options, *arguments, *volumes, *dockerfile, str(repository))
+        # Of the kinds of archive that containerd reads, this one is not compressed, which would cost seconds here and there.
+        _buildah(storage, "push", "--quiet", ref(target), f"docker-archive:{archive}:{ref(target)}")
+
+
+def build_arguments(base_id: str) -> list[str]:
+    """NAME=VALUE for --build-arg: the base, and how this machine reaches its package index."""
+    arguments = {"BASE": base_id}
+    index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or _configured_index()
+    if index:
+        arguments |= {"PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index}
+    if _ca_file():
+        arguments |= {"PIP_CERT": CA_FILE_INSIDE, "SSL_CERT_FILE": CA_FILE_INSIDE}
+    return [f"{name}={value}" for name, value in arguments.items()]
+
+
+def _configured_index() -> str:
+    """The index of pip's configuration files; "" where there is none."""
+    command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _ca_file() -> list[str]:
+    """The certificate authorities that this machine trusts, which may be more than the base image's; or nothing."""
+    candidates = [os.environ.get("PIP_CERT"), os.environ.get("SSL_CERT_FILE"), *CA_FILES]
+    return [file for file in candidates if file and Path(file).is_file()][:1]
+
+
+def _buildah(storage: Path, *words: str) -> str:
+    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind."""
+    command: Sequence[str] = ["buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"), *words]
+    unshare = ("unshare", "--mount", "--propagation", "private")
+    return shell.run(*unshare, *command, env={"TMPDIR": str(storage / "tmp")})
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*") if not path.is_dir())
+
+
+def _drop_old_archives(target: str, *, kept: Path) -> None:
+    entries = [path for path in kept.parent.glob(f"{target}-*") if path.is_dir() and path != kept]
+    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in entries[KEPT_ARCHIVES - 1 :]:
+        shutil.rmtree(path)

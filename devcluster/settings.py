@@ -1,0 +1,53 @@
+"""What a cluster was asked to be; kept in a file, so that later commands (restart a node) know it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from devcluster import names
+from devcluster.errors import DevclusterError
+from devcluster.names import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`nodes` may be 0 (a control plane only). `gpus` are those of each node. The flags are added to the programs'."""
+
+    nodes: int = 2
+    gpus: int = 4
+    port: int = 0
+    torch_tree: str = ""
+    api_server_flags: tuple[str, ...] = ()
+    controller_manager_flags: tuple[str, ...] = ()
+    scheduler_flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nodes <= names.MAX_NODES:
+            raise DevclusterError(f"nodes={self.nodes} is out of range: write 0 (no nodes) to {names.MAX_NODES}")
+        if not 0 <= self.gpus <= 64:
+            raise DevclusterError(f"gpus={self.gpus} is out of range: write 0 to 64, the GPUs of each node")
+
+    def node_names(self) -> list[str]:
+        """n1, n2, ..."""
+        return [names.node_name(number) for number in range(1, self.nodes + 1)]
+
+
+def save(layout: Layout, settings: Settings) -> None:
+    """Write the settings to the cluster's folder."""
+    layout.folder.mkdir(parents=True, exist_ok=True)
+    layout.state_file.write_text(json.dumps(dataclasses.asdict(settings), indent=1))
+
+
+def load(layout: Layout) -> Settings:
+    """The settings of the cluster. Raises DevclusterError when there is no such cluster."""
+    try:
+        values: dict[str, Any] = json.loads(layout.state_file.read_text())
+    except FileNotFoundError:
+        raise DevclusterError(
+            f"there is no cluster {layout.name!r}; start it with `python -m devcluster up --name {layout.name}`"
+        ) from None
+    found: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return Settings(**found)

@@ -1,0 +1,60 @@
+"""`elastic-operator`: run | crds | version."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+from pythonjsonlogger.json import JsonFormatter
+
+from elastic_operator import process, settings
+from elastic_operator.api import crd
+from elastic_operator.handlers import quiet_kopf
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="elastic-operator", description="Elastic PyTorch jobs on Kubernetes.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run the operator")
+    run.add_argument("--settings", type=Path, default=settings.DEFAULT_FILE, help="YAML file of settings")
+    commands.add_parser("crds", help="print the CustomResourceDefinitions")
+    commands.add_parser("version", help="print the version")
+    arguments = parser.parse_args(argv)
+    match arguments.command:
+        case "run":
+            return _run(arguments.settings)
+        case "crds":
+            sys.stdout.write(yaml.safe_dump_all([crd.manifest()], sort_keys=False, width=120))
+        case "version":
+            sys.stdout.write(version("elastic-pytorch-operator") + "\n")
+    return 0
+
+
+def _run(file: Path) -> int:
+    try:
+        loaded = settings.load(os.environ, file)
+    except settings.SettingsError as error:
+        sys.stderr.write(f"elastic-operator: {error}\n")
+        return 2
+    _set_up_logging(loaded.logging)
+    asyncio.run(process.run(loaded))
+    return 0
+
+
+def _set_up_logging(wanted: settings.Logging) -> None:
+    handler = logging.StreamHandler()
+    fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    handler.setFormatter(JsonFormatter(fields) if wanted.format == "json" else logging.Formatter(fields))
+    logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
+    quiet_kopf()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

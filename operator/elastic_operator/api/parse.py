@@ -1,0 +1,116 @@
+"""A job as the API server delivers it -> its spec and status, or `InvalidSpecError` with everything that is wrong.
+
+The CRD refuses most mistakes when a job is written. What is left for here: the opaque pod templates, and objects that
+were stored under an older CRD. Whatever a user managed to store, the outcome is a spec or an `InvalidSpecError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from elastic_operator.api import pod_shape
+from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus
+from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.api.template_rules import role_errors, template_errors
+
+MAX_DEPTH = 64
+"""Of nested mappings and lists in a spec. A pod template needs fewer than 20; copying and dumping recurse."""
+
+
+def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES) -> JobSpec:
+    """The spec of the job `body` (the whole object), its templates free of nulls.
+
+    Args:
+        body: The object as decoded from JSON.
+        gpu_resources: Extended resources that count as GPUs.
+
+    Raises:
+        InvalidSpecError: with every mistake that was found.
+    """
+    raw = body.get("spec", {})
+    if _deeper_than(raw, MAX_DEPTH):
+        raise InvalidSpecError([FieldError(("spec",), f"must not be nested deeper than {MAX_DEPTH} levels")])
+    spec = _validated(raw)
+    templates = _templates_in_use(spec)
+    _refuse_any(error for path, template in templates.items() for error in _shape_errors(template, at=path))
+    spec = _validated(_without_nulls(raw))
+    _refuse_any(_rule_errors(spec, gpu_resources))
+    return spec
+
+
+def parse_status(body: Mapping[str, Any]) -> JobStatus:
+    """The status of the job `body`; a field that somebody else has written wrongly counts as absent."""
+    status = body.get("status")
+    known = dict(status) if isinstance(status, Mapping) else {}
+    try:
+        return JobStatus.model_validate(known)
+    except ValidationError as error:
+        for details in error.errors():
+            known.pop(str(details["loc"][0]), None)
+        return JobStatus.model_validate(known)
+
+
+def _validated(raw: object) -> JobSpec:
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidSpecError(field_errors(error, at=("spec",))) from None
+
+
+def _templates_in_use(spec: JobSpec) -> dict[Path, Mapping[str, Any]]:
+    """The templates that pods are made from, by path: without `spec.template` if both roles have their own."""
+    roles = {"master": spec.master, "worker": spec.worker}
+    return {
+        ("spec", role, "template") if own else ("spec", "template"): spec.template_of(role)
+        for role, own in roles.items()
+    }
+
+
+def _shape_errors(template: Mapping[str, Any], *, at: Path) -> list[FieldError]:
+    try:
+        pod_shape.PodTemplate.model_validate(template)
+    except ValidationError as error:
+        return field_errors(error, at=at)
+    return []
+
+
+def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
+    if not spec.sizes():
+        remedy = "must be at least minReplicas, with an allowed size between the two"
+        yield FieldError(("spec", "maxReplicas"), remedy, spec.max_replicas)
+    for path, template in _templates_in_use(spec).items():
+        yield from template_errors(template, at=path, gpu_resources=gpu_resources)
+    yield from role_errors(spec, gpu_resources=gpu_resources)
+
+
+def _refuse_any(errors: Iterator[FieldError]) -> None:
+    if found := list(errors):
+        raise InvalidSpecError(found)
+
+
+def _deeper_than(value: object, levels: int) -> bool:
+    """Whether mappings and lists nest deeper than `levels`; without recursion, for the depth may be any."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [child for parent in layer for child in _children(parent)]
+        if not layer:
+            return False
+    return True
+
+
+def _children(value: object) -> Sequence[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else ()
+
+
+def _without_nulls(value: Any) -> Any:
+    """`value` without the fields that are null, which to the API server are absent."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    return [_without_nulls(child) for child in value] if isinstance(value, list) else value

@@ -1,0 +1,103 @@
+"""The rules of a job's pod templates that CEL cannot check, because to the API server a template is opaque.
+
+Takes templates that fit `pod_shape.py`. What only the API server can tell (a label's syntax, a volume's source) is left
+to it: it refuses the pod, and the refusal becomes the job's condition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from elastic_worker import contract
+
+from elastic_operator.api.invalid import FieldError, Path
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.quantity import milli
+from elastic_operator.api.template import gpus_of, main_container
+
+_RESERVED_BECAUSE = {
+    contract.ENV_WORLD_SIZE: "the job's size is minReplicas and maxReplicas",
+    contract.ENV_NNODES: "the job's size is minReplicas and maxReplicas",
+    contract.ENV_LOCAL_ADDR: "it is each pod's own address",
+    "PET_NODE_RANK": "ranks are given when the pods meet",
+    "PET_STANDALONE": "each pod would train alone",
+}
+_POINTS_AT_MASTER = "it is how the pods find their master"
+
+Located = tuple[Path, Mapping[str, Any]]
+
+
+def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
+    """What is wrong inside one template that stands at the path `at`."""
+    pod = template["spec"]
+    policy = pod.get("restartPolicy")
+    if policy not in (None, "Never"):
+        remedy = "must be Never or absent: the operator itself replaces pods that fail"
+        yield FieldError((*at, "spec", "restartPolicy"), remedy, policy)
+    containers = list(_containers(pod, at=(*at, "spec")))
+    yield from _duplicates(containers)
+    for path, container in containers:
+        yield from _gpu_errors(container, at=path, gpu_resources=gpu_resources)
+    main = main_container(template)
+    path = next(path for path, container in containers if container is main)
+    yield from _program_errors(main, at=path)
+    yield from _reserved_variables(main, at=path)
+
+
+def role_errors(spec: JobSpec, *, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
+    """What is wrong between the master's and the workers' templates."""
+    master, worker = (gpus_of(spec.template_of(role), gpu_resources) for role in ("master", "worker"))
+    if worker and not master:
+        path: Path = ("spec", "master", "template") if spec.master else ("spec", "template")
+        remedy = (
+            f"must ask for GPUs: the master trains too, and the workers have {worker} each; write resources.limits"
+            f" with {gpu_resources[0]} in its main container"
+        )
+        yield FieldError(path, remedy)
+
+
+def _containers(pod: Mapping[str, Any], *, at: Path) -> Iterator[Located]:
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(pod.get(field) or ()):
+            yield (*at, field, index), container
+
+
+def _duplicates(containers: Sequence[Located]) -> Iterator[FieldError]:
+    seen: Counter[str] = Counter()
+    for path, container in containers:
+        name = container["name"]
+        seen[name] += 1
+        if seen[name] == 2:
+            yield FieldError((*path, "name"), "must be different from the other containers' names", name)
+
+
+def _program_errors(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+    if not main.get("args") and not main.get("command"):
+        remedy = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
+        yield FieldError((*at, "args"), remedy)
+
+
+def _reserved_variables(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+    for index, variable in enumerate(main.get("env") or ()):
+        name = variable["name"]
+        if name in contract.RESERVED_ENV or name.startswith(contract.RESERVED_ENV_PREFIX):
+            reason = _RESERVED_BECAUSE.get(name, _POINTS_AT_MASTER)
+            remedy = f"must not be set here, remove it: the operator sets it, since {reason}"
+            yield FieldError((*at, "env", index, "name"), remedy, name)
+
+
+def _gpu_errors(container: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for name in gpu_resources:
+        for kind, quantities in (("limits", limits), ("requests", requests)):
+            if name in quantities and milli(quantities[name]) % 1000:
+                yield FieldError((*at, "resources", kind, name), "must be a whole number of GPUs", quantities[name])
+        if name in requests and name not in limits:
+            remedy = "must stand in limits: GPUs are never shared or overcommitted"
+            yield FieldError((*at, "resources", "requests", name), remedy, requests[name])
+        elif name in requests and milli(requests[name]) != milli(limits[name]):
+            remedy = f"must equal the limit, {limits[name]}; or remove the request"
+            yield FieldError((*at, "resources", "requests", name), remedy, requests[name])

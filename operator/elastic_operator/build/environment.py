@@ -1,0 +1,114 @@
+"""The environment of a pod's main container: how its torchrun finds the others, and what a launch script may read.
+
+A plain `torchrun script.py` takes all of it from PET_* variables; scripts written for fixed sizes find MASTER_ADDR,
+MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets them anew, MASTER_ADDR to the
+PET_LOCAL_ADDR of the pod with rank 0 and MASTER_PORT to a free port there, so that only the rendezvous goes through the
+Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from elastic_worker import contract
+from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
+
+from elastic_operator.api.job import MAX_REPLICAS, JobSpec
+from elastic_operator.api.template import main_container, nproc_of
+from elastic_operator.build.names import Owner, rendezvous_id
+
+MAX_RESTARTS = 10
+"""torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script all of them."""
+SHUTDOWN_MARGIN_SECONDS = 5
+"""Of the grace period; what an agent needs to end and report after it has killed processes that did not stop."""
+JOIN_TIMEOUT_SECONDS = 30 * 86_400
+"""How long agents wait for enough others. Who waits in vain, and how long, is decided by the operator; an agent that
+gave up would count as a failure."""
+KEEP_ALIVE_SECONDS = 1
+KEEP_ALIVE_ATTEMPTS = 3
+LAST_CALL_SECONDS = 1
+"""The least that torch takes. The operator decides who takes part, so nothing is gained by waiting for more."""
+
+
+def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
+    """Fewest and most pods that the agents of a new incarnation are told; all of its pods carry the same.
+
+    Where torchrun is run for the user nothing but the operator limits the number of pods from above, so that
+    maxReplicas can be raised while the job runs. A user's own command may take the numbers literally.
+    """
+    most = MAX_REPLICAS if runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
+    return spec.sizes()[0], most
+
+
+def runs_torchrun(template: Mapping[str, Any]) -> bool:
+    """Whether the main container gives a script and its arguments only, and torchrun is added."""
+    return not main_container(template).get("command")
+
+
+def grace_seconds(spec: JobSpec) -> int:
+    """The pods' grace period. Zero would make deletions take effect before the processes have ended."""
+    return max(1, spec.elasticity.grace_period_seconds)
+
+
+def environment(
+    job: Owner,
+    spec: JobSpec,
+    *,
+    role: str,
+    index: int,
+    incarnation: int,
+    nnodes: tuple[int, int],
+    service_ip: str,
+    gpu_resources: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The variables for the pod `role`, `index`, as a container's `env`; `nnodes` as from `frozen_nnodes`."""
+    host = f"[{service_ip}]" if ":" in service_ip else service_ip
+    fewest, most = nnodes
+    values = {
+        contract.ENV_MASTER_ADDR: service_ip,
+        contract.ENV_MASTER_PORT: MASTER_PORT,
+        contract.ENV_WORLD_SIZE: spec.max_replicas if most == MAX_REPLICAS else most,
+        contract.ENV_NNODES: f"{fewest}:{most}",
+        contract.ENV_NPROC_PER_NODE: nproc_of(spec, role, gpu_resources),
+        contract.ENV_RDZV_BACKEND: "c10d",
+        contract.ENV_RDZV_ENDPOINT: f"{host}:{MASTER_PORT}",
+        contract.ENV_RDZV_ID: rendezvous_id(job.uid, incarnation),
+        contract.ENV_RDZV_CONF: _rendezvous_conf(spec, is_host=role == ROLE_MASTER),
+        contract.ENV_MAX_RESTARTS: MAX_RESTARTS,
+        contract.ENV_SHUTDOWN_TIMEOUT: max(1, grace_seconds(spec) - SHUTDOWN_MARGIN_SECONDS),
+        # With the shared store, a pod that joins or a lost rank 0 ends the whole group (torch 2.13 to 2.15).
+        contract.ENV_NO_SHARED_STORE: 1,
+        contract.ENV_UNBUFFERED: 1,
+        contract.ENV_JOB_NAME: job.name,
+        contract.ENV_JOB_UID: job.uid,
+        contract.ENV_ROLE: role,
+        contract.ENV_INDEX: index,
+        contract.ENV_INCARNATION: incarnation,
+    }
+    # Host names of pods do not resolve in other pods.
+    pod_ip = {"name": contract.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return [pod_ip, *({"name": name, "value": str(value)} for name, value in values.items())]
+
+
+def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Both environments as one; a variable of the user's replaces ours of that name.
+
+    Ours come first, so that the user's values can refer to them as `$(NAME)`.
+    """
+    set_by_user = {variable["name"] for variable in users}
+    return [variable for variable in ours if variable["name"] not in set_by_user] + list(users)
+
+
+def _rendezvous_conf(spec: JobSpec, *, is_host: bool) -> str:
+    options = {
+        # torch compares the endpoint with the pod's own addresses; a ClusterIP is nobody's, so nobody would host.
+        "is_host": "true" if is_host else "false",
+        "last_call_timeout": LAST_CALL_SECONDS,
+        "keep_alive_interval": KEEP_ALIVE_SECONDS,
+        "keep_alive_max_attempt": KEEP_ALIVE_ATTEMPTS,
+        "join_timeout": JOIN_TIMEOUT_SECONDS,
+        # Also bounds the first connection: workers may run long before the master's image is there.
+        "read_timeout": spec.recovery.master_loss_timeout_seconds,
+    }
+    return ",".join(f"{name}={value}" for name, value in options.items())

@@ -1,0 +1,68 @@
+"""Names by which a job's objects and its rendezvous are known.
+
+They are deterministic, so that a create that is repeated is refused instead of making a second pod, and an operator
+that starts anew recognises what its predecessor made.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER, ROLE_WORKER
+
+from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
+
+_ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")
+
+
+class Owner(Protocol):
+    """The job an object is made for: its namespace, name and uid."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+
+
+def pod_name(job_name: str, role: str, index: int) -> str:
+    """`NAME-master-0` or `NAME-worker-K`; `role` is "master" or "worker"."""
+    return f"{job_name}-{role}-{index}"
+
+
+def parse_pod_name(job_name: str, name: str) -> tuple[str, int] | None:
+    """Role and index of the pod of job `job_name` called `name`; None for every name that `pod_name` does not make."""
+    match = _ROLE_AND_INDEX.fullmatch(name.removeprefix(job_name)) if name.startswith(job_name) else None
+    if match is None:
+        return None
+    role, index = (ROLE_MASTER, 0) if match[1] else (ROLE_WORKER, int(match[4]))
+    return (role, index) if index < MAX_REPLICAS else None
+
+
+def service_name(job_name: str) -> str:
+    """The Service in front of the master, and its EndpointSlice."""
+    return f"{job_name}-master"
+
+
+def selector(job_name: str) -> str:
+    """Label selector of a job's pods, as text. A pod is the job's only if its controller owner is the job, too."""
+    return f"{LABEL_JOB_NAME}={job_name}"
+
+
+def rendezvous_id(uid: str, incarnation: int) -> str:
+    """What keeps agents of an old incarnation, or of another job at the same address, out of the rendezvous."""
+    return f"{uid}-{incarnation}"
+
+
+def owner_reference(job: Owner) -> dict[str, object]:
+    """Makes the job the controller of an object; the object goes when the job goes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,140 @@
+"""One pod of a job, from the user's pod template: metadata, place, environment and first process are added.
+
+Everything else of the template's spec passes through untouched, also what this operator does not know. The template is
+one that parsing accepted; whether the API server takes the pod is told by the API server.
+"""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from elastic_worker import contract
+from elastic_worker.contract import ROLE_MASTER
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import GPU_RESOURCES, main_container
+from elastic_operator.build.environment import environment, grace_seconds, with_users
+from elastic_operator.build.names import Owner, owner_reference, pod_name
+from elastic_operator.build.wrapper import wrapped
+
+SHM_VOLUME = "elastic-shm"
+SHM_PATH = "/dev/shm"
+"""Where processes share memory, for instance with the workers of a data loader."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What the operator's settings say about pods. An empty class name leaves the pods without a PriorityClass."""
+
+    master_priority_class: str = ""
+    worker_priority_class: str = ""
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
+
+
+class PodToCreate(Protocol):
+    """Which pod: role and index, the node it is pinned to (None = the scheduler's choice), incarnation, `min:max`."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def node(self) -> str | None: ...
+    @property
+    def incarnation(self) -> int: ...
+    @property
+    def nnodes(self) -> tuple[int, int]: ...
+
+
+def build_pod(
+    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, settings: BuildSettings
+) -> dict[str, Any]:
+    """The pod `create` of `job`, ready to be sent; `service_ip` is the ClusterIP of the job's Service."""
+    template = copy.deepcopy(spec.template_of(create.role))
+    pod: dict[str, Any] = template["spec"]
+    pod["restartPolicy"] = "Never"
+    pod.setdefault("enableServiceLinks", False)
+    pod["terminationGracePeriodSeconds"] = grace_seconds(spec)
+    _prioritise(pod, create.role, settings)
+    if create.node is not None:
+        _pin(pod, create.node)
+    main = main_container(template)
+    ours = environment(
+        job,
+        spec,
+        role=create.role,
+        index=create.index,
+        incarnation=create.incarnation,
+        nnodes=create.nnodes,
+        service_ip=service_ip,
+        gpu_resources=settings.gpu_resources,
+    )
+    main["env"] = with_users(ours, main.get("env") or [])
+    # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
+    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    _add_shared_memory(pod, main)
+    main.update(wrapped(main))
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, create, template.get("metadata") or {}),
+        "spec": pod,
+    }
+
+
+def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {
+        contract.LABEL_JOB_NAME: job.name,
+        contract.LABEL_JOB_UID: job.uid,
+        contract.LABEL_ROLE: create.role,
+        contract.LABEL_INDEX: str(create.index),
+        contract.LABEL_INCARNATION: str(create.incarnation),
+        contract.LABEL_KUBEFLOW_ROLE: create.role,
+    }
+    fewest, most = create.nnodes
+    annotations = {
+        contract.ANNOTATION_CONTRACT: contract.VERSION,
+        contract.ANNOTATION_NNODES: f"{fewest}:{most}",
+    }
+    return {
+        "name": pod_name(job.name, create.role, create.index),
+        "namespace": job.namespace,
+        "labels": {**(users.get("labels") or {}), **labels},
+        "annotations": {**(users.get("annotations") or {}), **annotations},
+        "ownerReferences": [owner_reference(job)],
+    }
+
+
+def _prioritise(pod: dict[str, Any], role: str, settings: BuildSettings) -> None:
+    ours = settings.master_priority_class if role == ROLE_MASTER else settings.worker_priority_class
+    if ours and not pod.get("priorityClassName") and pod.get("priority") is None:
+        pod["priorityClassName"] = ours
+
+
+def _pin(pod: dict[str, Any], node: str) -> None:
+    """Demands `node` in addition to what the template's affinity demands.
+
+    Terms are alternatives, so each gets the demand. An empty term matches no node and has to stay empty.
+    """
+    demand = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity = pod["affinity"] = pod.get("affinity") or {}
+    node_affinity = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = node_affinity[key] = node_affinity.get(key) or {}
+    terms = required.get("nodeSelectorTerms") or [{"matchFields": []}]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), demand]} if term else term for term in terms
+    ]
+
+
+def _add_shared_memory(pod: dict[str, Any], main: dict[str, Any]) -> None:
+    """Memory for data loaders' workers; container runtimes give 64 MiB."""
+    mounts = main.get("volumeMounts") or []
+    if any(posixpath.normpath(mount["mountPath"]) == SHM_PATH for mount in mounts):
+        return
+    main["volumeMounts"] = [*mounts, {"name": SHM_VOLUME, "mountPath": SHM_PATH}]
+    pod["volumes"] = [*(pod.get("volumes") or []), {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory"}}]

@@ -1,0 +1,59 @@
+"""The Service in front of a job's master, and the EndpointSlice that says where the master is.
+
+The Service's ClusterIP is the rendezvous address: it is known before any pod runs and stays when the master is
+replaced. The Service has no selector; the operator names the master's address itself. So a pod of the user's that
+carries our labels is never routed to, nor is an old master that comes back from a network partition.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER_PORT
+
+from elastic_operator.build.names import Owner, owner_reference, service_name
+
+PORT_NAME = "rendezvous"
+
+
+def build_service(job: Owner) -> dict[str, Any]:
+    """The Service `NAME-master`; the API server gives it a ClusterIP of the cluster's first family."""
+    port = {"name": PORT_NAME, "protocol": "TCP", "port": MASTER_PORT, "targetPort": MASTER_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(job),
+        "spec": {"type": "ClusterIP", "ports": [port]},
+    }
+
+
+def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None) -> dict[str, Any]:
+    """Routes the Service at `service_ip` to the master at `pod_ip`, or nowhere while the master has no address.
+
+    The family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
+    endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
+    """
+    conditions = {"ready": True, "serving": True, "terminating": False}
+    metadata = _metadata(job)
+    metadata["labels"] |= {
+        "kubernetes.io/service-name": service_name(job.name),
+        "endpointslice.kubernetes.io/managed-by": GROUP,
+    }
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": f"IPv{ip_address(service_ip).version}",
+        "endpoints": [{"addresses": [pod_ip], "conditions": conditions}] if pod_ip else [],
+        "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": MASTER_PORT}],
+    }
+
+
+def _metadata(job: Owner) -> dict[str, Any]:
+    return {
+        "name": service_name(job.name),
+        "namespace": job.namespace,
+        "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
+        "ownerReferences": [owner_reference(job)],
+    }

@@ -1,0 +1,131 @@
+"""Why a pod failed, from the end of its main container's log: the rank, its exit code and its traceback.
+
+torchrun ends with a summary that names the first failing rank of its pod, but has the traceback only if the script uses
+torch's `@record`. Otherwise the training process itself has printed it, long before the summary and among the output of
+the other ranks; torch writes `[rank3]: ` before its lines once the process group exists. All of this is text that users
+can change: what is not found is None or empty, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+TAIL_LINES = 500
+"""Of the log that are worth reading: the summary of eight ranks takes 70 lines, each of their tracebacks 20 to 40."""
+MAX_TRACEBACK = 4096
+"""Characters kept; what is cut is the beginning, for the exception stands at the end."""
+_MAX_MESSAGE_LINES = 20
+_MAX_LAST_OUTPUT = 10
+
+_SUMMARY = "Root Cause (first observed failure):"
+_HEADER = re.compile(r"Traceback \(most recent call last\):")
+_CHAINED = ("The above exception was the direct cause of", "During handling of the above exception, another")
+_AGENT_LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ .*\] ?")
+_AGENT_FAILED = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
+_AGENT_RAISES = re.compile(r"torch\.distributed\.elastic\..*\.ChildFailedError:")
+_TEE_PREFIX = re.compile(r"\[[A-Za-z_][\w.-]*\d+\]:(?=$|[^ ])")
+_RANK_PREFIX = re.compile(r"\[rank(\d+)\]: ?")
+_RANK = re.compile(r"^ +rank +: (\d+)", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^ +exitcode +: (-?\d+)", re.MULTILINE)
+_RECORDED = re.compile(r"^ +traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
+_PEER_GONE = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Socket closed|connectFullMesh failed"
+    r"|ncclRemoteError|DistNetworkError|RendezvousConnectionError|RendezvousClosedError|SignalException"
+)
+_SIGTERM = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a pod failed.
+
+    `rank` is the first failing one of the pod, in the whole job's count, and `exit_code` that process's, negative for
+    a signal; both are None where torchrun printed no summary. `traceback` is that rank's last Python traceback, with
+    what caused it; where there is none, the last lines before the end.
+    """
+
+    rank: int | None = None
+    exit_code: int | None = None
+    traceback: str = ""
+
+    @property
+    def secondary(self) -> bool:
+        """Whether it looks like the consequence of another pod's end: terminated, or a lost connection."""
+        last_lines = self.traceback.strip().rsplit("\n  ", 1)[-1]
+        return self.exit_code == -_SIGTERM or bool(_PEER_GONE.search(last_lines))
+
+
+def failure_of(log_tail: str) -> Failure:
+    """What the last lines of a main container's log (see TAIL_LINES) say about its end."""
+    lines = log_tail.splitlines()
+    summary = _summary(lines)
+    rank, exit_code = (_number(pattern, summary) for pattern in (_RANK, _EXIT_CODE))
+    recorded = _RECORDED.search(summary)
+    if recorded:
+        text = "\n".join(line.removeprefix("  ") for line in recorded[1].splitlines())
+    else:
+        text = _printed_by(rank, _last_attempt(lines) if summary else lines)
+    return Failure(rank, exit_code, text.strip("\n")[-MAX_TRACEBACK:])
+
+
+def first_cause(failures: Iterable[Failure]) -> Failure | None:
+    """Of the failures of a job's pods, in the order in which the pods ended, the one to show to the user."""
+    return min(failures, key=lambda failure: failure.secondary, default=None)
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return int(match[1]) if match else None
+
+
+def _summary(lines: Sequence[str]) -> str:
+    """torchrun's section on the root cause, empty if there is none."""
+    starts = [number for number, line in enumerate(lines) if line == _SUMMARY]
+    return "\n".join(lines[starts[-1] :]) if starts else ""
+
+
+def _last_attempt(lines: Sequence[str]) -> Sequence[str]:
+    """What was printed after the last restart and before the agent itself raises, which is how it ends."""
+    noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
+    start = noticed[-2] + 1 if len(noticed) > 1 else 0
+    ends = [number for number, line in enumerate(lines) if _AGENT_RAISES.match(line)]
+    headers = [number for number, line in enumerate(lines[: ends[-1]]) if _HEADER.match(line)] if ends else []
+    return lines[start : headers[-1]] if headers else lines[start:]
+
+
+def _printed_by(rank: int | None, lines: Sequence[str]) -> str:
+    """The last traceback that `rank` printed, else the last one without a rank, else the last output."""
+    lines = [_TEE_PREFIX.sub("", line) for line in lines]
+    prefixes = [_RANK_PREFIX.match(line) for line in lines]
+    both = list(zip(lines, prefixes, strict=True))
+    own = [line[prefix.end() :] for line, prefix in both if prefix and int(prefix[1]) == rank]
+    plain = [line for line, prefix in both if not prefix]
+    return _last_traceback(own) or _last_traceback(plain) or _last_output(plain)
+
+
+def _last_traceback(lines: Sequence[str]) -> str:
+    """The last traceback in `lines` with the ones that are chained to it."""
+    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    if not headers:
+        return ""
+    start = headers.pop()
+    body = start + 1 + sum(1 for _ in takewhile(lambda line: line.startswith(" "), lines[start + 1 :]))
+    message = takewhile(_belongs_to_message, lines[body : body + _MAX_MESSAGE_LINES])
+    end = body + sum(1 for _ in message)
+    while headers and any(line.startswith(_CHAINED) for line in lines[headers[-1] : start]):
+        start = headers.pop()
+    return "\n".join(lines[start:end])
+
+
+def _belongs_to_message(line: str) -> bool:
+    return not _AGENT_LOG.match(line)
+
+
+def _last_output(lines: Sequence[str]) -> str:
+    """The last lines before the agent noticed the failure, without the agent's own."""
+    noticed = [number for number, line in enumerate(lines) if _AGENT_FAILED.search(line)]
+    before = lines[: noticed[-1]] if noticed else lines
+    return "\n".join([line for line in before if not _AGENT_LOG.match(line)][-_MAX_LAST_OUTPUT:])

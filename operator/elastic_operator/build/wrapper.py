@@ -1,0 +1,86 @@
+"""The process with id 1 of the main container: a POSIX shell script that runs torchrun, or the user's command.
+
+Neither can be process 1 itself. torchrun has no signal handler during its first rendezvous and the kernel drops what
+process 1 does not handle; bash waits for its child and forwards nothing. Either way a pod that is told to leave would
+sit out its whole grace period. The script needs nothing but `/bin/sh`, and setsid where there is one.
+
+A wrapped container skips the image's ENTRYPOINT, as every container with a `command` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NAME = "elastic-pytorch"
+"""$0 of the script: what its messages in the log begin with."""
+
+FIND_TORCHRUN = """\
+if command -v torchrun >/dev/null 2>&1; then
+  set -- torchrun "$@"
+else
+  for python in python3 python; do
+    "$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' 2>/dev/null || continue
+    set -- "$python" -m torch.distributed.run "$@"
+    found=1
+    break
+  done
+  if [ -z "$found" ]; then
+    echo "$0: torchrun: not found in the image: there is no torchrun on PATH ($PATH), and neither python3 nor python" \\
+      "has a module torch. Use an image with PyTorch, or give the container a command." >&2
+    exit 127
+  fi
+fi
+"""
+
+# What the kubelet would expand must not stand here: a dollar sign before a parenthesis or before another dollar sign.
+#
+# 1. A process group of its own for the child, so that everything it started gets the signal too. A shell without
+#    terminal makes one by `set -m` in bash, but not in dash or busybox; those come with a setsid in every usual image.
+#    With neither, the child alone gets the signal, and torchrun passes it on.
+# 2. `kill -TERM -$p` is the one form that dash, busybox and bash all take for a group. The group may not exist yet
+#    when the signal comes; then the child itself is meant.
+# 3. `wait` returns early, with a number that is not the child's, when a signal arrives. It is asked again, and says
+#    127 if it had told the child's status the first time.
+# 4. Whatever signal the image names as STOPSIGNAL, the child gets SIGTERM: a shell starts its background processes
+#    with SIGINT and SIGQUIT ignored.
+RUN = """\
+stop() {
+  stopping=1
+  interrupted=1
+  [ -z "$p" ] || kill -TERM -$p 2>/dev/null || kill -TERM $p 2>/dev/null
+}
+p= stopping= found=
+trap stop TERM INT QUIT HUP
+{FIND}[ -z "$stopping" ] || exit 143
+if command -v setsid >/dev/null 2>&1; then
+  setsid "$@" &
+else
+  set -m 2>/dev/null
+  "$@" &
+fi
+p=$!
+set +m
+[ -z "$stopping" ] || stop
+status=127
+while :; do
+  interrupted=
+  wait $p
+  result=$?
+  [ $result = 127 ] || status=$result
+  [ -n "$interrupted" ] || exit $status
+done
+"""
+
+RUN_COMMAND = RUN.replace("{FIND}", "")
+RUN_TORCHRUN = RUN.replace("{FIND}", FIND_TORCHRUN)
+
+
+def wrapped(container: Mapping[str, Any]) -> dict[str, Any]:
+    """`container` with the script as its first process; `args` stay where they are.
+
+    A container without `command` runs torchrun with its `args`; one with a `command` runs that as it is.
+    """
+    command = container.get("command") or []
+    script = RUN_COMMAND if command else RUN_TORCHRUN
+    return {**container, "command": ["/bin/sh", "-c", script, NAME, *command]}

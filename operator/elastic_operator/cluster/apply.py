@@ -1,0 +1,162 @@
+"""The writes. Each is conditional, so that one that is late, repeated, or made in ignorance does no harm.
+
+A create has a deterministic name and is done if ours is there; a delete names a uid and is done if that object is gone;
+a change names the resourceVersion it was decided on. What the API server answers is returned, for the stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.objects import EndpointSlice, Pod, Service, decode
+from elastic_operator.cluster.session import Session
+
+_LOG_BYTES = 1 << 18
+"""The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
+
+
+async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
+    """Create a pod, or find it created.
+
+    Raises:
+        NameTaken: the name belongs to another's pod, or to one of ours that is still being deleted.
+        BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
+        ClusterError: anything else.
+    """
+    name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "pods")
+    try:
+        return decode(await session.post(collection, manifest, params={"fieldValidation": "Strict"}), Pod)
+    except AlreadyExists:
+        try:
+            pod = decode(await session.get(f"{collection}/{name}"), Pod)
+        except NotFound as error:
+            raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
+    _require_ours("pod", pod.metadata, job_uid)
+    return pod
+
+
+async def delete_pod(
+    session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
+) -> Pod | None:
+    """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force."""
+    options: dict[str, Any] = _delete_options(uid)
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    try:
+        answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
+    except (NotFound, Conflict):
+        return None
+    return decode(answer, Pod) if answer.get("kind") == "Pod" else None
+
+
+async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
+    """Create a service unless ours is there; it has its ClusterIP. Raises NameTaken, ClusterError."""
+    name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "services")
+    try:
+        service = decode(await session.get(f"{collection}/{name}"), Service)
+    except NotFound:
+        return decode(await session.post(collection, manifest), Service)
+    _require_ours("Service", service.metadata, job_uid)
+    return service
+
+
+async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
+    """Create an endpoint slice, or replace ours if its addresses differ. Raises NameTaken, Conflict, ClusterError."""
+    meta = manifest["metadata"]
+    collection = f"/apis/discovery.k8s.io/v1/namespaces/{meta['namespace']}/endpointslices"
+    path = f"{collection}/{meta['name']}"
+    try:
+        known = decode(await session.get(path), EndpointSlice)
+    except NotFound:
+        return decode(await session.post(collection, manifest), EndpointSlice)
+    _require_ours("EndpointSlice", known.metadata, job_uid)
+    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+    if [list(endpoint.addresses) for endpoint in known.endpoints or ()] == wanted:
+        return known
+    body = {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}}
+    return decode(await session.put(path, body), EndpointSlice)
+
+
+async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
+    """A job as it is now. Raises NotFound, ClusterError."""
+    return await session.get(_job(namespace, name))
+
+
+async def patch_job_status(
+    session: Session,
+    namespace: str,
+    name: str,
+    *,
+    resource_version: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """Turn the status `old`, as the job had it at that resourceVersion, into `new`; None if there is nothing to change.
+
+    Raises:
+        Conflict: the job changed since.
+        NotFound: it is gone.
+        ClusterError: anything else.
+    """
+    changes = merge_diff(old, new)
+    if not changes:
+        return None
+    body = {"metadata": {"resourceVersion": resource_version}, "status": changes}
+    return await session.patch(f"{_job(namespace, name)}/status", body)
+
+
+def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that makes `old` into `new`: null removes a key, lists are replaced whole."""
+    changes: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := merge_diff(before, value):
+                changes[key] = inner
+        elif key not in old or value != before:
+            changes[key] = value
+    return changes
+
+
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str) -> None:
+    """Delete exactly that job; the garbage collector deletes what it owns."""
+    try:
+        await session.delete(_job(namespace, name), {**_delete_options(uid), "propagationPolicy": "Background"})
+    except (NotFound, Conflict):
+        return
+
+
+async def read_log_tail(
+    session: Session, namespace: str, pod: str, container: str, *, lines: int = 100, max_bytes: int = 1 << 14
+) -> str:
+    """The end of a container's log: at most so many lines and bytes. Raises ClusterError where there is none."""
+    params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    return log[-max_bytes:].decode(errors="replace")
+
+
+def _require_ours(kind: str, meta: Meta, job_uid: str) -> None:
+    controller = next((owner for owner in meta.owner_references if owner.controller), None)
+    if controller is None or controller.uid != job_uid:
+        holder = f"belongs to {controller.kind} {controller.name}" if controller else "belongs to nobody"
+        if meta.deletion_timestamp is None:
+            remedy = f"delete that {kind}, or give the job another name"
+            raise NameTaken(f"{kind} {meta.name} exists and {holder}: {remedy}", name=meta.name, deleting=False)
+    if meta.deletion_timestamp is not None:
+        raise NameTaken(f"{kind} {meta.name} is still being deleted", name=meta.name, deleting=True)
+
+
+def _delete_options(uid: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+
+
+def _core(namespace: str, plural: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/{plural}"
+
+
+def _job(namespace: str, name: str) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"

@@ -1,0 +1,25 @@
+"""Waiting times between attempts that failed: doubling, bounded, jittered so that replicas do not knock together."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Seconds to wait: `first`, doubled after each failure up to `most`, each within 20 % of that."""
+
+    first: float = 0.5
+    most: float = 30.0
+    failures: int = 0
+
+    def next(self, *, at_least: float | None = None) -> float:
+        """The wait after one more failure; the server may have asked for `at_least` so many seconds."""
+        seconds = min(self.first * 2.0 ** min(self.failures, 30), self.most)
+        self.failures += 1
+        return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)
+
+    def reset(self) -> None:
+        """It worked: start from `first` again."""
+        self.failures = 0

@@ -1,0 +1,207 @@
+"""What Kubernetes objects mean to the planner: structs in, `plan.model` out. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+from elastic_worker import contract
+
+from elastic_operator.api import template
+from elastic_operator.api.quantity import amount
+from elastic_operator.cluster.meta import Condition
+from elastic_operator.cluster.objects import Node
+from elastic_operator.cluster.pod import Pod, SelectorTerm
+from elastic_operator.plan import model
+
+_CLUSTER_REASONS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodePorts",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+"""status.reason of pods that the kubelet, not the program in them, ended or refused; beside these, `OutOf...`."""
+
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "preempted by a pod of higher priority",
+    "DeletionByTaintManager": "its node was tainted NoExecute",
+    "EvictionByEvictionAPI": "evicted, as by a drain of its node",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "ended by its kubelet",
+}
+"""Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What pods take of one node, in the terms of `plan.model.Node`; `pods` is among the resources."""
+
+    used: model.Resources = field(default_factory=dict)
+    used_ports: frozenset[model.HostPort] = frozenset()
+    leaving: model.Resources = field(default_factory=dict)
+
+
+def epoch(time: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
+
+
+def node(node: Node, usage: Usage) -> model.Node:
+    """A node and what pods use of it."""
+    since = unready_since(node)
+    return model.Node(
+        name=node.metadata.name,
+        allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
+        labels=node.metadata.labels,
+        taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
+        unschedulable=node.spec.unschedulable,
+        ready=since is None,
+        unready_since=since,
+        used=usage.used,
+        used_ports=usage.used_ports,
+        leaving=usage.leaving,
+    )
+
+
+def unready_since(node: Node) -> float | None:
+    """Since when the node is not Ready; None if it is. A node that never said so is unready since it was made."""
+    ready = _condition(node.status.conditions, "Ready")
+    if ready is not None and ready.status == "True":
+        return None
+    return epoch((ready and ready.last_transition_time) or node.metadata.creation_timestamp or "")
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What a pod asks of its node, by the same rules as for templates, and one of the node's `pods`."""
+    return {**template.requests_of({"spec": msgspec.to_builtins(pod.spec)}), "pods": 1}
+
+
+def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
+    """Ports of the node that the pod's containers, sidecars included, take."""
+    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
+    return frozenset(
+        ("" if port.host_ip == "0.0.0.0" else port.host_ip, port.protocol, port.host_port)
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports or ()
+        if port.host_port
+    )
+
+
+def node_of(pod: Pod) -> str | None:
+    """The node a pod is bound to, else the only one it may be bound to, else None."""
+    return pod.spec.node_name or pinned_node(pod)
+
+
+def pinned_node(pod: Pod) -> str | None:
+    """The node that every term of the pod's required node affinity names, if there is one."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    terms = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
+    names = {_pin(term) for term in terms}
+    return names.pop() if len(names) == 1 else None
+
+
+def _pin(term: SelectorTerm) -> str | None:
+    for requirement in term.match_fields or ():
+        values = requirement.values or ()
+        if requirement.key == "metadata.name" and requirement.operator == "In" and len(values) == 1:
+            return values[0]
+    return None
+
+
+def ended(pod: Pod) -> bool:
+    """Whether the pod runs no more and holds no resources."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def disruption(pod: Pod) -> str:
+    """Which cause of the cluster's ended the pod, or is ending it; "" where none did."""
+    target = _condition(pod.status.conditions, "DisruptionTarget")
+    if target is not None and target.status == "True":
+        return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
+    reason = pod.status.reason
+    if pod.status.phase == "Failed" and (reason in _CLUSTER_REASONS or reason.startswith("OutOf")):
+        return _sentence(reason, pod.status.message)
+    return ""
+
+
+def main_container(pod: Pod) -> model.MainContainer:
+    """The state of the container that trains: the one called `pytorch`, else the first."""
+    names = [container.name for container in pod.spec.containers]
+    main = contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in names else names[0]
+    state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
+    if state is None:
+        return model.MainContainer()
+    if (end := state.terminated) is not None:
+        return model.MainContainer(
+            exit_code=end.exit_code, finished_at=_time(end.finished_at), reason=end.reason, message=end.message
+        )
+    if state.running is not None:
+        return model.MainContainer(running_since=_time(state.running.started_at))
+    if state.waiting is not None:
+        return model.MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
+    return model.MainContainer()
+
+
+def own_pod(
+    pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]
+) -> model.OwnPod:
+    """A pod of ours; whether it is ours, and its `role` and `index`, are found out by the ledger.
+
+    `deleting_since` is when its deletion was asked for: the API's deletionTimestamp is when the grace is over.
+    """
+    meta, conditions = pod.metadata, pod.status.conditions
+    scheduled = _condition(conditions, "PodScheduled")
+    waits = not pod.spec.node_name and scheduled is not None and scheduled.status == "False"
+    ready = _condition(conditions, "Ready")
+    grace = float(meta.deletion_grace_period_seconds or 0)
+    deadline = _time(meta.deletion_timestamp)
+    return model.OwnPod(
+        name=meta.name,
+        uid=meta.uid,
+        role=role,
+        index=index,
+        incarnation=int(meta.labels.incarnation) if meta.labels.incarnation.isdecimal() else 0,
+        phase=pod.status.phase,
+        created=epoch(meta.creation_timestamp or ""),
+        node=node_of(pod),
+        bound=bool(pod.spec.node_name),
+        deleting_since=None if deadline is None else deadline - grace,
+        grace_seconds=grace,
+        ready=ready is not None and ready.status == "True",
+        requests=requests,
+        gpus=sum(requests.get(name, 0) for name in gpu_resources),
+        host_ports=host_ports_of(pod),
+        main=main_container(pod),
+        disrupted=disruption(pod),
+        unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
+        unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
+        nnodes=_nnodes(meta.annotations.nnodes),
+        pod_ip=pod.status.pod_ip,
+    )
+
+
+def _nnodes(text: str) -> tuple[int, int] | None:
+    low, _, high = text.partition(":")
+    return (int(low), int(high)) if low.isdecimal() and high.isdecimal() else None
+
+
+def _time(time: str | None) -> float | None:
+    return epoch(time) if time else None
+
+
+def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
+    return next((c for c in conditions or () if c.type == type_), None)
+
+
+def _sentence(cause: str, message: str) -> str:
+    return f"{cause}: {message}" if message else cause

@@ -1,0 +1,155 @@
+"""What the API server's refusals become: one exception class per kind of refusal, decided here from status and reason.
+
+Callers catch the class they can act on; everything else is an `ApiError` for the top of a loop.
+"""
+
+# ruff: noqa: N818 - the names are the API's own reasons
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_MAX_SHOWN = 200
+
+
+class ClusterError(Exception):
+    """A call to the cluster did not do what it was made for."""
+
+
+class Unreachable(ClusterError):
+    """No answer came. A write may or may not have happened."""
+
+
+class Fenced(ClusterError):
+    """The lease no longer covers a write; nothing was sent."""
+
+
+class NameTaken(ClusterError):
+    """An object that is not ours, or is on its way out, has the name that ours must get. The text is for the user."""
+
+    def __init__(self, message: str, *, name: str, deleting: bool) -> None:
+        super().__init__(message)
+        self.name = name
+        self.deleting = deleting
+
+
+class ApiError(ClusterError):
+    """The API server refused. `retry_after` is in seconds, where the server named a time."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.details = details or {}
+        self.retry_after = retry_after
+
+    def has_cause(self, reason: str) -> bool:
+        """Whether the status names `reason` among its causes (such as `NamespaceTerminating`)."""
+        return any(cause.get("reason") == reason for cause in self.details.get("causes") or ())
+
+
+class BadRequest(ApiError):
+    """400; also what strict field validation answers to unknown fields."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not, or no longer, accepted."""
+
+
+class Forbidden(ApiError):
+    """403: no permission, a quota exceeded, or the namespace is being deleted (cause `NamespaceTerminating`)."""
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class AlreadyExists(ApiError):
+    """409 on a create: the name is in use."""
+
+
+class Conflict(ApiError):
+    """409 on a change: the object is not the one, or not in the state, that the precondition names."""
+
+
+class Expired(ApiError):
+    """410: the resourceVersion or the continue token is too old; list again."""
+
+
+class Invalid(ApiError):
+    """422: the object breaks a rule of its schema or of admission."""
+
+
+class TooManyRequests(ApiError):
+    """429: the server asks for patience (`retry_after`)."""
+
+
+class ServerError(ApiError):
+    """5xx."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def api_error(status: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
+    """The exception for a response with an HTTP `status` of 400 or more; `retry_after` is that header's text."""
+    return _error(status, _parsed(body), retry_after=_seconds(retry_after))
+
+
+def error_event(body: bytes) -> ApiError:
+    """The exception for an ERROR event of a watch; its object is a Status, whose `code` stands for the HTTP status."""
+    parsed = _parsed(body)
+    code = parsed.get("code")
+    return _error(code if isinstance(code, int) else 500, parsed, retry_after=None)
+
+
+def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -> ApiError:
+    reason = str(body.get("reason") or "")
+    kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    if kind is Conflict and reason == "AlreadyExists":
+        kind = AlreadyExists
+    details = body.get("details") or {}
+    named = details.get("retryAfterSeconds")
+    return kind(
+        str(body.get("message") or "no message"),
+        status=status,
+        reason=reason,
+        details=details,
+        retry_after=retry_after if retry_after is not None else (float(named) if named else None),
+    )
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """The Status in `body`; proxies in between answer with text or HTML, which becomes the message."""
+    try:
+        parsed = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        parsed = None
+    if isinstance(parsed, dict):
+        return parsed
+    return {"message": body[:_MAX_SHOWN].decode(errors="replace").strip()}
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its other form, a date, is not used by the API server and is taken as absent."""
+    return float(header) if header and header.isdecimal() else None

@@ -1,0 +1,165 @@
+"""Events on jobs (events.k8s.io/v1): told once, repeated ones counted, never in the way of a reconcile.
+
+`record` only puts into a bounded queue; a task of its own writes. What does not fit, exceeds a job's rate or is refused
+is dropped and counted: events are for people, the status is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elastic_operator.api.job import API_VERSION, GROUP, KIND
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
+from elastic_operator.cluster.lease import micro_time
+from elastic_operator.cluster.session import Session
+from elastic_operator.plan.model import Event
+
+CONTROLLER = f"{GROUP}/operator"
+QUEUE = 1000
+KNOWN = 4096
+"""Jobs whose rates, and events whose repetitions, are remembered."""
+SERIES_SECONDS = 600.0
+"""An event that comes again within this time of the last is the same one; later it is a new one."""
+BURST = 25
+REFILL_SECONDS = 6.0
+"""A job may have BURST events at once, and one more every so many seconds."""
+_MAX_NOTE = 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """An event that was told, and how often it has been since. `reported` lags behind `count` while one is queued."""
+
+    namespace: str
+    job_name: str
+    job_uid: str
+    event: Event
+    first: float
+    last: float
+    seen: float
+    count: int = 1
+    written: int = 0
+
+    @property
+    def key(self) -> tuple[str, Event]:
+        return self.job_uid, self.event
+
+
+class EventRecorder:
+    """Tells events. `instance` names this process. `dropped` counts what was not told."""
+
+    def __init__(self, session: Session, *, instance: str) -> None:
+        self.dropped = 0
+        self._session = session
+        self._instance = instance
+        self._queue: asyncio.Queue[tuple[str, Event]] = asyncio.Queue(QUEUE)
+        self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
+        self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
+        """Tell `event` of a job, some time soon."""
+        if self._queue.full() or not self._within_rate(job_uid):
+            self.dropped += 1
+            return
+        now, wall = time.monotonic(), self._session.api_time()
+        known = self._series.pop((job_uid, event), None)
+        if known is not None and now - known.seen < SERIES_SECONDS:
+            series = replace(known, count=known.count + 1, last=wall, seen=now)
+        else:
+            series = _Series(namespace, job_name, job_uid, event, first=wall, last=wall, seen=now)
+        self._series[series.key] = series
+        if len(self._series) > KNOWN:
+            self._series.popitem(last=False)
+        self._queue.put_nowait(series.key)
+
+    async def run(self) -> None:
+        """Write what is queued, until cancelled."""
+        while True:
+            key = await self._queue.get()
+            try:
+                await self._tell(key)
+            except ClusterError as error:
+                self.dropped += 1
+                logger.debug("event not written reason=%s", error)
+            except Exception:
+                self.dropped += 1
+                logger.exception("event not written")
+            finally:
+                self._queue.task_done()
+
+    async def flush(self, timeout: float = 2.0) -> None:
+        """Wait until all is written, for at most so many seconds; `run` must be running."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._queue.join()
+        except TimeoutError:
+            logger.info("events left unwritten count=%d", self._queue.qsize())
+
+    async def _tell(self, key: tuple[str, Event]) -> None:
+        series = self._series.get(key)
+        if series is None or series.written == series.count:
+            return
+        # Before the request: what is recorded meanwhile queues again.
+        self._series[key] = replace(series, written=series.count)
+        collection = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
+        if series.written:
+            try:
+                await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
+            except NotFound:
+                logger.debug("event expired before it was repeated")
+            return
+        try:
+            await self._session.post(collection, self._body(series))
+        except AlreadyExists:
+            return
+
+    def _body(self, series: _Series) -> dict[str, Any]:
+        event = series.event
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": self._name(series), "namespace": series.namespace},
+            "eventTime": micro_time(series.first),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "action": "Reconcile",
+            "type": event.type,
+            "reason": event.reason,
+            "note": event.message if len(event.message) <= _MAX_NOTE else event.message[: _MAX_NOTE - 3] + "...",
+            "regarding": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "namespace": series.namespace,
+                "name": series.job_name,
+                "uid": series.job_uid,
+            },
+            **({"series": _count(series)} if series.count > 1 else {}),
+        }
+
+    def _name(self, series: _Series) -> str:
+        """The same for a repeated request, another for every other event."""
+        told = (series.job_uid, self._instance, series.event.type, series.event.reason, series.event.message)
+        digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
+        return f"{series.job_name}.{digest[:16]}"
+
+    def _within_rate(self, job_uid: str) -> bool:
+        now = time.monotonic()
+        tokens, since = self._rates.pop(job_uid, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
+        allowed = tokens >= 1.0
+        self._rates[job_uid] = (tokens - 1.0 if allowed else tokens, now)
+        if len(self._rates) > KNOWN:
+            self._rates.popitem(last=False)
+        return allowed
+
+
+def _count(series: _Series) -> dict[str, Any]:
+    return {"count": series.count, "lastObservedTime": micro_time(series.last)}

@@ -1,0 +1,204 @@
+"""Which of the operator's replicas leads: the one that holds a Lease and renews it in time.
+
+Clocks of two machines are never compared. A holder counts as dead when its Lease did not change for the Lease's
+duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
+renewal was *begun* longer ago than `fence_seconds`, which is shorter: it has stopped before anybody takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
+from elastic_operator.cluster.session import Session
+
+_READ_SECONDS = 4.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing."""
+
+    lease_seconds: float = 15.0
+    fence_seconds: float = 10.0
+    renew_seconds: float = 5.0
+    retry_seconds: float = 2.0
+    poll_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        assert self.renew_seconds + self.retry_seconds < self.fence_seconds < self.lease_seconds
+
+
+class _TakenError(Exception):
+    """Another replica holds the Lease."""
+
+
+class Elector:
+    """Takes the Lease `namespace/name` for `identity`, which no other process, before or after, may have."""
+
+    def __init__(
+        self, session: Session, *, namespace: str, name: str, identity: str, timing: Timing | None = None
+    ) -> None:
+        self.identity = identity
+        self.deadline = -math.inf
+        self.lost = asyncio.Event()
+        self._session = session
+        self._namespace, self._name = namespace, name
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._timing = timing or Timing()
+        self._leading = asyncio.Event()
+        self._lease: dict[str, Any] | None = None
+        self._seen_revision = ""
+        self._seen_at = 0.0
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process may write now."""
+        return self.remaining() > 0
+
+    def remaining(self) -> float:
+        """Seconds for which this process may still write; not more than zero if it does not lead."""
+        return self.deadline - time.monotonic()
+
+    async def wait_until_leading(self) -> None:
+        """Return once this process leads."""
+        await self._leading.wait()
+
+    async def run(self) -> None:
+        """Take the Lease, keep it, and return when it is lost. To lead again takes a new Elector, and a new start."""
+        try:
+            await self._acquire()
+            await self._keep()
+        finally:
+            self.deadline = -math.inf
+            self.lost.set()
+
+    async def release(self) -> None:
+        """Let the next one take over at once. To be called when `run` was cancelled and the last write has ended."""
+        self.deadline = -math.inf
+        if not self._leading.is_set():
+            return
+        try:
+            self._lease = await self._read()
+            if self._lease is not None and _spec(self._lease).get("holderIdentity") == self.identity:
+                await self._put(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+                logger.info("lease released identity=%s", self.identity)
+        except ClusterError as error:
+            logger.warning("lease not released, the next leader waits for its end reason=%s", error)
+
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                if await self._try_to_acquire():
+                    break
+            except ClusterError as error:
+                logger.warning("lease not read or taken reason=%s", error)
+            await asyncio.sleep(self._timing.poll_seconds * random.uniform(0.8, 1.2))
+        logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
+        self._leading.set()
+
+    async def _try_to_acquire(self) -> bool:
+        lease = await self._read()
+        if lease is not None and not self._is_free(lease):
+            return False
+        try:
+            await self._claim(lease)
+        except (Conflict, AlreadyExists):
+            return False
+        return True
+
+    def _is_free(self, lease: Mapping[str, Any]) -> bool:
+        """Whether nobody holds it, or its holder did not stir for the whole duration while this process looked."""
+        spec, now = _spec(lease), time.monotonic()
+        revision = str(lease["metadata"]["resourceVersion"])
+        if revision != self._seen_revision:
+            self._seen_revision, self._seen_at = revision, now
+        duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_seconds)
+        holder = spec.get("holderIdentity") or ""
+        return holder in ("", self.identity) or now - self._seen_at > duration
+
+    async def _keep(self) -> None:
+        wait = self._timing.renew_seconds
+        while True:
+            await asyncio.sleep(min(wait, max(0.0, self.remaining())))
+            try:
+                async with asyncio.timeout(max(0.0, self.remaining())):
+                    await self._renew()
+                wait = self._timing.renew_seconds
+            except _TakenError:
+                logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
+                return
+            except (ClusterError, TimeoutError) as error:
+                logger.warning("lease not renewed remaining=%.1fs reason=%s", self.remaining(), error)
+                wait = self._timing.retry_seconds
+            if not self.is_leader:
+                logger.error("lease lost: not renewed in time identity=%s", self.identity)
+                return
+
+    async def _renew(self) -> None:
+        try:
+            await self._claim(self._lease)
+        except (Conflict, NotFound, AlreadyExists):
+            # An answer of ours was lost, somebody annotated or deleted the Lease, or somebody took it.
+            self._lease = await self._read()
+            if self._lease is not None and _spec(self._lease).get("holderIdentity") != self.identity:
+                raise _TakenError from None
+            await self._claim(self._lease)
+
+    async def _claim(self, lease: Mapping[str, Any] | None) -> None:
+        """Write the Lease as ours. The time counts from before the request: nobody knows when it was carried out."""
+        begun = time.monotonic()
+        now = self._now()
+        old = _spec(lease) if lease is not None else {}
+        held = old.get("holderIdentity") == self.identity
+        spec = {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self._timing.lease_seconds),
+            "acquireTime": old["acquireTime"] if held else now,
+            "renewTime": now,
+            "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if held or lease is None else 1),
+        }
+        if lease is None:
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": spec,
+            }
+            self._lease = await self._session.post(self._collection, body, fenced=False)
+        else:
+            self._lease = await self._put(lease, spec)
+        self.deadline = begun + self._timing.fence_seconds
+
+    async def _put(self, lease: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        body = {**lease, "spec": {**_spec(lease), **changes}}
+        return await self._session.put(f"{self._collection}/{self._name}", body, fenced=False)
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            return await self._session.get(f"{self._collection}/{self._name}", timeout=_READ_SECONDS)
+        except NotFound:
+            return None
+
+    def _now(self) -> str:
+        return micro_time(self._session.api_time())
+
+
+def micro_time(epoch: float) -> str:
+    """Epoch seconds as the API's MicroTime: RFC 3339 in UTC with microseconds."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _spec(lease: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec: Mapping[str, Any] = lease.get("spec") or {}
+    return spec

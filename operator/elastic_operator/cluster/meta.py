@@ -1,0 +1,47 @@
+"""What every Kubernetes object has: metadata and conditions, as frozen structs of the fields that are read."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Holds no cycles, so the garbage collector need not look at it."""
+
+
+class OwnerReference(Struct, frozen=True):
+    """metadata.ownerReferences[]."""
+
+    uid: str
+    kind: str = ""
+    api_version: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Meta(Struct, frozen=True):
+    """metadata, as far as every kind needs it. `namespace` is "" for kinds without."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class LabelledMeta(Meta, frozen=True):
+    """metadata of kinds whose labels are read."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Condition(Struct, frozen=True):
+    """A condition of a pod or a node."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None

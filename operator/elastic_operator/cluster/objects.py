@@ -1,0 +1,150 @@
+"""Kubernetes objects as frozen structs that hold only what this operator reads; decoding skips everything else.
+
+The structs follow the API's own shape. Lists and times that Go writes as `null` when empty allow None. Meaning is
+drawn from them in `convert.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
+from elastic_operator.cluster.pod import Pod
+
+__all__ = [
+    "CustomObject",
+    "EndpointSlice",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PriorityClass",
+    "Service",
+    "decode",
+]
+
+T = TypeVar("T", bound=Struct)
+
+
+class Taint(Struct, frozen=True):
+    """spec.taints[] of a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    """spec of a node."""
+
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool = False
+
+
+class NodeStatus(Struct, frozen=True):
+    """status of a node."""
+
+    allocatable: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Node(Struct, frozen=True):
+    """v1 Node."""
+
+    metadata: LabelledMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PriorityClass(Struct, frozen=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: Meta
+    value: int
+    global_default: bool = False
+
+
+class ClaimSpec(Struct, frozen=True):
+    """spec of a claim."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class ClaimStatus(Struct, frozen=True):
+    """status of a claim."""
+
+    phase: str = "Pending"
+
+
+class PersistentVolumeClaim(Struct, frozen=True):
+    """v1 PersistentVolumeClaim."""
+
+    metadata: Meta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    @property
+    def bound(self) -> bool:
+        """Whether its volume is known, and with it where pods can mount it."""
+        return self.status.phase == "Bound" and bool(self.spec.volume_name)
+
+
+class VolumeSpec(Struct, frozen=True):
+    """spec of a volume; `node_affinity` is set where not every node can mount it."""
+
+    node_affinity: dict[str, Any] | None = None
+
+
+class PersistentVolume(Struct, frozen=True):
+    """v1 PersistentVolume."""
+
+    metadata: Meta
+    spec: VolumeSpec = VolumeSpec()
+
+
+class ServiceSpec(Struct, frozen=True):
+    """spec of a service."""
+
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+
+
+class Service(Struct, frozen=True):
+    """v1 Service."""
+
+    metadata: Meta
+    spec: ServiceSpec = ServiceSpec()
+
+
+class Endpoint(Struct, frozen=True):
+    """endpoints[] of a slice."""
+
+    addresses: tuple[str, ...] = ()
+
+
+class EndpointSlice(Struct, frozen=True):
+    """discovery.k8s.io/v1 EndpointSlice."""
+
+    metadata: Meta
+    endpoints: tuple[Endpoint, ...] | None = None
+
+
+class CustomMeta(LabelledMeta, frozen=True):
+    """metadata of our own kinds."""
+
+    generation: int = 0
+
+
+class CustomObject(Struct, frozen=True):
+    """One of our own kinds, undecoded beyond metadata: the pydantic models read `spec` and `status`."""
+
+    metadata: CustomMeta
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def decode(body: dict[str, Any], type_: type[T]) -> T:
+    """An answer of the API server as `type_`. Raises msgspec.ValidationError."""
+    return msgspec.convert(body, type_)

@@ -1,0 +1,257 @@
+"""Keeps a `Store` equal to what the API server holds of one kind: lists once, then watches, for as long as it runs.
+
+What goes wrong on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a pause
+that grows, never a busy loop, and never loses a deletion: every list is compared with the store. `age` says how long
+ago the server was last heard; whether that is fresh enough to act on is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Generic
+
+import aiohttp
+import msgspec
+
+from elastic_operator.cluster.backoff import Backoff
+from elastic_operator.cluster.errors import ApiError, ClusterError, Expired, Unreachable, error_event
+from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store, T
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+SERVICES = "/api/v1/services"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
+
+PAGE = 500
+INACTIVITY_SECONDS = 70.0
+"""The API server sends a bookmark about once a minute to whoever asks for them."""
+LIST_SECONDS = 60.0
+_WATCH_SECONDS = (240, 480)
+"""A watch is ended by the server after a random time in between, so that not all end at once."""
+_YIELD_EVERY = 200
+"""Events handled before other tasks get their turn, so that a storm does not hold up the lease."""
+_SHORT_SECONDS = 1.0
+_RELIST_AFTER = 3
+"""Watches in a row that failed without one event, after which the resourceVersion itself is mistrusted."""
+
+logger = logging.getLogger(__name__)
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _BareMeta(msgspec.Struct, rename="camel"):
+    """What bookmarks, deletions and unreadable objects are known by."""
+
+    resource_version: str
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Bare(msgspec.Struct):
+    metadata: _BareMeta
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_bare = msgspec.json.Decoder(_Bare).decode
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters for metrics."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    errors: int = 0
+    undecodable: int = 0
+
+
+class Reflector(Generic[T]):
+    """One kind's list and watch.
+
+    Args:
+        path: The collection, such as `PODS`.
+        type_: What its objects are decoded into.
+        params: Query parameters of list and watch, such as a field selector.
+        inactivity: Seconds of silence after which a stream counts as dead.
+        backoff: Pauses between failures.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        type_: type[T],
+        *,
+        store: Store[T] | None = None,
+        params: Mapping[str, str] | None = None,
+        page: int = PAGE,
+        inactivity: float = INACTIVITY_SECONDS,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.path = path
+        self.store: Store[T] = store or Store()
+        self.synced = asyncio.Event()
+        self.last_ok = float("-inf")
+        self.stats = Stats()
+        self._session = session
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._params = dict(params or {})
+        self._page = page
+        self._inactivity = inactivity
+        self._backoff = backoff or Backoff()
+        self._revision = ""
+        self._highest = 0
+
+    def age(self) -> float:
+        """Seconds since the server was last heard; infinite before the first list."""
+        return time.monotonic() - self.last_ok
+
+    async def run(self) -> None:
+        """List and watch until cancelled. `synced` is set by the first list, and cleared if all must be forgotten."""
+        while True:
+            try:
+                if not self._revision:
+                    await self._list()
+                await self._watch()
+            except Expired as error:
+                self._revision = ""
+                await self._pause(error)
+            except ClusterError as error:
+                await self._pause(error)
+            except Exception as error:
+                logger.exception("reflector failed path=%s", self.path)
+                self._revision = ""
+                await self._pause(error)
+
+    async def _pause(self, error: Exception) -> None:
+        self.stats.errors += 1
+        if self._backoff.failures >= _RELIST_AFTER:
+            self._revision = ""
+        seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ApiError) else None)
+        logger.log(
+            logging.DEBUG if isinstance(error, Expired) else logging.WARNING,
+            "watch interrupted path=%s retry_in=%.1fs reason=%s",
+            self.path,
+            seconds,
+            error,
+        )
+        await asyncio.sleep(seconds)
+
+    async def _list(self) -> None:
+        self.stats.lists += 1
+        # A list is never older than what was heard before it was asked for, unless the history itself restarted.
+        floor = max(self._highest, self.store.newest())
+        seen: set[str] = set()
+        cont = ""
+        while True:
+            page = await self._get_page(cont)
+            revision = page.metadata.resource_version
+            if int(revision) < floor:
+                logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
+                self._forget()
+                floor = 0
+            seen.update(self._observe(raw).uid for raw in page.items or ())
+            cont = page.metadata.continue_
+            if not cont:
+                break
+            await asyncio.sleep(0)
+        self.store.observe_list(seen, revision)
+        self._advance(revision)
+        self.synced.set()
+
+    def _forget(self) -> None:
+        """Start from nothing. Nobody may act on what is told meanwhile, so this begins with not being synced."""
+        self.synced.clear()
+        self._highest = 0
+        self.store.clear()
+
+    async def _get_page(self, cont: str) -> _List:
+        params = self._params | {"limit": str(self._page)} | ({"continue": cont} if cont else {})
+        return _decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
+
+    async def _watch(self) -> None:
+        """Until the server ends it. One that ends at once or brought nothing is a failure, lest this be a busy loop."""
+        self.stats.watches += 1
+        begun, before = time.monotonic(), self.stats.events
+        params = self._params | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._revision,
+            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
+        }
+        async with self._session.stream(self.path, params=params, inactivity=self._inactivity) as stream:
+            self.last_ok = time.monotonic()
+            async for line in self._lines(stream):
+                self._take(line)
+                self.stats.events += 1
+                self._backoff.reset()
+                if self.stats.events % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+        if self.stats.events == before or time.monotonic() - begun < _SHORT_SECONDS:
+            raise Unreachable(f"WATCH {self.path}: ended early")
+
+    async def _lines(self, stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+        rest = b""
+        async for data in stream.iter_any():
+            self.last_ok = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+
+    def _take(self, line: bytes) -> None:
+        event = _decode_event(line)
+        if event.type == "ERROR":
+            raise error_event(bytes(event.object))
+        if event.type in ("ADDED", "MODIFIED"):
+            meta: Meta | _BareMeta = self._observe(event.object)
+        else:
+            meta = _decode_bare(event.object).metadata
+        if event.type == "DELETED":
+            self.store.observe_deleted(meta.uid, meta.resource_version)
+        self._advance(meta.resource_version)
+
+    def _observe(self, raw: msgspec.Raw) -> Meta | _BareMeta:
+        """Store an object. One that cannot be read is reported and left out: it must not blind us for all others."""
+        try:
+            obj = self._decode(raw)
+        except msgspec.ValidationError as error:
+            meta = _decode_bare(raw).metadata
+            self.stats.undecodable += 1
+            logger.error(  # noqa: TRY400 - the message says all there is to say
+                "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
+            )
+            return meta
+        self.store.observe(obj)
+        return obj.metadata
+
+    def _advance(self, revision: str) -> None:
+        self.last_ok = time.monotonic()
+        self._revision = revision
+        self._highest = max(self._highest, int(revision))

@@ -1,0 +1,221 @@
+"""One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
+
+Every write asks, right before it is sent, for how long this process may still write; the answer also caps how long the
+write may take. So no write of a process that lost its lease starts, and none that started is waited for beyond it.
+Retrying is left to the callers: they know what a repetition means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.connection import Connection
+from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+WRITE_SECONDS = 4.0
+READ_SECONDS = 15.0
+_CONNECT_SECONDS = 5.0
+_IDLE_SECONDS = 30.0
+"""Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
+_READ_BUFFER = 1 << 20
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def unlimited() -> float:
+    """The fence of a process that needs no lease."""
+    return math.inf
+
+
+def uncounted(_verb: str, _code: str) -> None:
+    """The request counter of a process that keeps no metrics."""
+
+
+class Session:
+    """Requests to one API server.
+
+    Args:
+        connection: Where it is, and the credentials.
+        remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
+            An attribute: whoever owns the lease may set it after the session was made.
+        on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
+        max_writes: Writes under way at once; further ones wait.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        remaining: Callable[[], float] = unlimited,
+        on_request: Callable[[str, str], None] = uncounted,
+        max_writes: int = 100,
+    ) -> None:
+        self.remaining = remaining
+        self._connection = connection
+        self._on_request = on_request
+        self._writes = asyncio.Semaphore(max_writes)
+        self._clock = ServerClock()
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=connection.tls if connection.tls else True
+            ),
+            headers={
+                "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
+                "Accept": JSON,
+                # Inflating costs this process more than the bytes cost a cluster's network.
+                "Accept-Encoding": "identity",
+            },
+            read_bufsize=_READ_BUFFER,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+
+    def api_time(self) -> float:
+        """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
+        return self._clock.time()
+
+    async def get(
+        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
+    ) -> dict[str, Any]:
+        """GET an object, within `timeout` seconds. Raises ApiError, Unreachable."""
+        return _decode(await self.get_bytes(path, params=params, timeout=timeout))
+
+    async def get_bytes(
+        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
+    ) -> bytes:
+        """GET a body as it is, within `timeout` seconds. Raises ApiError, Unreachable."""
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
+        headers = await self._headers()
+        async with self._request("GET", path, params=params, timeout=limits, headers=headers) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], inactivity: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """GET a body that goes on; silence of `inactivity` seconds raises Unreachable, as do lost connections."""
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=inactivity)
+        headers = await self._headers()
+        async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
+            yield response.content
+
+    async def post(
+        self, path: str, body: object, *, params: Mapping[str, str] | None = None, fenced: bool = True
+    ) -> dict[str, Any]:
+        """Create an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("POST", path, body, params=params, fenced=fenced)
+
+    async def put(self, path: str, body: object, *, fenced: bool = True) -> dict[str, Any]:
+        """Replace an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("PUT", path, body, fenced=fenced)
+
+    async def patch(self, path: str, body: object, *, content_type: str = MERGE_PATCH) -> dict[str, Any]:
+        """Patch an object. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("PATCH", path, body, content_type=content_type)
+
+    async def delete(self, path: str, options: object = None) -> dict[str, Any]:
+        """Delete an object, under DeleteOptions. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("DELETE", path, options)
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        fenced: bool = True,
+    ) -> dict[str, Any]:
+        data = msgspec.json.encode(body) if body is not None else None
+        async with self._writes:
+            headers = await self._headers(content_type=content_type)
+            # Asked last, so that no waiting stands between the fence and the sending.
+            seconds = min(WRITE_SECONDS, self._permitted(method) if fenced else math.inf)
+            limits = aiohttp.ClientTimeout(total=seconds)
+            async with self._request(
+                method, path, params=params, timeout=limits, headers=headers, data=data
+            ) as response:
+                return _decode(await response.read())
+
+    def _permitted(self, method: str) -> float:
+        seconds = self.remaining()
+        if seconds <= 0:
+            self._on_request(method, "fenced")
+            raise Fenced("this process does not hold the lease (any more)")
+        return seconds
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None,
+        timeout: aiohttp.ClientTimeout,
+        headers: Mapping[str, str],
+        data: bytes | None = None,
+        verb: str = "",
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        verb = verb or method
+        sent = time.monotonic()
+        try:
+            async with self._http.request(
+                method,
+                self._connection.base_url + path,
+                params=params,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self._connection.server_hostname,
+                allow_redirects=False,
+            ) as response:
+                self._clock.sample(response.headers.get("Date"), sent=sent, received=time.monotonic())
+                self._on_request(verb, str(response.status))
+                if response.status >= 300:
+                    await self._refuse(response)
+                yield response
+        except TimeoutError as error:
+            self._on_request(verb, "timeout")
+            raise Unreachable(f"{verb} {path}: no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            self._on_request(verb, "error")
+            raise Unreachable(f"{verb} {path}: {error or type(error).__name__}") from error
+
+    async def _refuse(self, response: aiohttp.ClientResponse) -> None:
+        error = api_error(response.status, await response.read(), retry_after=response.headers.get("Retry-After"))
+        if isinstance(error, Unauthorized):
+            self._connection.credentials.refused()
+        raise error
+
+    async def _headers(self, *, content_type: str | None = None) -> dict[str, str]:
+        try:
+            authorization = await self._connection.credentials.header()
+        except OSError as error:
+            raise Unreachable(f"credentials: {error}") from error
+        headers = {"Content-Type": content_type} if content_type else {}
+        return headers | ({"Authorization": authorization} if authorization else {})

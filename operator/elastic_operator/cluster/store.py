@@ -1,0 +1,188 @@
+"""What the API server holds of one kind, as far as this process has heard, from watches, lists and its own writes.
+
+News comes by several ways and not in order: a write's answer may overtake the watch, a list may be older than both.
+The object with the highest resourceVersion wins; these compare as integers within a kind. What was deleted stays
+remembered for some minutes, so that late news of it does not bring it back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from elastic_operator.cluster.meta import Meta
+
+TOMBSTONE_SECONDS = 300.0
+_GONE_FOR_GOOD = float("inf")
+
+
+class HasMeta(Protocol):
+    """Any decoded Kubernetes object."""
+
+    @property
+    def metadata(self) -> Meta:
+        """Its metadata."""
+        ...
+
+
+T = TypeVar("T", bound=HasMeta)
+Listener = Callable[[T | None, T | None], None]
+"""Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick."""
+
+
+class Index(Generic[T]):
+    """Objects by a key derived from them; kept current by its store."""
+
+    def __init__(self, keys: Callable[[T], Iterable[Hashable]]) -> None:
+        self._keys = keys
+        self._by_key: dict[Hashable, dict[str, T]] = {}
+
+    def get(self, key: Hashable) -> tuple[T, ...]:
+        """All objects with that key."""
+        return tuple(self._by_key.get(key, {}).values())
+
+    def change(self, old: T | None, new: T | None) -> None:
+        """Take in a change of the store."""
+        if old is not None:
+            for key in self._keys(old):
+                members = self._by_key[key]
+                del members[old.metadata.uid]
+                if not members:
+                    del self._by_key[key]
+        if new is not None:
+            for key in self._keys(new):
+                self._by_key.setdefault(key, {})[new.metadata.uid] = new
+
+
+class Store(Generic[T]):
+    """Objects of one kind by uid and by (namespace, name). `now` is a monotonic clock."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._by_uid: dict[str, T] = {}
+        self._by_name: dict[tuple[str, str], T] = {}
+        self._tombstones: dict[str, tuple[float, float]] = {}
+        self._listeners: list[Listener[T]] = []
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_uid.values())
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._by_uid
+
+    def get(self, uid: str) -> T | None:
+        """The object with that uid."""
+        return self._by_uid.get(uid)
+
+    def named(self, name: str, namespace: str = "") -> T | None:
+        """The object of that name; `namespace` is "" for kinds without."""
+        return self._by_name.get((namespace, name))
+
+    def values(self) -> tuple[T, ...]:
+        """All objects, as they are now."""
+        return tuple(self._by_uid.values())
+
+    def subscribe(self, listener: Listener[T]) -> None:
+        """Have `listener` called at each change from now on, and now for each object there already is."""
+        self._listeners.append(listener)
+        for obj in self.values():
+            listener(None, obj)
+
+    def index_by(self, keys: Callable[[T], Iterable[Hashable]]) -> Index[T]:
+        """An index of the objects by the keys that `keys` draws from each."""
+        index = Index(keys)
+        # First, so that listeners that read the index find it current.
+        self._listeners.insert(0, index.change)
+        for obj in self.values():
+            index.change(None, obj)
+        return index
+
+    def observe(self, obj: T) -> None:
+        """Take in the state of an object, as a list, a watch or a write's answer told it. Older states are ignored."""
+        meta = obj.metadata
+        if self._is_buried(meta):
+            return
+        old = self._by_uid.get(meta.uid)
+        if old is not None and _rv(old) >= _rv(obj):
+            return
+        namesake = self._by_name.get(_name(obj))
+        if namesake is not None and namesake.metadata.uid != meta.uid:
+            # Two objects never share a name, so the deletion of the older one is news still to come.
+            if _rv(namesake) > _rv(obj):
+                return
+            self.observe_deleted(namesake.metadata.uid)
+        self._by_uid[meta.uid] = self._by_name[_name(obj)] = obj
+        self._tell(old, obj)
+
+    def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
+        """Take in a deletion.
+
+        `resource_version` is the one of the deletion; without it nothing more is expected to be heard of the object,
+        as after a DELETE that was answered with 404.
+        """
+        self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
+        self._remove(uid)
+
+    def observe_list(self, seen: Collection[str], resource_version: str) -> None:
+        """Remove what a complete list of that resourceVersion, whose objects have been observed, does not have."""
+        revision = int(resource_version)
+        for obj in self.values():
+            if obj.metadata.uid not in seen and _rv(obj) <= revision:
+                self.observe_deleted(obj.metadata.uid, resource_version)
+
+    def replace(self, objects: Iterable[T], resource_version: str) -> None:
+        """Take in a complete list: what it has is observed, what it lacks is removed."""
+        seen = set()
+        for obj in objects:
+            seen.add(obj.metadata.uid)
+            self.observe(obj)
+        self.observe_list(seen, resource_version)
+
+    def newest(self) -> int:
+        """The highest resourceVersion among the objects; 0 without any."""
+        return max(map(_rv, self._by_uid.values()), default=0)
+
+    def clear(self) -> None:
+        """Forget everything, tombstones included; each object is told as deleted.
+
+        For a server whose history restarted (etcd restored from a backup): its resourceVersions compare with none seen.
+        """
+        for uid in tuple(self._by_uid):
+            self._remove(uid)
+        self._tombstones.clear()
+
+    def _is_buried(self, meta: Meta) -> bool:
+        tombstone = self._tombstones.get(meta.uid)
+        return tombstone is not None and int(meta.resource_version) <= tombstone[0]
+
+    def _bury(self, uid: str, revision: float) -> None:
+        now = self._now()
+        # Insertion order is time order, so the expired ones are in front.
+        while self._tombstones and next(iter(self._tombstones.values()))[1] <= now:
+            del self._tombstones[next(iter(self._tombstones))]
+        known = self._tombstones.pop(uid, (0.0, 0.0))[0]
+        self._tombstones[uid] = (max(known, revision), now + TOMBSTONE_SECONDS)
+
+    def _remove(self, uid: str) -> None:
+        old = self._by_uid.pop(uid, None)
+        if old is None:
+            return
+        if self._by_name.get(_name(old)) is old:
+            del self._by_name[_name(old)]
+        self._tell(old, None)
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for listener in self._listeners:
+            listener(old, new)
+
+
+def _rv(obj: HasMeta) -> int:
+    return int(obj.metadata.resource_version)
+
+
+def _name(obj: HasMeta) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name

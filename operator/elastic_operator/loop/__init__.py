@@ -1,0 +1,1 @@
+"""Wake, read, decide, apply. The only code beside `cluster` that changes the world."""

@@ -1,0 +1,122 @@
+"""Carries out one `Plan` for one job: the writes, in the order that lets a successor finish them.
+
+Each write is conditional (deterministic name, UID or resourceVersion), and what the API server answers goes into the
+stores at once, so that the next pass sees it before the watch does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from elastic_operator.build.names import service_name
+from elastic_operator.build.pod import BuildSettings, build_pod
+from elastic_operator.build.service import build_endpoint_slice, build_service
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.session import Session
+from elastic_operator.loop.read import Stores
+from elastic_operator.plan.model import CreatePod, DeletePod, Job, Plan
+
+log = logging.getLogger(__name__)
+
+
+class Actor:
+    """Does what plans say."""
+
+    def __init__(
+        self, session: Session, stores: Stores, ledger: Ledger, events: EventRecorder, build: BuildSettings
+    ) -> None:
+        self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
+
+    async def carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
+        """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises."""
+        if plan.commit_first:
+            await self._write_status(job, plan, written)
+        for event in plan.events:
+            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
+            self.events.record(job.namespace, job.name, job.uid, event)
+        await self._together([self._delete(job, pod) for pod in plan.deletes])
+        if plan.creates and may_create:
+            await self._create_all(job, plan.creates)
+        if plan.route is not None:
+            await self._route(job, plan.route)
+        if not plan.commit_first:
+            await self._write_status(job, plan, written)
+        if plan.delete_job:
+            log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
+            await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid)
+
+    async def _together(self, calls: Sequence[Awaitable[None]]) -> None:
+        """All at once; the first error is raised after all have ended."""
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _write_status(self, job: Job, plan: Plan, written: dict[str, Any]) -> None:
+        new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        body = self.stores.jobs.get(job.uid)
+        if body is None:
+            return
+        try:
+            answer = await apply.patch_job_status(
+                self.session,
+                job.namespace,
+                job.name,
+                resource_version=body.metadata.resource_version,
+                old=written,
+                new=new,
+            )
+        except NotFound:
+            return
+        except Conflict:
+            await self._refresh(job)
+            raise
+        if answer is not None:
+            self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+
+    async def _refresh(self, job: Job) -> None:
+        """Somebody wrote the job meanwhile: look at it again before the next try."""
+        answer = await apply.get_job(self.session, job.namespace, job.name)
+        self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+
+    async def _delete(self, job: Job, pod: DeletePod) -> None:
+        log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
+        grace = 0 if pod.force else None
+        answer = await apply.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
+        if answer is None:
+            self.stores.pods.observe_deleted(pod.uid)
+        else:
+            self.stores.pods.observe(answer)
+
+    async def _create_all(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
+        service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
+        self.stores.services.observe(service)
+        await self._together([self._create(job, create, service.spec.cluster_ip) for create in creates])
+
+    async def _create(self, job: Job, create: CreatePod, service_ip: str) -> None:
+        assert job.spec is not None, "pods are created from a spec that could be read"
+        manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
+        name = manifest["metadata"]["name"]
+        try:
+            pod = await apply.create_pod(self.session, manifest, job_uid=job.uid)
+        except Unreachable:
+            raise  # it may have been created: it counts as used until the watch or a time limit tells
+        except ClusterError:
+            self.ledger.forget(job.namespace, name)
+            raise
+        log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
+        self.stores.pods.observe(pod)
+
+    async def _route(self, job: Job, address: str) -> None:
+        """Points the job's Service at its master."""
+        service = self.stores.services.named(service_name(job.name), job.namespace)
+        if service is None:
+            return
+        manifest = build_endpoint_slice(job, service_ip=service.spec.cluster_ip, pod_ip=address or None)
+        self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))

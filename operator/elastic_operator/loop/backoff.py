@@ -1,0 +1,72 @@
+"""What went wrong when a plan was carried out, per job: when to try again, and what the user is told meanwhile.
+
+In memory only: a successor finds out by trying once.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from elastic_operator.cluster.errors import ApiError, BadRequest, ClusterError, Conflict, Fenced, Invalid, NameTaken
+
+FIRST_SECONDS = 0.2
+LONGEST_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Trouble:
+    """One job's: `refused` holds for `generation` only, `message` while tries go on failing. Times are monotonic."""
+
+    attempts: int = 0
+    retry_at: float = 0.0
+    message: str = ""
+    refused: str = ""
+    generation: int = 0
+
+
+class Troubles:
+    """All jobs'."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Trouble] = {}
+
+    def clear(self, uid: str) -> None:
+        """The last try went well."""
+        self._jobs.pop(uid, None)
+
+    def message(self, uid: str) -> str:
+        """What to tell the user of a job whose writes fail."""
+        known = self._jobs.get(uid)
+        return known.message if known else ""
+
+    def refused(self, uid: str, generation: int) -> str:
+        """What the API server refused of this generation, "" if nothing."""
+        known = self._jobs.get(uid)
+        return known.refused if known and known.generation == generation else ""
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds until the job may be tried again."""
+        known = self._jobs.get(uid)
+        return max(0.0, known.retry_at - now) if known else 0.0
+
+    def add(self, uid: str, generation: int, error: ClusterError, now: float) -> Trouble:
+        """A try failed; returns what is known of the job's trouble now."""
+        known = self._jobs.setdefault(uid, Trouble())
+        if isinstance(error, Conflict):
+            return known  # somebody else wrote the job; its new state is here already
+        known.attempts += 1
+        longest = LONGEST_SECONDS if not isinstance(error, NameTaken) else 2.0
+        wait = min(longest, FIRST_SECONDS * 2 ** min(known.attempts - 1, 10))
+        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
+        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), asked)
+        if not isinstance(error, Fenced):
+            known.message = str(error)
+        if _is_final(error):
+            known.refused, known.generation = f"the API server refuses the pods of this template: {error}", generation
+        return known
+
+
+def _is_final(error: ClusterError) -> bool:
+    """Whether only an edit of the spec can help. A webhook's refusal may pass by itself, whatever its code."""
+    return isinstance(error, BadRequest | Invalid) and "admission webhook" not in str(error)

@@ -1,0 +1,135 @@
+"""The conditions of a job: one word and one sentence for each question a user asks.
+
+`Ready` is the STATUS column, `FullSize` the LIMITED BY column. Truth values are kstatus's, so that `kubectl wait`,
+Flux and Argo CD understand them: a job that can get no further without a person is Ready=False and Stalled=True.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
+from elastic_operator.plan.model import Grant, OwnPod
+from elastic_operator.plan.observe import Observation, set_condition
+from elastic_operator.plan.report import is_running
+
+READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
+STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
+
+
+def with_conditions(seen: Observation, grant: Grant | None, now: float) -> JobStatus:
+    """The status with all its conditions; `seen.status` already has its counts, `seen.live` the pods that stay."""
+    phase, told = _phase(seen, grant, now)
+    status = seen.status
+    answers: list[tuple[ConditionType, bool, str, str]] = [
+        (ConditionType.READY, phase in READY_TRUE, phase, told),
+        (ConditionType.STALLED, phase in STALLED, phase if phase in STALLED else "Progressing", _if(phase, told)),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(seen)),
+        (ConditionType.ADMITTED, *_admitted(seen)),
+        (ConditionType.RESIZING, *_resizing(seen, phase)),
+    ]
+    if not status.finished:
+        answers += [
+            (ConditionType.FULL_SIZE, *_full_size(seen, grant)),
+            (ConditionType.SUCCEEDED, False, "NotFinished", ""),
+            (ConditionType.FAILED, False, "NotFailed", ""),
+        ]
+    for kind, value, reason, message in answers:
+        truth: Truth = "True" if value else "False"
+        status = set_condition(status, kind, truth, reason, message, seen.job.generation, now)
+    return status
+
+
+def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, str]:
+    """Reason and message of Ready."""
+    status, job = seen.status, seen.job
+    for kind, phase in ((ConditionType.FAILED, Phase.FAILED), (ConditionType.SUCCEEDED, Phase.SUCCEEDED)):
+        outcome = status.condition(kind)
+        if status.finished and outcome and outcome.status == "True":
+            return phase, outcome.message
+    if job.invalid or job.refused:
+        return Phase.INVALID_SPEC, job.invalid or job.refused
+    if job.spec is None or job.spec.suspend:
+        left = sum(not pod.ended for pod in job.pods)
+        return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
+    if seen.held_back and status.retry:
+        return Phase.QUEUED, status.retry.reason
+    if now < seen.hold_until and status.retry:
+        wait = int(seen.hold_until - now + 0.999)
+        return Phase.RESTARTING, f"{status.retry.reason}. Tried again in about {max(5, -(-wait // 5) * 5)} s."
+    if job.trouble:
+        return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), job.trouble
+    if status.target_replicas == 0:
+        return Phase.QUEUED, grant.message if grant else ""
+    return _group_phase(seen)
+
+
+def _group_phase(seen: Observation) -> tuple[Phase, str]:
+    """For a job that has its place: how far its group is."""
+    status = seen.status
+    running = sum(is_running(pod) for pod in seen.live)
+    told = f"{running} of {status.target_replicas} pods run."
+    trouble = "; ".join(filter(None, (_pod_trouble(pod) for pod in seen.live)))
+    told = f"{told} {trouble}".strip()
+    if not _enough(seen):
+        if running == 0:
+            again = status.incarnation > 1 and status.restarts > 0
+            return (Phase.RESTARTING if again else Phase.STARTING), told
+        assert seen.job.spec is not None
+        return Phase.RENDEZVOUSING, f"{told} Training stands until the minimum of {seen.job.spec.min_replicas} runs."
+    if _complete(seen):
+        return Phase.RUNNING, f"{status.target_replicas} pods, world size {status.world_size}."
+    lost = bool(status.history) and status.history[0].reason == "PodLost"
+    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+
+
+def _enough(seen: Observation) -> bool:
+    """Whether the minimum runs."""
+    return seen.job.spec is not None and sum(is_running(p) for p in seen.live) >= seen.job.spec.min_replicas
+
+
+def _complete(seen: Observation) -> bool:
+    if seen.finishing:
+        return True
+    leaving = any(pod.deleting_since is not None and not pod.ended for pod in seen.job.pods)
+    return len(seen.live) == seen.status.target_replicas and all(map(is_running, seen.live)) and not leaving
+
+
+def _pod_trouble(pod: OwnPod) -> str:
+    """Why a pod does not run yet, where there is a reason somebody can act on."""
+    if pod.unschedulable:
+        return f"{pod.name} finds no node: {pod.unschedulable}"
+    if pod.main.waiting_reason not in ("", "ContainerCreating", "PodInitializing"):
+        return f"{pod.name}: {pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
+    return ""
+
+
+def _if(phase: Phase, told: str) -> str:
+    return told if phase in STALLED else ""
+
+
+def _suspended(seen: Observation) -> tuple[str, str]:
+    suspended = seen.job.spec is not None and seen.job.spec.suspend
+    return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
+
+
+def _admitted(seen: Observation) -> tuple[bool, str, str]:
+    granted = seen.status.target_replicas
+    return (True, "Admitted", f"{granted} pods are granted.") if granted else (False, "NotAdmitted", "")
+
+
+def _resizing(seen: Observation, phase: Phase) -> tuple[bool, str, str]:
+    history = seen.status.history
+    if phase == Phase.RESIZING and history:
+        return True, history[0].reason, f"From {history[0].from_} to {history[0].to} pods."
+    return False, "Steady", ""
+
+
+def _full_size(seen: Observation, grant: Grant | None) -> tuple[bool, str, str]:
+    """Why the job is not bigger, or not running."""
+    if seen.job.spec is not None and seen.job.spec.suspend:
+        return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+    retry = seen.status.retry
+    if retry and seen.held_back:
+        return False, Limit.SCALE_UP_FAILED, retry.reason
+    if grant is None:
+        return False, Phase.INVALID_SPEC, seen.job.invalid or seen.job.refused
+    return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

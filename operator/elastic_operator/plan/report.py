@@ -1,0 +1,70 @@
+"""The counting part of a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+
+from __future__ import annotations
+
+from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.observe import Observation, at, seconds
+
+
+def with_counts(seen: Observation, now: float) -> JobStatus:
+    """The status with its counts brought up to date; `seen.live` are the pods that stay."""
+    status, job = seen.status, seen.job
+    running = [pod for pod in seen.live if is_running(pod)]
+    holding = [pod for pod in job.pods if pod.bound and not pod.ended]
+    complete = _change_is_complete(seen, running)
+    update: dict[str, object] = {
+        "observed_generation": job.generation,
+        "replicas": len(seen.live),
+        "ready_replicas": sum(pod.ready for pod in seen.live),
+        "world_size": _world_size(seen, running),
+        "gpus": sum(pod.gpus for pod in holding),
+        "selector": f"elastic-pytorch.dev/job-name={job.name}",
+        "pods": [_pod_status(pod) for pod in _listed(job.pods)],
+        "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
+        "running_since": _running_since(seen, running),
+    }
+    if complete and _resizing(status):
+        update["last_resize_time"] = at(now)
+    return status.model_copy(update=update)
+
+
+def is_running(pod: OwnPod) -> bool:
+    """Whether the pod's main container runs."""
+    return pod.main.running_since is not None and pod.main.exit_code is None
+
+
+def _resizing(status: JobStatus) -> bool:
+    """Whether the newest change of size has not been seen complete yet."""
+    return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
+
+
+def _change_is_complete(seen: Observation, running: list[OwnPod]) -> bool:
+    leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
+    return len(running) == seen.status.target_replicas > 0 and not leaving
+
+
+def _running_since(seen: Observation, running: list[OwnPod]) -> object:
+    """Since when the whole minimum runs; kept while it does."""
+    if seen.job.spec is None or seen.status.finished:
+        return seen.status.running_since
+    if len(running) < seen.job.spec.min_replicas:
+        return None
+    started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
+    return seen.status.running_since or at(started)
+
+
+def _world_size(seen: Observation, running: list[OwnPod]) -> int:
+    if seen.job.spec is None:
+        return 0
+    return sum(nproc_of(seen.job.spec, pod.role) for pod in running)
+
+
+def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
+    return sorted(pods, key=lambda p: (p.role != "master", p.index))[:MAX_LISTED_PODS]
+
+
+def _pod_status(pod: OwnPod) -> PodStatus:
+    phase = "Terminating" if pod.deleting_since is not None and not pod.ended else pod.phase
+    return PodStatus(name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus)

@@ -1,0 +1,163 @@
+"""What is done for one job, given what happened (`observe.py`) and what it was granted (`allocate.py`).
+
+Creates what fits now, deletes what must go, and writes both down. The order of things is in `Plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.api.job import CleanPodPolicy
+from elastic_operator.api.status import ConditionType
+from elastic_operator.plan.conditions import with_conditions
+from elastic_operator.plan.model import CreatePod, DeletePod, Event, Grant, OwnPod, Plan, Slot
+from elastic_operator.plan.observe import Observation, at, end_incarnation, record, seconds
+from elastic_operator.plan.report import with_counts
+
+FINISH_SECONDS = 60.0
+"""What the workers get to end by themselves after the master succeeded."""
+
+
+def settle(seen: Observation, grant: Grant | None, *, frozen: tuple[int, int], now: float) -> Plan:
+    """The plan for one job; `grant` is None where the allocator was not asked (unreadable, ended).
+
+    `frozen` is the `min:max` that pods of a new incarnation get in their environment.
+    """
+    if seen.status.finished:
+        return _after_the_end(seen, now)
+    if grant is None:
+        return _without_pods(seen, now)
+    seen = _start_over_if_needed(seen, grant)
+    seen = _write_down_change(seen, grant, now)
+    creates = _creates(seen, grant, frozen, now)
+    deletes = (*_deletes(seen), *_releases(seen, grant))
+    staying = tuple(pod for pod in seen.live if pod.uid not in grant.release)
+    return _plan(replace(seen, live=staying), grant, deletes, creates, now)
+
+
+def _plan(
+    seen: Observation,
+    grant: Grant | None,
+    deletes: tuple[DeletePod, ...],
+    creates: tuple[CreatePod, ...],
+    now: float,
+) -> Plan:
+    status = with_counts(seen, now)
+    status = with_conditions(replace(seen, status=status), grant, now)
+    wakes = [w for w in (*seen.wake_at, seen.hold_until, grant.wake_at if grant else None) if w and w > now]
+    return Plan(
+        status=status,
+        commit_first=seen.commit,
+        deletes=deletes,
+        creates=creates,
+        events=seen.events,
+        route=next((pod.pod_ip or "" for pod in seen.live if pod.role == "master"), ""),
+        wake_at=min(wakes, default=None),
+    )
+
+
+def _after_the_end(seen: Observation, now: float) -> Plan:
+    """Pods go as cleanPodPolicy says, the job itself when its time is over."""
+    spec, status = seen.job.spec, seen.status
+    ended = seconds(status.completion_time)
+    failed = status.condition(ConditionType.FAILED)
+    grace_ends = ended if failed and failed.status == "True" else ended + FINISH_SECONDS
+    policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
+    going = [p for p in seen.job.pods if p.deleting_since is None and _goes(p, policy)]
+    deletes = tuple(DeletePod(p.name, p.uid, f"the job has ended ({policy})") for p in going)
+    wakes = [grace_ends] if going and now < grace_ends else []
+    ttl = spec.ttl_seconds_after_finished if spec else None
+    if ttl is not None:
+        wakes.append(ended + ttl)
+    plan = _plan(replace(seen, live=()), None, deletes if now >= grace_ends else (), (), now)
+    expired = ttl is not None and now >= ended + ttl
+    return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
+
+
+def _goes(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+    return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
+
+
+def _without_pods(seen: Observation, now: float) -> Plan:
+    """Suspended: everything goes. Unreadable or refused: what runs goes on, nothing new is made."""
+    suspended = seen.job.spec is not None and seen.job.spec.suspend
+    going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in seen.live) if suspended else ()
+    return _plan(seen, None, (*_deletes(seen), *going), (), now)
+
+
+def _start_over_if_needed(seen: Observation, grant: Grant) -> Observation:
+    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation."""
+    if not seen.live or seen.finishing:
+        return seen
+    frozen = next((pod.nnodes for pod in seen.live if pod.nnodes), None)
+    if grant.replicas == 0:
+        why = f"All GPUs are given back: {grant.message}"
+    elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
+        why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
+    elif frozen and grant.replicas < frozen[0] and grant.release:
+        why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
+    else:
+        return seen
+    gone = (*seen.gone, *((pod, why) for pod in seen.live))
+    event = Event("NewIncarnation", f"{why}; all pods are replaced.")
+    status = end_incarnation(seen.status)
+    return replace(seen, status=status, live=(), gone=gone, commit=True, events=(*seen.events, event))
+
+
+def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observation:
+    """A new target is history, an event, and a decision to be written before it is acted on."""
+    before, after, status = seen.status.target_replicas, grant.replicas, seen.status
+    if before == after or seen.finishing:
+        return seen
+    update: dict[str, object] = {"target_replicas": after}
+    if after < status.replicas:
+        update["replicas"] = after
+    if before == 0:
+        update["start_time"] = status.start_time or at(now)
+        reason, event = "Started", Event("ScaledUp", f"Starts with {after} pods.")
+    elif after > before:
+        update["resizes"] = status.resizes + 1
+        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {after} pods.")
+    else:
+        planned = bool(grant.release) or after == 0
+        update["resizes"] = status.resizes + (1 if planned else 0)
+        reason, event = "ScaledDown", Event("ScaledDown", f"Shrinks from {before} to {after} pods: {grant.message}")
+    status = record(status.model_copy(update=update), now, before, after, reason, grant.message)
+    return replace(seen, status=status, commit=True, events=(*seen.events, event))
+
+
+def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:
+    """Pods whose room is free and whose name is; a group starts only when its whole minimum can be made at once."""
+    if seen.finishing or now < seen.hold_until:
+        return ()
+    names = {(pod.role, pod.index) for pod in seen.job.pods}
+    if f"{seen.job.name}-master-0" in seen.job.foreign_names:
+        names.add(("master", 0))
+    slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
+    if not seen.live and not _can_start(seen, slots):
+        return ()
+    nnodes = next((pod.nnodes for pod in seen.live if pod.nnodes), frozen)
+    return tuple(
+        CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes)
+        for slot in sorted(slots, key=lambda s: (s.role != "master", s.index))
+    )
+
+
+def _can_start(seen: Observation, slots: list[Slot]) -> bool:
+    assert seen.job.spec is not None
+    return len(slots) >= seen.job.spec.min_replicas and any(slot.role == "master" for slot in slots)
+
+
+def _deletes(seen: Observation) -> tuple[DeletePod, ...]:
+    return tuple(
+        DeletePod(pod.name, pod.uid, why, force=pod.node in seen.lost_nodes)
+        for pod, why in seen.gone
+        if pod.deleting_since is None or pod.node in seen.lost_nodes
+    )
+
+
+def _releases(seen: Observation, grant: Grant) -> tuple[DeletePod, ...]:
+    """Highest worker index first, the master last."""
+    going = [pod for pod in seen.live if pod.uid in grant.release]
+    going.sort(key=lambda p: (p.role == "master", -p.index))
+    return tuple(DeletePod(pod.name, pod.uid, grant.message) for pod in going)

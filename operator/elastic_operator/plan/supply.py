@@ -1,0 +1,132 @@
+"""How many pods of a shape the nodes hold: as they are, by GPUs alone, and if other jobs' pods were not there.
+
+Counted once per shape on the final board; what `explain` makes its sentences of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elastic_operator.plan.claim import Claim, Table
+from elastic_operator.plan.fit import collide, misfit
+from elastic_operator.plan.place import Ask
+
+UNBOUNDED = 1 << 30
+"""More pods than any cluster holds: what a shape that asks for nothing of a kind is limited to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Numbers about the nodes that pods of one shape may go to (`ask.hosts`), and about those closed to them now.
+
+    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered, `alone` (by node) if no job had any pod.
+    `lacking` are the resources that are short on nodes whose GPUs would do; `largest` the most of each resource on any
+    one node, `closed` the suitable nodes that take no new pods, `misfits` why others are unsuitable, with counts.
+    """
+
+    ask: Ask
+    fitting: int
+    by_gpus: int
+    alone: Mapping[int, int]
+    free_gpus: int
+    all_gpus: int
+    lacking: tuple[str, ...]
+    largest: Mapping[str, int]
+    closed: tuple[str, ...]
+    misfits: tuple[tuple[str, int], ...]
+
+
+class Supplies:
+    """Supplies by shape, each counted when first asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._jobs_hold = _held_by_jobs(table)
+        self._known: dict[Ask, Supply] = {}
+
+    def of(self, ask: Ask) -> Supply:
+        """What there is for pods of that shape."""
+        if ask not in self._known:
+            self._known[ask] = self._count(ask)
+        return self._known[ask]
+
+    def without_others(self, claim: Claim, ask: Ask) -> int:
+        """How many more such pods of the job would fit if no other job had any."""
+        alone = self.of(ask).alone
+        own = {node: load for node, load in _held_by(claim).items() if node in alone}
+        beside_own = sum(self._times(ask, self._alone(node, load)) for node, load in own.items())
+        return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
+
+    def _count(self, ask: Ask) -> Supply:
+        board = self._table.board
+        gpu_needs = tuple(need for need in ask.needs if need[0] in board.gpu_resources)
+        others = tuple(need for need in ask.needs if need[0] not in board.gpu_resources)
+        free = {node: board.free_soon(node) for node in ask.hosts}
+        roomy = [node for node in ask.hosts if _times(gpu_needs, free[node])]
+        lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
+        if any(collide(ask.ports, board.ports_soon(node)) for node in roomy):
+            lacking.add("host ports")
+        return Supply(
+            ask=ask,
+            fitting=sum(self._times(ask, free[n]) for n in ask.hosts if board.fits(ask, n)),
+            by_gpus=sum(_times(gpu_needs, free[node]) for node in ask.hosts),
+            alone={node: self._times(ask, self._alone(node, {})) for node in ask.hosts},
+            free_gpus=sum(max(0, free[node].get(name, 0)) for node in ask.hosts for name, _ in gpu_needs),
+            all_gpus=sum(board.nodes[node].allocatable.get(name, 0) for node in ask.hosts for name, _ in gpu_needs),
+            lacking=tuple(sorted(lacking)),
+            largest=self._largest(ask),
+            closed=self._closed(ask),
+            misfits=self._misfits(ask),
+        )
+
+    def _alone(self, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
+        """What is free on the node if jobs held nothing there but `own`."""
+        free = self._table.board.free_soon(node)
+        held: Mapping[str, int] = self._jobs_hold.get(node, {})
+        return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
+
+    def _times(self, ask: Ask, free: Mapping[str, int]) -> int:
+        times = _times(ask.needs, free)
+        return min(times, 1) if ask.ports else times
+
+    def _largest(self, ask: Ask) -> Mapping[str, int]:
+        nodes = [self._table.board.nodes[i] for i in ask.hosts]
+        return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in ask.needs}
+
+    def _closed(self, ask: Ask) -> tuple[str, ...]:
+        board = self._table.board
+        closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
+        return tuple(
+            f"{node.name} is {'cordoned' if node.unschedulable else 'NotReady'}"
+            for node in closed
+            if not misfit(ask.shape, node)
+        )
+
+    def _misfits(self, ask: Ask) -> tuple[tuple[str, int], ...]:
+        reasons = Counter(misfit(ask.shape, node) for node in self._table.board.nodes)
+        return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
+
+
+def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
+    """How many times the needs fit into what is free."""
+    return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
+
+
+def _held_by_jobs(table: Table) -> dict[int, Counter[str]]:
+    held: dict[int, Counter[str]] = {}
+    for claim in table.claims:
+        for node, load in _held_by(claim).items():
+            held.setdefault(node, Counter()).update(load)
+    return held
+
+
+def _held_by(claim: Claim) -> dict[int, Counter[str]]:
+    held: dict[int, Counter[str]] = {}
+    for member in claim.kept:
+        if member.uid in claim.at:
+            held.setdefault(claim.at[member.uid], Counter()).update(member.requests)
+    for seat in claim.seats:
+        held.setdefault(seat.spot.node, Counter()).update(claim.ask(seat.role).shape.requests)
+    return held

@@ -1,0 +1,248 @@
+"""The operator process: its parts, put together and supervised.
+
+Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a take-over finds
+warm stores. What writes runs while this process holds the lease, and every write asks the lease again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_operator.build import names
+from elastic_operator.build.pod import BuildSettings
+from elastic_operator.cluster import objects, reflector
+from elastic_operator.cluster.connection import load_connection
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.reflector import Reflector
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.handlers import JobFeed
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.read import Stores
+from elastic_operator.metrics import Metrics
+from elastic_operator.server import serving
+from elastic_operator.settings import Settings
+from elastic_worker import contract
+
+log = logging.getLogger(__name__)
+
+LEASE = "elastic-operator"
+STALE_SECONDS = 90.0
+"""A watch that has been silent for so long is not trusted to grow anything."""
+STUCK_SECONDS = 300.0
+"""A leader without a pass for so long is not alive."""
+SYNC_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Watches:
+    """The reflectors of everything that is only read."""
+
+    all: dict[str, Reflector[Any]]
+    feed: JobFeed
+
+    async def synced(self) -> None:
+        """Until every store has had its first list."""
+        for watch in self.all.values():
+            await watch.synced.wait()
+        await self.feed.synced.wait()
+
+    def fresh(self) -> bool:
+        """Whether every store was heard of lately."""
+        return max(self.ages().values()) < STALE_SECONDS
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since each was last heard of."""
+        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
+
+
+class Process:
+    """One operator process."""
+
+    def __init__(self, settings: Settings, session: Session, elector: Elector, metrics: Metrics, feed: JobFeed) -> None:
+        self.settings, self.session, self.elector, self.metrics = settings, session, elector, metrics
+        ours = {"labelSelector": contract.LABEL_JOB_UID}
+        self.watches = Watches(
+            {
+                "pods": Reflector(session, reflector.PODS, objects.Pod),
+                "nodes": Reflector(session, reflector.NODES, objects.Node),
+                "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
+                "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
+                "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
+                "services": Reflector(session, reflector.SERVICES, objects.Service, params=ours),
+                "slices": Reflector(session, reflector.ENDPOINT_SLICES, objects.EndpointSlice, params=ours),
+            },
+            feed,
+        )
+        stores = {name: watch.store for name, watch in self.watches.all.items()}
+        self.stores = Stores(
+            jobs=feed.store,
+            pods=stores["pods"],
+            nodes=stores["nodes"],
+            priority_classes=stores["priorityclasses"],
+            claims=stores["claims"],
+            volumes=stores["volumes"],
+            services=stores["services"],
+            slices=stores["slices"],
+        )
+        self.ledger = Ledger(job_of=self._job_ref, parse=names.parse_pod_name, gpu_resources=settings.gpu_resources)
+        feed.store.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))  # type: ignore[union-attr]
+        self.stores.pods.subscribe(self.ledger.pod_changed)
+        self.controller: Controller | None = None
+        for store in (feed.store, *stores.values()):
+            store.subscribe(self._changed)
+
+    def _job_ref(self, uid: str) -> JobRef | None:
+        job = self.stores.jobs.get(uid)
+        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
+
+    def _changed(self, _old: Any, _new: Any) -> None:
+        if self.controller:
+            self.controller.wake()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self.watches.all.values():
+                group.create_task(watch.run())
+            group.create_task(self.watches.feed.run())
+            group.create_task(self._measure())
+            group.create_task(self._lead_when_elected())
+
+    async def _lead_when_elected(self) -> None:
+        while True:
+            election = asyncio.create_task(self.elector.run())
+            leading = asyncio.create_task(self._lead())
+            try:
+                await asyncio.wait({election, leading}, return_when=asyncio.FIRST_COMPLETED)
+                for done in (election, leading):
+                    if done.done() and not done.cancelled() and (error := done.exception()):
+                        log.error("leading ended: %s", error, exc_info=error)
+            finally:
+                await _cancelled(leading)
+                await _cancelled(election)
+                self.controller = None
+                self.metrics.leader.set(0)
+            log.warning("not leading any more; standing by")
+            await asyncio.sleep(1.0)
+
+    async def _lead(self) -> None:
+        await self.elector.wait_until_leading()
+        await self.watches.synced()
+        log.info(
+            "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
+        )
+        self.metrics.leader.set(1)
+        gc.freeze()
+        events = EventRecorder(self.session, instance=self.elector.identity)
+        posting = asyncio.create_task(events.run())
+        try:
+            self.controller = self._controller(events)
+            await self.controller.run()
+        finally:
+            await events.flush()
+            await _cancelled(posting)
+
+    def _controller(self, events: EventRecorder) -> Controller:
+        build = BuildSettings(
+            worker_priority_class=self.settings.worker_priority_class_name,
+            master_priority_class=self.settings.master_priority_class_name,
+            gpu_resources=self.settings.gpu_resources,
+        )
+        return Controller(
+            stores=self.stores,
+            ledger=self.ledger,
+            actor=Actor(self.session, self.stores, self.ledger, events, build),
+            logs=FailureLogs(self.session, self._main_container, lambda: self._changed(None, None)),
+            settings=self.settings,
+            metrics=self.metrics,
+            api_time=self.session.api_time,
+            fresh=self.watches.fresh,
+        )
+
+    def _main_container(self, pod_uid: str) -> str:
+        pod = self.stores.pods.get(pod_uid)
+        if pod is None:
+            return contract.MAIN_CONTAINER
+        containers = [container.name for container in pod.spec.containers]
+        return contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in containers else containers[0]
+
+    async def _measure(self) -> None:
+        while True:
+            for kind, age in self.watches.ages().items():
+                self.metrics.watch_age.labels(kind).set(min(age, 1e9))
+            await asyncio.sleep(5.0)
+
+    def health(self) -> str:
+        """What is wrong with this process, "" if nothing."""
+        controller = self.controller
+        if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
+            return f"no pass for {STUCK_SECONDS:.0f} s"
+        return ""
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+def identity() -> str:
+    """Who holds the lease: the pod, or the host, and something no successor of the same name shares."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.urandom(4).hex()}"
+
+
+def namespace() -> str:
+    """Where the lease lives: the pod's namespace."""
+    return os.environ.get("POD_NAMESPACE") or "elastic-system"
+
+
+@contextlib.asynccontextmanager
+async def _assembled(settings: Settings) -> AsyncIterator[Process]:
+    metrics = Metrics()
+    connection = load_connection()
+
+    def count(verb: str, code: str) -> None:
+        metrics.api_requests.labels(verb, code).inc()
+
+    async with Session(connection, on_request=count) as session:
+        elector = Elector(session, namespace=namespace(), name=LEASE, identity=identity())
+        session.remaining = elector.remaining
+        feed = JobFeed(connection, session, Store())
+        process = Process(settings, session, elector, metrics, feed)
+        async with serving(settings.port, metrics, process.health):
+            try:
+                yield process
+            finally:
+                await elector.release()
+
+
+async def run(settings: Settings) -> None:
+    """Runs until SIGTERM or SIGINT, then hands the lease back."""
+    gc.set_threshold(100_000, 50, 100)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    async with _assembled(settings) as process:
+        running = asyncio.create_task(process.run())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if running.done():
+            running.result()
+        await _cancelled(running)

@@ -1,0 +1,41 @@
+"""/healthz, /readyz and /metrics on one port.
+
+Healthy: the event loop turns, and a leader's passes come. Ready: the process is up; a standby is ready too, because it
+can take over at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from elastic_operator.metrics import Metrics
+
+
+@asynccontextmanager
+async def serving(port: int, metrics: Metrics, health: Callable[[], str]) -> AsyncIterator[int]:
+    """Serves while the context is open; yields the port. `health` returns "" or what is wrong."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        wrong = health()
+        return web.Response(text=wrong or "ok", status=503 if wrong else 200)
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def numbers(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", numbers)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, None, port)
+    try:
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await asyncio.shield(runner.cleanup())

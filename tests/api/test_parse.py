@@ -1,0 +1,341 @@
+"""Whatever a user managed to store becomes a spec, or an error that says what to write instead."""
+
+from contextlib import suppress
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from elastic_operator.api.invalid import InvalidSpecError
+from elastic_operator.api.job import CleanPodPolicy, RuntimeMode
+from elastic_operator.api.parse import MAX_DEPTH, parse_spec, parse_status
+from elastic_operator.api.status import ConditionType
+from elastic_operator.api.template import main_container, nproc_of, requests_of
+from elastic_worker.contract import RESERVED_ENV
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.api.jobs import make_container, make_job, make_template, with_gpus
+
+MAIN = "spec.template.spec.containers[0]"
+
+
+def refusal(job: dict[str, Any], **options: Any) -> str:
+    """The message with which `job` is refused."""
+    with pytest.raises(InvalidSpecError) as error:
+        parse_spec(job, **options)
+    return str(error.value)
+
+
+def of_main(**fields: Any) -> dict[str, Any]:
+    return make_job(template=make_template(make_container(**fields)))
+
+
+def of_pod(**fields: Any) -> dict[str, Any]:
+    return make_job(template=make_template(**fields))
+
+
+# --- specs
+
+
+def test_the_smallest_job_gets_the_defaults():
+    spec = parse_spec(make_job())
+    assert (spec.min_replicas, spec.max_replicas, spec.nproc_per_node) == (1, 2, "auto")
+    assert spec.runtime.mode == RuntimeMode.TORCHRUN
+    assert spec.elasticity.grace_period_seconds == 120
+    assert spec.recovery.node_loss_seconds == 40
+    assert spec.clean_pod_policy == CleanPodPolicy.RUNNING
+    assert spec.sizes() == (1, 2)
+
+
+def test_sizes_are_those_allowed():
+    assert parse_spec(make_job(minReplicas=2, maxReplicas=9, allowedReplicas=[8, 2, 4])).sizes() == (2, 4, 8)
+    assert parse_spec(make_job(minReplicas=2, maxReplicas=9, replicaStep=3)).sizes() == (2, 5, 8)
+
+
+def test_nulls_in_a_template_are_absent_fields():
+    job = of_pod(restartPolicy=None, volumes=None)
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": None}]
+    template = parse_spec(job).template
+    assert template["spec"].keys() == {"containers"}
+    assert main_container(template)["env"] == [{"name": "A"}]
+
+
+def test_what_the_operator_does_not_read_passes_through():
+    pod = {"runtimeClassName": "nvidia", "somethingNew": {"a": [1, {"b": 2.5}]}, "volumes": [{"name": "v", "nfs": {}}]}
+    assert pod.items() <= parse_spec(of_pod(**pod)).template["spec"].items()
+
+
+def test_parsing_leaves_the_object_as_it_is():
+    job = of_pod(volumes=None)
+    before = deepcopy(job)
+    parse_spec(job)
+    assert job == before
+
+
+# --- refusals, outside templates
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"minReplicas": 0}, "spec.minReplicas: 0: must be at least 1"),
+        ({"maxReplicas": 4097}, "spec.maxReplicas: 4097: must be at most 4096"),
+        ({"minReplicas": "x"}, "spec.minReplicas: 'x': must be an integer"),
+        ({"maxReplicas": None}, "spec.maxReplicas: must be present"),
+        ({"minReplicas": 3}, "spec.maxReplicas: 2: must be at least minReplicas"),
+        (
+            {"maxReplicas": 4, "allowedReplicas": [8]},
+            "spec.maxReplicas: 4: must be at least minReplicas, with an allowed",
+        ),
+        ({"allowedReplicas": []}, "spec.allowedReplicas: a list: must have at least 1 entries"),
+        ({"nprocPerNode": "four"}, "spec.nprocPerNode: 'four': must be an integer from 1 to 1024, or auto"),
+        ({"nprocPerNode": 0}, "spec.nprocPerNode: 0: must be an integer from 1 to 1024, or auto"),
+        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode: 'MPI': must be 'Torchrun'"),
+        ({"suspend": "maybe"}, "spec.suspend: 'maybe': must be true or false"),
+        ({"elasticity": 3}, "spec.elasticity: 3: must be a mapping"),
+        ({"bogus": 1}, "spec.bogus: 1: must be absent: there is no such field"),
+        ({"template": []}, "spec.template: a list: must be a mapping"),
+        ({"priorityClassName": "p" * 254}, "must be at most 253 characters long"),
+    ],
+)
+def test_a_refusal_names_field_value_and_remedy(fields: dict[str, Any], message: str):
+    job = make_job()
+    job["spec"] = {name: value for name, value in {**job["spec"], **fields}.items() if value is not None}
+    assert message in refusal(job)
+
+
+def test_each_mistake_is_named_once():
+    message = refusal(make_job(minReplicas=0, nprocPerNode=[1]))
+    assert message == (
+        "spec.minReplicas: 0: must be at least 1; spec.nprocPerNode: a list: must be an integer from 1 to 1024, or auto"
+    )
+
+
+def test_of_many_mistakes_the_first_are_named_and_the_rest_counted():
+    message = refusal(of_main(args=list(range(20))))
+    assert f"{MAIN}.args[7]: 7:" in message
+    assert f"{MAIN}.args[8]" not in message
+    assert message.endswith("; and 12 more")
+
+
+def test_a_long_value_is_cut():
+    assert len(refusal(make_job(suspend="x" * 5000))) < 200
+
+
+@pytest.mark.parametrize("spec", [None, 3, "text", [], {}])
+def test_a_body_without_a_usable_spec_is_refused(spec: object):
+    assert "spec" in refusal({"spec": spec})
+    assert "spec.template: must be present" in refusal({})
+
+
+# --- refusals inside templates
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (make_job(template={}), "spec.template.spec: must be present"),
+        (make_job(template={"spec": {}}), "spec.template.spec.containers: must be present"),
+        (make_job(template={"spec": {"containers": []}}), "containers: a list: must have at least 1 entries"),
+        (make_job(template={"spec": {"containers": None}}), "containers: null: must be a list"),
+        (of_main(name=None), f"{MAIN}.name: must be present"),
+        (of_main(name=""), f"{MAIN}.name: '': must not be empty"),
+        (of_main(image=None), f"{MAIN}.image: must be present"),
+        (
+            of_main(args=["--lr", 0.1]),
+            f"{MAIN}.args[1]: 0.1: must be a string; put a number or a truth value in quotes",
+        ),
+        (of_main(args=None), f"{MAIN}.args: must be the script and its arguments"),
+        (of_main(args=[]), f"{MAIN}.args: must be the script and its arguments"),
+        (of_main(env=[{"name": "A", "value": True}]), f"{MAIN}.env[0].value: true: must be a string"),
+        (of_main(env=[{"value": "1"}]), f"{MAIN}.env[0].name: must be present"),
+        (of_main(env={"A": "1"}), f"{MAIN}.env: a mapping: must be a list"),
+        (of_pod(restartPolicy="Always"), "spec.template.spec.restartPolicy: 'Always': must be Never or absent"),
+        (of_pod(nodeSelector={"zone": None}), "spec.template.spec.nodeSelector.zone: null: must be a string"),
+        (of_pod(nodeSelector={"example.com/zone": 1}), "nodeSelector[example.com/zone]: 1: must be a string"),
+        (of_pod(terminationGracePeriodSeconds=-1), "terminationGracePeriodSeconds: -1: must be at least 0"),
+        (of_pod(terminationGracePeriodSeconds="30"), "terminationGracePeriodSeconds: '30': must be an integer"),
+        (of_pod(enableServiceLinks="false"), "spec.template.spec.enableServiceLinks: 'false': must be true or false"),
+        (of_pod(overhead={"cpu": "much"}), "spec.template.spec.overhead.cpu: 'much': must be a number"),
+        (of_pod(affinity={"nodeAffinity": []}), "affinity.nodeAffinity: a list: must be a mapping"),
+        (
+            make_job(template=make_template(make_container(), make_container())),
+            "containers[1].name: 'pytorch': must be different from the other containers' names",
+        ),
+        (
+            of_pod(initContainers=[make_container()]),
+            "initContainers[0].name: 'pytorch': must be different from the other containers' names",
+        ),
+        (
+            of_main(resources={"limits": {"memory": "16gb"}}),
+            f"{MAIN}.resources.limits.memory: '16gb': must be a number with an optional suffix, such as 1, 500m or",
+        ),
+        (of_main(resources={"requests": {"cpu": None}}), "resources.requests.cpu: null: must be a number"),
+        (of_main(resources={"requests": {"cpu": -1}}), "resources.requests.cpu: -1: must be 0 or more"),
+        (
+            make_job(template=make_template(with_gpus("500m"))),
+            f"{MAIN}.resources.limits[nvidia.com/gpu]: '500m': must be a whole number of GPUs",
+        ),
+        (
+            of_main(resources={"requests": {"nvidia.com/gpu": 1}}),
+            f"{MAIN}.resources.requests[nvidia.com/gpu]: 1: must stand in limits",
+        ),
+        (
+            of_main(resources={"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": "2"}}),
+            f"{MAIN}.resources.requests[nvidia.com/gpu]: 1: must equal the limit, 2; or remove the request",
+        ),
+    ],
+)
+def test_a_mistake_in_the_template_is_named_with_its_remedy(job: dict[str, Any], message: str):
+    assert message in refusal(job)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        of_pod(restartPolicy="Never"),
+        of_main(args=None, command=["bash", "launch.sh"]),
+        of_main(resources={"requests": {"nvidia.com/gpu": 2}, "limits": {"nvidia.com/gpu": "2"}}),
+        of_main(env=[{"name": "PET_MAX_RESTARTS", "value": "3"}, {"name": "PET_RDZVX", "value": "1"}]),
+        make_job(template=make_template(make_container(), make_container(name="b", env=[{"name": "WORLD_SIZE"}]))),
+        make_job(template=make_template(make_container(), make_container(name="b", args=None))),
+    ],
+)
+def test_what_is_near_a_mistake_but_none_passes(job: dict[str, Any]):
+    assert parse_spec(job).template == job["spec"]["template"]
+
+
+@pytest.mark.parametrize("name", [*RESERVED_ENV, "PET_RDZV_BACKEND", "PET_RDZV_ANYTHING"])
+def test_a_variable_that_the_operator_sets_is_refused_with_the_reason(name: str):
+    message = refusal(of_main(env=[{"name": "A", "value": "1"}, {"name": name, "value": "secret"}]))
+    assert f"{MAIN}.env[1].name: '{name}': must not be set here, remove it: the operator sets it, since " in message
+    assert "secret" not in message
+
+
+def test_a_master_without_gpus_beside_workers_with_gpus_is_refused():
+    master = {"template": make_template()}
+    message = refusal(make_job(template=make_template(with_gpus(4)), master=master))
+    assert message.startswith("spec.master.template: must ask for GPUs: the master trains too, and the workers have 4")
+    worker = {"template": make_template(with_gpus(4))}
+    assert refusal(make_job(worker=worker)).startswith("spec.template: must ask for GPUs")
+
+
+def test_which_resources_are_gpus_is_a_parameter():
+    job = make_job(template=make_template(with_gpus("500m")))
+    assert parse_spec(job, gpu_resources=("amd.com/gpu",)).template == job["spec"]["template"]
+    amd = of_main(resources={"requests": {"amd.com/gpu": 1}})
+    assert "requests[amd.com/gpu]: 1: must stand in limits" in refusal(amd, gpu_resources=("amd.com/gpu",))
+
+
+def test_mistakes_are_found_in_every_template_that_pods_are_made_from():
+    bad = {"template": make_template(restartPolicy="Always")}
+    message = refusal(make_job(master=bad, worker=bad))
+    assert "spec.master.template.spec.restartPolicy" in message
+    assert "spec.worker.template.spec.restartPolicy" in message
+
+
+def test_a_template_that_no_pod_is_made_from_may_be_anything():
+    own = {"template": make_template()}
+    assert parse_spec(make_job(template={}, master=own, worker=own)).template == {}
+    assert "spec.template.spec: must be present" in refusal(make_job(template={}, master=own))
+
+
+def test_a_spec_of_any_depth_is_refused_rather_than_followed():
+    deep: dict[str, Any] = {}
+    for _ in range(9000):
+        deep = {"a": [deep]}
+    job = make_job()
+    job["spec"]["template"]["spec"]["x"] = deep
+    assert refusal(job) == f"spec: must not be nested deeper than {MAX_DEPTH} levels"
+
+
+# --- any JSON at any place
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda children: st.lists(children, max_size=2) | st.dictionaries(st.text(max_size=3), children, max_size=2),
+    max_leaves=4,
+)
+
+FULL = make_job(
+    nprocPerNode=2,
+    template={
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {
+            "containers": [
+                make_container(
+                    env=[{"name": "A", "value": "1"}],
+                    ports=[{"containerPort": 1, "hostPort": 2}],
+                    resources={"limits": {"nvidia.com/gpu": 1, "cpu": "1"}, "requests": {"cpu": "500m"}},
+                    volumeMounts=[{"name": "v", "mountPath": "/v"}],
+                ),
+            ],
+            "initContainers": [make_container(name="init", resources={"requests": {"memory": "1Gi"}})],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "nodeSelector": {"a": "b"},
+            "overhead": {"cpu": "1m"},
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                    }
+                }
+            },
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "t", "whenUnsatisfiable": "DoNotSchedule"}],
+        },
+    },
+    recovery={"nodeLossSeconds": 10},
+)
+
+
+def places(value: Any, path: tuple = ()) -> list[tuple]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, child in items for place in places(child, (*path, key)))]
+
+
+def replaced(value: Any, path: tuple, new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+def test_the_job_with_everything_in_it_is_valid():
+    assert parse_spec(FULL).nproc_per_node == 2
+
+
+@settings(max_examples=300, deadline=None)
+@given(place=st.sampled_from(places(FULL["spec"])), value=json_values)
+def test_any_json_at_any_place_is_a_spec_or_a_refusal(place: tuple, value: Any):
+    job = {**FULL, "spec": replaced(FULL["spec"], place, value)}
+    with suppress(InvalidSpecError):
+        spec = parse_spec(job)
+        for role in ("master", "worker"):
+            assert nproc_of(spec, role) >= 1
+            assert min(requests_of(spec.template_of(role)).values(), default=0) >= 0
+
+
+# --- status
+
+
+def test_a_job_without_a_status_has_an_empty_one():
+    for body in ({}, {"status": None}, {"status": {}}, {"status": 3}):
+        assert parse_status(body).incarnation == 0
+
+
+def test_a_status_written_by_a_newer_operator_is_read():
+    condition = {"type": "Novel", "status": "True", "reason": "New", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    ready = {**condition, "type": "Ready", "novelty": 1}
+    status = parse_status({"status": {"novelty": {}, "restarts": 3, "conditions": [condition, ready]}})
+    found = status.condition(ConditionType.READY)
+    assert found is not None
+    assert found.last_transition_time == datetime(2026, 1, 1, tzinfo=UTC)
+    assert status.restarts == 3
+
+
+def test_a_field_of_the_status_that_cannot_be_read_counts_as_absent_and_the_others_stay():
+    status = parse_status({"status": {"incarnation": 4, "startTime": "2026-01-01T00:00:00", "retry": {"reason": 1}}})
+    assert (status.incarnation, status.start_time, status.retry) == (4, None, None)

@@ -1,0 +1,224 @@
+"""What the API server makes of the job's CRD: defaults, refusals, pruning, columns, subresources, documentation."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_operator.api.parse import parse_spec, parse_status
+from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry
+
+from tests.api.jobs import make_job, make_template
+from tests.apiserver.jobs_api import Jobs, accepted, refused
+
+pytestmark = pytest.mark.apiserver
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def make_status(**fields: Any) -> dict[str, Any]:
+    """A status as the operator writes it."""
+    return JobStatus(**fields).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def condition(type_: ConditionType, reason: str) -> Condition:
+    return Condition(type=type_, status="True", reason=reason, message="Why.", last_transition_time=NOW)
+
+
+# --- defaults, nulls, unknown fields, bounds
+
+
+def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
+    job = make_job()
+    stored = accepted(jobs.create(job))["spec"]
+    assert stored == {
+        **job["spec"],
+        "nprocPerNode": "auto",
+        "runtime": {"mode": "Torchrun"},
+        "elasticity": {"gracePeriodSeconds": 120, "scaleUpDelaySeconds": 30},
+        "recovery": {"maxFailuresWithoutProgress": 3, "masterLossTimeoutSeconds": 300, "nodeLossSeconds": 40},
+        "priorityClassName": "",
+        "suspend": False,
+        "cleanPodPolicy": "Running",
+    }
+
+
+def test_a_section_that_is_written_in_part_gets_the_rest_of_its_defaults(jobs: Jobs):
+    stored = accepted(jobs.create(make_job(recovery={"nodeLossSeconds": 5})))["spec"]
+    assert stored["recovery"] == {
+        "maxFailuresWithoutProgress": 3,
+        "masterLossTimeoutSeconds": 300,
+        "nodeLossSeconds": 5,
+    }
+
+
+def test_the_api_servers_defaults_are_the_models(jobs: Jobs):
+    job = make_job()
+    assert parse_spec(accepted(jobs.create(job))) == parse_spec(job)
+
+
+def test_null_is_refused_by_server_side_apply(jobs: Jobs):
+    job = make_job()
+    job["spec"]["replicaStep"] = None
+    assert "must be of type integer" in refused(jobs.apply(job))["spec.replicaStep"]
+
+
+def test_null_counts_as_absent_in_a_plain_create(jobs: Jobs):
+    job = make_job()
+    job["spec"] |= {"replicaStep": None, "suspend": None, "recovery": None}
+    stored = accepted(jobs.create(job))["spec"]
+    assert "replicaStep" not in stored
+    assert stored["suspend"] is False
+    assert stored["recovery"]["nodeLossSeconds"] == 40
+
+
+def test_an_unknown_field_is_refused_where_the_client_asks_for_strictness_and_pruned_elsewhere(jobs: Jobs):
+    job = make_job(minReplica=1)
+    answer = jobs.create(job, validation="Strict")
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert 'unknown field "spec.minReplica"' in answer.json()["message"]
+    assert "minReplica" not in accepted(jobs.create(job, validation="Ignore"))["spec"]
+
+
+def test_inside_the_template_nothing_is_pruned(jobs: Jobs):
+    template = make_template(somethingNew={"a": [1, {"b": 2}]})
+    stored = accepted(jobs.create(make_job(template=template, master={"template": template})))["spec"]
+    assert stored["template"] == stored["master"]["template"] == template
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"minReplicas": 0}, "spec.minReplicas", "greater than or equal to 1"),
+        ({"maxReplicas": 4097}, "spec.maxReplicas", "less than or equal to 4096"),
+        ({"maxReplicas": None}, "spec.maxReplicas", "Required value"),
+        ({"template": None}, "spec.template", "Required value"),
+        ({"master": {}}, "spec.master.template", "Required value"),
+        ({"allowedReplicas": []}, "spec.allowedReplicas", "at least 1 items"),
+        ({"allowedReplicas": [2, 2]}, "spec.allowedReplicas[1]", "Duplicate value: 2"),
+        ({"maxReplicas": 99, "allowedReplicas": list(range(1, 66))}, "spec.allowedReplicas", "at most 64 items"),
+        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode", 'supported values: "Torchrun"'),
+        ({"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy", 'supported values: "Running", "All", "None"'),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds", "greater than or equal to 1"),
+        ({"nprocPerNode": True}, "spec.nprocPerNode", "must be of type integer,string"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(jobs: Jobs, fields: dict[str, Any], field: str, message: str):
+    assert message in refused(jobs.create(make_job(**fields)))[field]
+
+
+# --- status
+
+
+def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
+    accepted(jobs.create(make_job()))
+    status = JobStatus(
+        replicas=2,
+        selector="a=b",
+        start_time=NOW,
+        retry=Retry(reason="r", not_before=NOW, size=3),
+        pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4)],
+        history=[Change(time=NOW, from_=1, to=2, reason="Grown")],
+        conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.FULL_SIZE, "AtMaximum")],
+    )
+    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    accepted(jobs.patch("toy", {"status": written}, subresource="/status"))
+    stored = jobs.get("toy")
+    assert stored["status"] == written
+    assert parse_status(stored) == status
+
+
+def test_spec_and_status_are_written_through_their_own_doors(jobs: Jobs):
+    accepted(jobs.create({**make_job(), "status": {"replicas": 7}}))
+    accepted(jobs.patch("toy", {"status": {"replicas": 7}}))
+    assert "status" not in jobs.get("toy")
+    accepted(jobs.patch("toy", {"spec": {"maxReplicas": 9}, "status": {"replicas": 1}}, subresource="/status"))
+    stored = jobs.get("toy")
+    assert (stored["spec"]["maxReplicas"], stored["status"]["replicas"]) == (2, 1)
+
+
+def test_there_is_one_condition_of_each_type(jobs: Jobs):
+    accepted(jobs.create(make_job()))
+    twice = make_status(
+        conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.READY, "Queued")]
+    )
+    causes = refused(jobs.patch("toy", {"status": twice}, subresource="/status"))
+    assert "Duplicate value" in causes["status.conditions[1]"]
+
+
+def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
+    accepted(jobs.create(make_job(minReplicas=1, maxReplicas=4)))
+    conditions = [condition(ConditionType.FULL_SIZE, "InsufficientNodes"), condition(ConditionType.READY, "Running")]
+    status = make_status(replicas=3, gpus=12, world_size=11, restarts=5, conditions=conditions)
+    accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
+    table = jobs.get("toy", accept=TABLE)
+    columns = table["columnDefinitions"]
+    row = dict(zip([column["name"].upper() for column in columns], table["rows"][0]["cells"], strict=True))
+    age = row.pop("AGE")
+    assert list(row.items()) == [
+        ("NAME", "toy"),
+        ("STATUS", "Running"),
+        ("PODS", 3),
+        ("MIN", 1),
+        ("MAX", 4),
+        ("GPUS", 12),
+        ("LIMITED BY", "InsufficientNodes"),
+        ("RESTARTS", 5),
+        ("WORLD", 11),
+    ]
+    assert age.endswith("s")
+    assert [column["name"] for column in columns if column["priority"]] == ["World"]
+
+
+# --- scale
+
+
+def test_the_scale_subresource_reads_the_pods_and_moves_the_maximum(jobs: Jobs):
+    accepted(jobs.create(make_job(minReplicas=1, maxReplicas=2)))
+    accepted(jobs.patch("toy", {"status": make_status(replicas=2, selector="a=b")}, subresource="/status"))
+    scale = jobs.get("toy/scale")
+    assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 2, "selector": "a=b"})
+    scale["spec"]["replicas"] = 5
+    accepted(jobs.api.put(f"{jobs.path}/toy/scale", json=scale))
+    assert jobs.get("toy")["spec"]["maxReplicas"] == 5
+
+
+def test_a_job_without_a_status_has_a_scale(jobs: Jobs):
+    accepted(jobs.create(make_job()))
+    assert jobs.get("toy/scale")["status"] == {"replicas": 0}
+
+
+def test_scaling_below_the_minimum_is_refused_with_the_remedy(jobs: Jobs):
+    accepted(jobs.create(make_job(minReplicas=2, maxReplicas=4)))
+    causes = refused(jobs.patch("toy", {"spec": {"replicas": 1}}, subresource="/scale"))
+    assert "must be at least minReplicas; for no pods at all set suspend to true" in causes["spec.maxReplicas"]
+
+
+# --- discovery and documentation
+
+
+def test_the_short_name_and_the_category_are_served(jobs: Jobs):
+    resources = jobs.api.get(f"/apis/{GROUP}/{VERSION}").json()["resources"]
+    found = {resource["name"]: resource for resource in resources}
+    assert found.keys() == {PLURAL, f"{PLURAL}/status", f"{PLURAL}/scale"}
+    assert (found[PLURAL]["shortNames"], found[PLURAL]["categories"]) == (["eptj"], ["ml"])
+
+
+def test_kubectl_explain_finds_the_descriptions(jobs: Jobs):
+    schema = published_schema(jobs.api)
+    spec = schema["properties"]["spec"]["properties"]
+    assert "pods, master included" in spec["minReplicas"]["description"]
+    assert "unreachable node" in spec["recovery"]["properties"]["nodeLossSeconds"]["description"]
+
+
+def published_schema(api: httpx.Client) -> dict[str, Any]:
+    """The job's schema in /openapi, which follows the CRD after some seconds."""
+    end = time.monotonic() + 30
+    while not (answer := api.get(f"/openapi/v3/apis/{GROUP}/{VERSION}")).is_success:
+        assert time.monotonic() < end, answer.text
+        time.sleep(0.2)
+    schemas = answer.json()["components"]["schemas"]
+    return next(schema for name, schema in schemas.items() if name.endswith(f".{KIND}"))

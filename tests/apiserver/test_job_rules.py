@@ -1,0 +1,143 @@
+"""Every CEL rule of the job lets the right job pass and refuses the wrong one with a remedy."""
+
+from typing import Any
+
+import pytest
+from elastic_operator.api.crd import RULES
+
+from tests.api.jobs import make_container, make_job, make_template
+from tests.apiserver.jobs_api import Jobs, accepted, refused
+
+pytestmark = pytest.mark.apiserver
+
+NAME_LENGTH = "must be at most 51 characters long"
+NAME_SYNTAX = "must be lower-case letters, digits and '-'"
+MIN_MAX = "must be at least minReplicas; for no pods at all set suspend to true"
+WITHIN = "every size must be within minReplicas and maxReplicas"
+EXCLUSIVE = "must be absent beside allowedReplicas"
+NPROC = "must be an integer from 1 to 1024, or auto"
+
+REFUSED = [
+    (make_job("a" * 52), "metadata.name", NAME_LENGTH),
+    (make_job("1a"), "metadata.name", NAME_SYNTAX),
+    (make_job("a.b"), "metadata.name", NAME_SYNTAX),
+    (make_job(minReplicas=3, maxReplicas=2), "spec.maxReplicas", MIN_MAX),
+    (make_job(minReplicas=2, maxReplicas=4, allowedReplicas=[1, 2]), "spec.allowedReplicas", WITHIN),
+    (make_job(minReplicas=2, maxReplicas=4, allowedReplicas=[2, 5]), "spec.allowedReplicas", WITHIN),
+    (make_job(allowedReplicas=[1, 2], replicaStep=1), "spec.replicaStep", EXCLUSIVE),
+    (make_job(nprocPerNode=0), "spec.nprocPerNode", NPROC),
+    (make_job(nprocPerNode=1025), "spec.nprocPerNode", NPROC),
+    (make_job(nprocPerNode="4"), "spec.nprocPerNode", NPROC),
+    (make_job(nprocPerNode="gpu"), "spec.nprocPerNode", NPROC),
+]
+
+ACCEPTED = [
+    make_job("a" * 51),
+    make_job("a-1"),
+    make_job("a"),
+    make_job(minReplicas=2, maxReplicas=2),
+    make_job(minReplicas=1, maxReplicas=4096),
+    make_job(minReplicas=2, maxReplicas=4, allowedReplicas=[2, 4]),
+    make_job(minReplicas=1, maxReplicas=64, allowedReplicas=list(range(1, 65))),
+    make_job(minReplicas=1, maxReplicas=4, replicaStep=3),
+    make_job(nprocPerNode=1),
+    make_job(nprocPerNode=1024),
+    make_job(nprocPerNode="auto"),
+]
+
+OTHER = make_template(make_container(image="registry.example/train:2"))
+
+FIXED = {
+    "template": ({}, {"template": OTHER}),
+    "master": ({}, {"master": {"template": OTHER}}),
+    "worker": ({"worker": {"template": make_template()}}, {"worker": {"template": OTHER}}),
+    "nprocPerNode": ({}, {"nprocPerNode": 2}),
+}
+"""Fields that stay while the job runs: what the job is made with, and a change. (runtime has one value so far.)"""
+
+
+def stays(field: str) -> str:
+    return f"must stay as it is while the job runs; set spec.suspend to true first, then change {field}"
+
+
+def test_no_rule_is_without_a_test():
+    tested = [message for _, _, message in REFUSED] + [stays(field) for field in FIXED] + [stays("runtime")]
+    untested = [rule.message for rule in RULES if not any(rule.message.startswith(text) for text in tested)]
+    assert untested == []
+
+
+@pytest.mark.parametrize(("job", "field", "message"), REFUSED)
+def test_a_job_that_breaks_a_rule_is_refused_with_what_to_write(
+    jobs: Jobs, job: dict[str, Any], field: str, message: str
+):
+    causes = refused(jobs.create(job))
+    assert list(causes) == [field]
+    assert message in causes[field]
+
+
+@pytest.mark.parametrize("job", ACCEPTED)
+def test_a_job_that_keeps_the_rules_is_accepted(jobs: Jobs, job: dict[str, Any]):
+    accepted(jobs.create(job))
+
+
+@pytest.mark.parametrize("field", FIXED)
+def test_while_the_job_runs_what_its_pods_are_made_from_stays(jobs: Jobs, field: str):
+    before, after = FIXED[field]
+    accepted(jobs.create(make_job(**before)))
+    causes = refused(jobs.patch("toy", {"spec": after}))
+    assert list(causes) == [f"spec.{field}"]
+    assert causes[f"spec.{field}"].endswith(stays(field))
+
+
+@pytest.mark.parametrize("field", FIXED)
+def test_in_a_suspended_job_it_may_change_also_in_the_update_that_resumes(jobs: Jobs, field: str):
+    before, after = FIXED[field]
+    accepted(jobs.create(make_job(**before, suspend=True)))
+    stored = accepted(jobs.patch("toy", {"spec": {**after, "suspend": False}}))
+    assert stored["spec"][field] == after[field]
+
+
+def test_the_update_that_suspends_cannot_change_it_yet(jobs: Jobs):
+    accepted(jobs.create(make_job()))
+    assert "spec.template" in refused(jobs.patch("toy", {"spec": {"template": OTHER, "suspend": True}}))
+    accepted(jobs.patch("toy", {"spec": {"suspend": True}}))
+    accepted(jobs.patch("toy", {"spec": {"template": OTHER}}))
+
+
+def test_while_the_job_runs_a_roles_own_template_cannot_be_removed(jobs: Jobs):
+    accepted(jobs.create(make_job(master={"template": OTHER})))
+    assert "spec.master" in refused(jobs.patch("toy", {"spec": {"master": None}}))
+    accepted(jobs.patch("toy", {"spec": {"suspend": True}}))
+    assert "master" not in accepted(jobs.patch("toy", {"spec": {"master": None}}))["spec"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"minReplicas": 2},
+        {"maxReplicas": 9},
+        {"allowedReplicas": [1, 2]},
+        {"replicaStep": 2},
+        {"elasticity": {"gracePeriodSeconds": 5}},
+        {"recovery": {"nodeLossSeconds": 5}},
+        {"priorityClassName": "high"},
+        {"suspend": True},
+        {"activeDeadlineSeconds": 9},
+        {"ttlSecondsAfterFinished": 9},
+        {"cleanPodPolicy": "All"},
+    ],
+)
+def test_everything_else_may_change_while_the_job_runs(jobs: Jobs, change: dict[str, Any]):
+    roles = {"master": {"template": OTHER}, "worker": {"template": OTHER}}
+    accepted(jobs.create(make_job(**roles)))
+    before = jobs.get("toy")["spec"]
+    after = accepted(jobs.patch("toy", {"spec": change}))["spec"]
+    changed = {field: {**before[field], **new} if isinstance(new, dict) else new for field, new in change.items()}
+    assert after == {**before, **changed} != before
+
+
+def test_a_large_template_does_not_exhaust_the_budget_of_the_rules(jobs: Jobs):
+    env = [{"name": f"VARIABLE_{n}", "value": "x" * 100} for n in range(3000)]
+    template = make_template(make_container(env=env))
+    accepted(jobs.create(make_job(template=template, worker={"template": template})))
+    accepted(jobs.patch("toy", {"spec": {"maxReplicas": 3}}))

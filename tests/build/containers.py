@@ -1,0 +1,99 @@
+"""Runs the wrapper as what it is in a pod: process 1 of a PID namespace, with real shells and real signals."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+SHELLS = {"dash": ["dash"], "bash": ["bash"], "bash-posix": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+"""What /bin/sh is: in Debian's images, in those of Fedora's family (bash as sh is POSIX), in Alpine's."""
+PATIENCE_SECONDS = 20.0
+
+
+class Container:
+    """One run of a script as process 1."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    @cached_property
+    def pid(self) -> int:
+        """Of process 1, outside of its namespace."""
+        (pid,) = eventually(lambda: children_of(self.process.pid), "process 1 starts")
+        return pid
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        os.kill(self.pid, number)
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> tuple[int, str, str]:
+        """Waits for the end; exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def start(
+    shell: str, script: str, *args: str, name: str = "elastic-pytorch", env: Mapping[str, str] | None = None
+) -> Container:
+    """Starts `sh -c SCRIPT NAME ARGS...`; what is still there when the test ends is killed by `kill`."""
+    program, *options = shell_command(shell)
+    rootless = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    unshare = [required("unshare"), "--pid", "--fork", "--kill-child", *rootless]
+    command = [*unshare, program, *options, "-c", script, name, *args]
+    environment = dict(os.environ) if env is None else dict(env)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
+    )
+    return Container(process)
+
+
+def run(shell: str, script: str, *args: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """The same to the end, for scripts that end by themselves."""
+    return start(shell, script, *args, env=env).end()
+
+
+def shell_command(shell: str) -> Sequence[str]:
+    program, *options = SHELLS[shell]
+    return [required(program), *options]
+
+
+def required(program: str) -> str:
+    path = which(program)
+    assert path, f"{program} is not installed; on Debian: apt-get install dash bash busybox-static util-linux"
+    return path
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def state_of(pid: int) -> str:
+    """The letter of the process's state (Z: zombie), empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def eventually(probe: Callable[[], Any], what: str) -> Any:
+    """The first true value of `probe`."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if value := probe():
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not within {PATIENCE_SECONDS:g} s")

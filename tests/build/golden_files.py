@@ -1,0 +1,47 @@
+"""The objects of a typical job as YAML files: what a change of `build/` changes in a cluster, for a person to read."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.service import build_endpoint_slice, build_service
+from tests.build.objects import SERVICE_IP, Owner, make_container, make_pod, make_spec, make_template
+
+FOLDER = Path(__file__).parent / "golden"
+SETTINGS = BuildSettings(master_priority_class="elastic-pytorch-master", worker_priority_class="elastic-pytorch-worker")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Scripts as they read, and no anchors."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def golden_objects() -> dict[str, dict[str, Any]]:
+    """By file name: the pods, the Service and the EndpointSlice of a job of 2 to 4 pods with 2 GPUs each."""
+    container = make_container(
+        args=["train.py", "--lr", "0.1"],
+        env=[{"name": "NCCL_DEBUG", "value": "WARN"}],
+        resources={"limits": {"nvidia.com/gpu": 2}},
+    )
+    spec = make_spec(make_template(container=container, metadata={"labels": {"team": "vision"}}))
+    return {
+        "master": make_pod(spec, role="master", settings=SETTINGS),
+        "worker": make_pod(spec, role="worker", index=2, node="node-b", settings=SETTINGS),
+        "service": build_service(Owner()),
+        "endpoint-slice": build_endpoint_slice(Owner(), service_ip=SERVICE_IP, pod_ip="10.244.1.5"),
+    }
+
+
+def as_yaml(thing: dict[str, Any]) -> str:
+    return yaml.dump(thing, Dumper=_Dumper, sort_keys=False, width=120)

@@ -1,0 +1,196 @@
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
+from tests.build.containers import SHELLS, children_of, eventually, required, run, start, state_of
+
+EVERY_SHELL = pytest.mark.parametrize("shell", SHELLS)
+SAY = 'for word; do printf "<%s>" "$word"; done'
+
+
+@pytest.fixture
+def begin():
+    """Starts containers and kills those that a failing test leaves."""
+    begun = []
+
+    def begin(*args, **how):
+        begun.append(start(*args, **how))
+        return begun[-1]
+
+    yield begin
+    for container in begun:
+        container.kill()
+
+
+def program(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def on_term(folder: Path, name: str, then: str) -> str:
+    """A program that says it is ready, and on SIGTERM leaves a file and does `then`."""
+    loop = "while :; do sleep 0.05; done"
+    text = f"trap 'echo got >> {folder}/{name}; {then}' TERM\necho ready > {folder}/{name}.ready\n{loop}"
+    return program(folder / f"{name}.sh", text)
+
+
+def ready(folder: Path, name: str) -> None:
+    eventually((folder / f"{name}.ready").exists, f"{name} starts")
+
+
+@EVERY_SHELL
+@pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
+def test_the_commands_exit_code_is_the_containers(shell, code):
+    assert run(shell, RUN_COMMAND, "/bin/sh", "-c", f"exit {code}")[0] == code
+
+
+@EVERY_SHELL
+def test_a_command_ended_by_a_signal_gives_its_number_plus_128(shell):
+    assert run(shell, RUN_COMMAND, "/bin/sh", "-c", "kill -KILL $$")[0] == 137
+
+
+@EVERY_SHELL
+def test_a_command_that_is_not_in_the_image_is_named(shell):
+    code, _, err = run(shell, RUN_COMMAND, "no-such-program")
+    assert code == 127
+    assert "no-such-program" in err
+
+
+@EVERY_SHELL
+def test_arguments_reach_the_command_as_they_are(shell):
+    words = ["two words", "", "$HOME", "*", "'\"", "-c", "--", "a\nb"]
+    assert run(shell, RUN_COMMAND, "/bin/sh", "-c", SAY, "sh", *words)[1] == "".join(f"<{word}>" for word in words)
+
+
+@EVERY_SHELL
+def test_nothing_is_added_to_the_output_of_the_command(shell):
+    assert run(shell, RUN_COMMAND, "/bin/sh", "-c", "echo out; echo err >&2; exit 3") == (3, "out\n", "err\n")
+
+
+@EVERY_SHELL
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+def test_whatever_the_stop_signal_processes_that_the_command_started_get_sigterm(shell, number, tmp_path, begin):
+    grandchild = on_term(tmp_path, "grandchild", "exit 0")
+    # The shell in between takes no part: it would wait for the grandchild without passing the signal on.
+    container = begin(shell, RUN_COMMAND, "/bin/sh", "-c", f"trap : TERM; {grandchild} & wait; wait; exit 5")
+    ready(tmp_path, "grandchild")
+    container.signal(number)
+    assert container.end()[0] == 5
+    assert (tmp_path / "grandchild").read_text() == "got\n"
+
+
+@EVERY_SHELL
+def test_a_command_without_handler_ends_by_the_signal(shell, begin):
+    container = begin(shell, RUN_COMMAND, "/bin/sh", "-c", "echo > /dev/null; exec sleep 60")
+    eventually(lambda: children_of(container.pid), "the command starts")
+    container.signal()
+    assert container.end()[0] == 143
+
+
+@EVERY_SHELL
+def test_a_command_that_stops_slowly_is_waited_for_and_its_code_is_kept(shell, tmp_path, begin):
+    container = begin(shell, RUN_COMMAND, on_term(tmp_path, "slow", "sleep 0.7; exit 42"))
+    ready(tmp_path, "slow")
+    for _ in range(3):
+        container.signal()
+        time.sleep(0.1)
+    assert container.end()[0] == 42
+
+
+@EVERY_SHELL
+def test_a_command_that_ignores_the_signal_goes_on_until_it_is_killed(shell, tmp_path, begin):
+    text = f"trap '' TERM\necho ready > {tmp_path}/deaf.ready\nwhile :; do sleep 0.05; done"
+    container = begin(shell, RUN_COMMAND, program(tmp_path / "deaf.sh", text))
+    ready(tmp_path, "deaf")
+    container.signal()
+    time.sleep(0.5)
+    assert container.running()
+    (deaf,) = children_of(container.pid)
+    container.signal(signal.SIGKILL)
+    eventually(lambda: not state_of(deaf), "the command is killed with process 1")
+
+
+@EVERY_SHELL
+def test_orphans_do_not_stay_as_zombies(shell, tmp_path, begin):
+    orphans = "for n in 1 2 3 4 5; do (sleep 0.1 &) ; done"
+    text = f"{orphans}\nsleep 0.5\necho ready > {tmp_path}/parent.ready\nexec sleep 60"
+    container = begin(shell, RUN_COMMAND, program(tmp_path / "parent.sh", text))
+    ready(tmp_path, "parent")
+    eventually(lambda: len(children_of(container.pid)) == 1, "only the command is left")
+    assert "Z" not in [state_of(child) for child in children_of(container.pid)]
+
+
+@EVERY_SHELL
+def test_a_signal_before_the_command_starts_means_that_it_never_starts(shell, tmp_path):
+    # In its namespace the container is process 1; the search for torchrun is where a signal finds it without a child.
+    python = 'case "$*" in *find_spec*) kill -TERM 1; sleep 0.1;; *) echo started;; esac'
+    program(tmp_path / "python3", f"PATH={Path(required('sleep')).parent}\n{python}")
+    code, out, _ = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
+    assert (code, out) == (143, "")
+
+
+@EVERY_SHELL
+def test_without_setsid_in_the_image_a_signal_still_reaches_the_command(shell, tmp_path, begin):
+    child = on_term(tmp_path, "child", "exit 6")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sleep").symlink_to(required("sleep"))
+    container = begin(shell, RUN_COMMAND, child, env={"PATH": str(folder)})
+    ready(tmp_path, "child")
+    container.signal()
+    assert container.end()[0] == 6
+
+
+@EVERY_SHELL
+def test_the_images_torchrun_is_used(shell, tmp_path):
+    program(tmp_path / "torchrun", f"printf torchrun\n{SAY}")
+    program(tmp_path / "python3", "echo wrong")
+    assert run(shell, RUN_TORCHRUN, "train.py", "--lr", env={"PATH": str(tmp_path)}) == (
+        0,
+        "torchrun<train.py><--lr>",
+        "",
+    )
+
+
+@EVERY_SHELL
+@pytest.mark.parametrize("name", ["python3", "python"])
+def test_without_torchrun_on_path_the_python_that_has_torch_runs_it(shell, name, tmp_path):
+    program(tmp_path / "python3", "exit 1")
+    program(tmp_path / name, f'case "$*" in *find_spec*) exit 0;; esac\nprintf {name}\n{SAY}')
+    code, out, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
+    assert (code, out, err) == (0, f"{name}<-m><torch.distributed.run><train.py>", "")
+
+
+@EVERY_SHELL
+def test_an_image_without_torch_says_what_was_looked_for(shell, tmp_path):
+    program(tmp_path / "python3", "exit 1")
+    code, out, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
+    assert (code, out) == (127, "")
+    assert err.startswith("elastic-pytorch: torchrun: not found in the image")
+    assert str(tmp_path) in err
+    assert "python3" in err
+    assert err.count("\n") == 1
+
+
+def test_the_search_for_torch_is_python():
+    (search,) = re.findall(r"-c '(.*)'", RUN_TORCHRUN)
+    for module, code in (("torch", 1), ("json", 0)):
+        found = run("dash", RUN_COMMAND, required("python3"), "-I", "-S", "-c", search.replace("torch", module))
+        assert found == (code, "", "")
+
+
+@pytest.mark.parametrize("script", [RUN_COMMAND, RUN_TORCHRUN])
+def test_the_kubelet_finds_nothing_to_expand_in_the_scripts(script):
+    assert "$(" not in script
+    assert "$$" not in script
+
+
+def test_what_is_not_the_command_is_kept():
+    container = {"name": "pytorch", "args": ["--x"], "command": ["a", "b"], "tty": True}
+    assert {**wrapped(container), "command": ["a", "b"]} == container
+    assert container["command"] == ["a", "b"]

@@ -1,0 +1,188 @@
+"""What the chart promises: it lints, renders what is checked in, refuses what it does not know, and grants little."""
+
+import json
+
+import pytest
+import yaml
+
+from elastic_operator import settings
+from tests.chart.rendering import (
+    CASES,
+    CHART,
+    CRDS,
+    WITHOUT_CRDS,
+    case_file,
+    golden_file,
+    helm,
+    objects,
+    render_case,
+)
+from tests.chart.renew import COMMAND
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def closed_objects(schema: dict, path: str = "") -> list[str]:
+    """Paths of all objects in a schema that list their keys, and so must refuse others."""
+    found = [path] if "properties" in schema else []
+    for key, child in schema.get("properties", {}).items():
+        found += closed_objects(child, f"{path}.{key}".lstrip("."))
+    return found
+
+
+def known_keys(schema: dict, path: str = "") -> set[str]:
+    """Paths of all keys in the closed objects of a schema."""
+    keys = set()
+    for key, child in schema.get("properties", {}).items():
+        here = f"{path}.{key}".lstrip(".")
+        keys |= {here} | known_keys(child, here)
+    return keys
+
+
+def keys_of(values: dict, schema: dict, path: str = "") -> set[str]:
+    """Paths of all keys in `values`, as deep as the schema lists keys."""
+    keys = set()
+    for key, child in values.items():
+        here = f"{path}.{key}".lstrip(".")
+        inner = schema.get("properties", {}).get(key, {})
+        keys |= {here} | (keys_of(child, inner, here) if "properties" in inner else set())
+    return keys
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lint_finds_nothing_to_complain_about(case):
+    result = helm("lint", "--strict", CHART, "--values", case_file(case))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_manifests_are_those_checked_in(case):
+    expected = golden_file(case).read_text() if golden_file(case).exists() else ""
+    assert render_case(case) == expected, f"if the change is meant, run `{COMMAND}` and read the diff"
+
+
+def test_every_golden_file_belongs_to_a_case():
+    assert {path.stem for path in golden_file("any").parent.glob("*.yaml")} == set(CASES)
+
+
+@pytest.mark.parametrize("path", closed_objects(SCHEMA))
+def test_an_unknown_key_is_refused(path):
+    key = f"{path}.typo".lstrip(".")
+    result = helm("template", CHART, *WITHOUT_CRDS, "--set", f"{key}=1")
+    assert result.returncode != 0
+    assert "typo" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "settings.logging.level=loud",
+        "settings.gpuResources={gpu}",
+        "settings.watchNamespaces={Team_A}",
+        "image.digest=sha256:short",
+        "replicaCount=two",
+    ],
+)
+def test_a_value_that_cannot_work_is_refused(wrong):
+    assert helm("template", CHART, *WITHOUT_CRDS, "--set", wrong).returncode != 0
+
+
+def test_values_file_and_schema_know_the_same_keys():
+    assert keys_of(VALUES, SCHEMA) == known_keys(SCHEMA) - {"global"}
+
+
+def test_the_chart_holds_a_copy_of_the_generated_definitions():
+    generated = {path.name: path.read_text() for path in CRDS.glob("*.yaml")}
+    assert generated, "crds/ is empty: run `make crds`"
+    copies = {path.name: path.read_text() for path in (CHART / "files" / "crds").glob("*.yaml")}
+    assert copies == generated, "run `make crds`"
+
+
+def test_definitions_pass_through_helm_unchanged_and_outlive_the_release():
+    rendered = objects(kind="CustomResourceDefinition")
+    for definition in rendered:
+        assert definition["metadata"].pop("labels")
+        assert definition["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
+        if not definition["metadata"]["annotations"]:
+            del definition["metadata"]["annotations"]
+    assert rendered == [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+
+
+def test_definitions_go_with_the_release_only_when_asked():
+    for definition in objects("--set", "crds.keep=false", kind="CustomResourceDefinition"):
+        assert "helm.sh/resource-policy" not in definition["metadata"].get("annotations", {})
+
+
+def test_the_operator_cannot_write_the_spec_of_a_job():
+    for role in objects(*WITHOUT_CRDS, kind="ClusterRole"):
+        if "-operator-" in role["metadata"]["name"]:
+            verbs = [rule["verbs"] for rule in role["rules"] if "elasticpytorchjobs" in rule["resources"]]
+            assert not {"create", "update", "patch", "*"} & {verb for verbs_ in verbs for verb in verbs_}
+
+
+def test_no_role_uses_a_wildcard():
+    for kind in ("ClusterRole", "Role"):
+        for role in objects(*WITHOUT_CRDS, kind=kind):
+            assert "*" not in json.dumps(role["rules"])
+
+
+def test_only_watched_namespaces_may_be_written():
+    flags = (*WITHOUT_CRDS, "--set", "settings.watchNamespaces={team-a}")
+    cluster_wide = {binding["roleRef"]["name"] for binding in objects(*flags, kind="ClusterRoleBinding")}
+    assert cluster_wide == {"elastic-pytorch-operator-observe"}
+    observe = next(r for r in objects(*flags, kind="ClusterRole") if r["metadata"]["name"] in cluster_wide)
+    assert {verb for rule in observe["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+def test_everything_with_a_namespace_is_in_the_releases_own():
+    kinds = ("Deployment", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget")
+    for kind in kinds:
+        rendered = objects(*WITHOUT_CRDS, kind=kind)
+        assert [o["metadata"]["namespace"] for o in rendered] == ["elastic-system"], kind
+
+
+def test_the_operators_pods_meet_the_restricted_standard():
+    pod = objects(*WITHOUT_CRDS, kind="Deployment")[0]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] != 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all(volume.keys() <= {"name", "configMap"} for volume in pod["volumes"])
+    for container in pod["containers"]:
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+
+
+def test_a_change_of_settings_replaces_the_pods():
+    def annotations(*flags):
+        template = objects(*WITHOUT_CRDS, *flags, kind="Deployment")[0]["spec"]["template"]
+        return template["metadata"]["annotations"]
+
+    assert annotations() == annotations("--set", "resources=null")
+    assert annotations() != annotations("--set", "settings.logging.level=debug")
+
+
+def test_a_single_replica_has_no_budget_that_would_block_drains():
+    assert not objects(*WITHOUT_CRDS, "--set", "replicaCount=1", kind="PodDisruptionBudget")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_operator_understands_its_settings(case, tmp_path):
+    (config_map,) = objects("--values", case_file(case), *WITHOUT_CRDS, kind="ConfigMap")
+    file = tmp_path / "settings.yaml"
+    file.write_text(config_map["data"]["settings.yaml"])
+    wanted = VALUES["settings"] | (yaml.safe_load(case_file(case).read_text()).get("settings") or {})
+
+    loaded = settings.load({}, file)
+
+    assert (
+        loaded.model_dump(mode="json", by_alias=True)
+        == settings.Settings().model_dump(mode="json", by_alias=True) | wanted
+    )
+
+
+def test_the_charts_defaults_are_the_operators():
+    assert settings.Settings.model_validate(VALUES["settings"]) == settings.Settings()

@@ -1,0 +1,77 @@
+"""The example manifests say what the operator understands, and fit together."""
+
+import re
+
+import pytest
+import yaml
+from elastic_operator.api.job import API_VERSION, KIND, JobSpec
+
+from tests.examples.torchrun import EXAMPLES
+
+JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
+CONFIG_MAPS = {"toy-script": {"train.py"}, "launch-sh": {"launch.sh"}}
+CLAIMS = {yaml.safe_load((EXAMPLES / "toy" / "pvc.yaml").read_text())["metadata"]["name"]}
+IDS = [path.parent.name for path in JOBS]
+
+
+def job(name: str) -> JobSpec:
+    """The spec of an example."""
+    return JobSpec.model_validate(yaml.safe_load((EXAMPLES / name / "job.yaml").read_text())["spec"])
+
+
+def main_containers(spec: JobSpec) -> list[dict]:
+    """The main containers of master and worker."""
+    return [spec.template_of(role)["spec"]["containers"][0] for role in ("master", "worker")]
+
+
+def gpus(spec: JobSpec) -> list[int]:
+    """GPUs of the master's pod and of a worker's."""
+    return [container["resources"]["limits"]["nvidia.com/gpu"] for container in main_containers(spec)]
+
+
+@pytest.mark.parametrize("path", JOBS, ids=IDS)
+def test_a_manifest_is_a_valid_job_named_like_its_folder(path):
+    manifest = yaml.safe_load(path.read_text())
+    assert (manifest["apiVersion"], manifest["kind"]) == (API_VERSION, KIND)
+    assert manifest["metadata"] == {"name": path.parent.name}
+    JobSpec.model_validate(manifest["spec"])
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_job_mounts_only_what_the_examples_create(name):
+    for role in ("master", "worker"):
+        for volume in job(name).template_of(role)["spec"]["volumes"]:
+            used = re.findall(r"'configMap': {'name': '([^']+)'}", str(volume))
+            claims = re.findall(r"'claimName': '([^']+)'", str(volume))
+            assert used or claims
+            assert set(used) <= set(CONFIG_MAPS)
+            assert set(claims) <= CLAIMS
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_jobs_do_not_share_a_checkpoint(name):
+    launcher = (EXAMPLES / "launch-sh" / "launch.sh").read_text()
+    for container in main_containers(job(name)):
+        assert f"/checkpoints/{name}.pt" in " ".join(container.get("args") or [launcher]).split()
+
+
+def test_the_toy_takes_one_to_three_pods_of_four_gpus():
+    spec = job("toy")
+    assert (spec.sizes(), gpus(spec)) == ((1, 2, 3), [4, 4])
+
+
+def test_the_heterogeneous_job_has_a_smaller_master():
+    assert gpus(job("heterogeneous")) == [1, 2]
+
+
+def test_the_fixed_size_job_has_one_size():
+    assert job("fixed-size").sizes() == (2,)
+
+
+def test_kustomize_makes_the_config_map_that_the_toy_mounts():
+    kustomization = yaml.safe_load((EXAMPLES / "toy" / "kustomization.yaml").read_text())
+    made = {generator["name"]: set(generator["files"]) for generator in kustomization["configMapGenerator"]}
+    assert made == {"toy-script": CONFIG_MAPS["toy-script"]}
+    assert kustomization["generatorOptions"]["disableNameSuffixHash"] is True
+    for resource in kustomization["resources"]:
+        assert (EXAMPLES / "toy" / resource).is_file()

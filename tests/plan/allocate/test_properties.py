@@ -1,0 +1,135 @@
+"""What holds of every allocation, whatever the cluster and the jobs are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from elastic_operator.plan.allocate import allocate
+from tests.plan.allocate.world import carried_out, make_shape
+from tests.plan.allocate.worlds import snapshots
+
+PLENTY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SHAPES = st.sampled_from([make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4), make_shape(1, cpu=3)])
+
+
+def loads(snapshot, granted, *, now):
+    """What each node would hold: now, with everything that still leaves; or soon, without it."""
+    held = {n.name: Counter(n.used) + (Counter(n.leaving) if now else Counter()) for n in snapshot.nodes}
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        for member in job.members:
+            if now or member.uid in grant.keep:
+                held[member.node].update(member.requests)
+        for slot in grant.create:
+            if slot.ready or not now:
+                held[slot.node].update((job.master if slot.role == "master" else job.worker).requests)
+    return held
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
+    granted = allocate(snapshot)
+    for now in (True, False):
+        for node in snapshot.nodes:
+            assert all(n <= node.allocatable[r] for r, n in loads(snapshot, granted, now=now)[node.name].items()), now
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_pods_are_only_created_on_usable_nodes(snapshot):
+    usable = {n.name for n in snapshot.nodes if n.usable}
+    assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.create)
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        assert sorted(grant.keep + grant.release) == sorted(m.uid for m in job.members)
+        assert grant.replicas == len(grant.keep) + len(grant.create)
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        masters = [m for m in job.members if m.role == "master" and m.uid in grant.keep]
+        complete = masters or any(s.role == "master" for s in grant.create)
+        if not (complete and grant.replicas in job.sizes):
+            assert not grant.create
+            assert grant.replicas < job.sizes[0] or not complete
+            assert grant.replicas <= job.sizes[-1]
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        new = [s.index for s in granted[job.uid].create if s.role == "worker"]
+        held = job.taken_indices | {m.index for m in job.members if m.role == "worker"}
+        assert new == [i for i in range(50) if i not in held][: len(new)]
+        assert sum(s.role == "master" for s in granted[job.uid].create) <= 1
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_a_master_only_goes_when_no_worker_stays(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        stays = {m.role for m in job.members if m.uid in grant.keep}
+        goes = {m.role for m in job.members if m.uid in grant.release}
+        if "master" in goes and "worker" in stays:
+            assert any(s.role == "master" for s in grant.create), "a new master replaces it elsewhere"
+
+
+@PLENTY
+@given(snapshots(SHAPES), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_changes_nothing(snapshot, random):
+    jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
+    random.shuffle(jobs)
+    random.shuffle(nodes)
+    assert allocate(replace(snapshot, jobs=tuple(jobs), nodes=tuple(nodes))) == allocate(snapshot)
+
+
+def sizes_of(granted):
+    return {uid: grant.replicas for uid, grant in granted.items()}
+
+
+@PLENTY
+@given(snapshots())
+def test_what_was_carried_out_is_decided_again(snapshot):
+    first = allocate(snapshot)
+    second = allocate(carried_out(snapshot, first))
+    assert sizes_of(second) == sizes_of(first)
+    assert not any(grant.create or grant.release for grant in second.values())
+
+
+@PLENTY
+@given(snapshots())
+def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_changes_size(snapshot):
+    first = allocate(snapshot)
+    second = allocate(carried_out(snapshot, first, gone=False, only_ready=True))
+    assert sizes_of(second) == sizes_of(first)
+    assert not any(grant.release for grant in second.values())
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
+    for _ in range(6):
+        granted = allocate(snapshot)
+        if not any(grant.create or grant.release for grant in granted.values()):
+            return
+        snapshot = carried_out(snapshot, granted)
+    raise AssertionError("still changing after six rounds without an outside change")

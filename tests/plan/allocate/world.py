@@ -1,0 +1,118 @@
+"""Small builders of nodes, jobs and snapshots, and a one-line notation for grants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.model import Grant, JobDemand, Member, Node, PodShape, Snapshot
+
+GPU = "nvidia.com/gpu"
+NOW = 1000.0
+
+
+def make_node(name="n1", gpus=4, *, cpu=64, pods=110, used=0, leaving=0, cordoned=False, used_cpu=0, **more):
+    """A node; `used` and `leaving` are GPUs, `cpu` and `used_cpu` cores."""
+    return Node(
+        name=name,
+        allocatable={GPU: gpus, "cpu": cpu * 1000, "pods": pods},
+        used={GPU: used, "cpu": used_cpu * 1000},
+        leaving={GPU: leaving},
+        unschedulable=cordoned,
+        **more,
+    )
+
+
+def make_shape(gpus=1, *, cpu=1, **more):
+    """A pod shape; `cpu` in cores."""
+    return PodShape(requests={GPU: gpus, "cpu": cpu * 1000, "pods": 1}, gpus=gpus, **more)
+
+
+def make_members(job, on, master, worker):
+    """Members from a text such as "n1 n2 w3@n1": the master, then workers 0, 1 ...; `?` is no node, `-` is a gap."""
+    members = []
+    for i, word in enumerate(on.split()):
+        index, _, node = word.rpartition("@")
+        role = "worker" if i or index else "master"
+        number = int(index[1:]) if index else max(0, i - 1)
+        shape = worker if role == "worker" else master
+        if node != "-":
+            where = None if node == "?" else node
+            members.append(Member(f"{job}-{role[0]}{number}", role, number, where, shape.requests, shape.host_ports))
+    return tuple(members)
+
+
+def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=None, age=0, holds=None, free=99, **more):
+    """A job; `age` makes it older, `on` says where its members are, `free` is `free_up_to`."""
+    worker = shape or make_shape()
+    master = master or worker
+    return JobDemand(
+        uid=name,
+        namespace="team-a",
+        name=name,
+        priority=more.pop("priority", 0),
+        created=NOW - age,
+        sizes=tuple(range(low, (high or low) + 1)) if sizes is None else sizes,
+        master=master,
+        worker=worker,
+        members=make_members(name, on, master, worker),
+        holds_place=bool(on) if holds is None else holds,
+        free_up_to=free,
+        **more,
+    )
+
+
+def make_snapshot(nodes, jobs, now=NOW):
+    """A snapshot of what is given."""
+    return Snapshot(now=now, nodes=tuple(nodes), jobs=tuple(jobs), gpu_resources=(GPU,))
+
+
+def grants(nodes, jobs, now=NOW):
+    """What each job is granted."""
+    return allocate(make_snapshot(nodes, jobs, now))
+
+
+def notation(grant: Grant) -> str:
+    """`m0 w0 +w1@n2 ~w2@n1 -w3`: kept, to create now, to create soon, released."""
+    kept = [uid.rpartition("-")[2] for uid in grant.keep]
+    new = [f"{'+' if s.ready else '~'}{s.role[0]}{s.index}@{s.node or '?'}" for s in grant.create]
+    gone = [f"-{uid.rpartition('-')[2]}" for uid in grant.release]
+    return " ".join(kept + new + gone)
+
+
+def outcome(nodes, jobs, now=NOW):
+    """The grants of all jobs in the one-line notation."""
+    return {uid: notation(grant) for uid, grant in grants(nodes, jobs, now).items()}
+
+
+def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, only_ready=False) -> Snapshot:
+    """The snapshot after the grants were carried out.
+
+    gone: released and leaving pods have left; else released ones are leaving now.
+    only_ready: pods were only created where room was free, and the first ones of a job only all at once.
+    """
+    jobs = tuple(_applied(job, granted[job.uid], only_ready) for job in snapshot.jobs)
+    released = {uid for grant in granted.values() for uid in grant.release}
+    nodes = []
+    for node in snapshot.nodes:
+        going = Counter(node.leaving)
+        for job in snapshot.jobs:
+            for member in job.members:
+                if member.uid in released and member.node == node.name:
+                    going.update(member.requests)
+        nodes.append(replace(node, leaving={} if gone else dict(going)))
+    return replace(snapshot, jobs=jobs, nodes=tuple(nodes))
+
+
+def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
+    members = [m for m in job.members if m.uid in grant.keep]
+    waits = only_ready and not members and not all(s.ready for s in grant.create)
+    for slot in () if waits else grant.create:
+        shape = job.master if slot.role == "master" else job.worker
+        if slot.ready or not only_ready:
+            uid = f"{job.uid}-{slot.role[0]}{slot.index}"
+            members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
+    return replace(
+        job, members=tuple(members), free_up_to=grant.replicas, holds_place=job.holds_place or grant.replicas > 0
+    )

@@ -1,0 +1,87 @@
+"""Random clusters with random jobs on them, for properties: members always lie where they fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import strategies as st
+
+from elastic_operator.plan.model import JobDemand, Member
+from tests.plan.allocate.world import NOW, make_node, make_shape, make_snapshot
+
+PLAIN = make_shape(1)
+
+
+@st.composite
+def sizes(draw):
+    """Allowed sizes: a range, a range with steps, or any few."""
+    low = draw(st.integers(1, 4))
+    steps = draw(st.sampled_from(["all", "all", "step", "some"]))
+    if steps == "some":
+        return tuple(sorted({low, *draw(st.lists(st.integers(low, 7), max_size=3))}))
+    return tuple(range(low, low + draw(st.integers(0, 5)) + 1, 2 if steps == "step" else 1))
+
+
+@st.composite
+def nodes(draw):
+    """One to five nodes, some cordoned, some partly used by others or by what is leaving."""
+    made = []
+    for i in range(draw(st.integers(1, 5))):
+        gpus = draw(st.integers(0, 5))
+        used = draw(st.integers(0, gpus))
+        leaving = draw(st.integers(0, gpus - used))
+        some = draw(st.booleans())
+        cordoned = draw(st.integers(0, 5)) == 0
+        made.append(
+            make_node(
+                f"n{i}", gpus, cpu=draw(st.sampled_from([3, 64])), used=used * some, leaving=leaving, cordoned=cordoned
+            )
+        )
+    return made
+
+
+@st.composite
+def snapshots(draw, shapes=st.just(PLAIN), delays=True):
+    """A cluster with up to six jobs; each job's pods are of one of the shapes, its master perhaps of another."""
+    made = draw(nodes())
+    free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
+    jobs = [draw(_jobs(f"j{i}", free, shapes, delays)) for i in range(draw(st.integers(0, 6)))]
+    return make_snapshot(made, jobs)
+
+
+@st.composite
+def _jobs(draw, name, free, shapes, delays):
+    allowed = draw(sizes())
+    worker = draw(shapes)
+    master = worker if draw(st.integers(0, 3)) else draw(shapes)
+    wanted = draw(st.sampled_from([0, 0, allowed[0], allowed[-1], allowed[-1] + 1, draw(st.integers(0, 7))]))
+    members = []
+    for i in range(wanted):
+        if draw(st.integers(0, 7)) == 0:
+            continue
+        role, index, shape = ("master", 0, master) if i == 0 else ("worker", i - 1, worker)
+        hosts = [n for n, room in sorted(free.items()) if all(room[r] >= v for r, v in shape.requests.items())]
+        if hosts:
+            node = draw(st.sampled_from(hosts))
+            free[node] -= Counter(shape.requests)
+            members.append(Member(f"{name}-{role[0]}{index}", role, index, node, shape.requests))
+    delayed = delays and draw(st.integers(0, 3)) == 0
+    failed = delays and draw(st.integers(0, 7)) == 0
+    return JobDemand(
+        uid=name,
+        namespace="team-a",
+        name=name,
+        priority=draw(st.integers(0, 2)),
+        created=NOW - draw(st.integers(0, 3)),
+        sizes=allowed,
+        master=master,
+        worker=worker,
+        members=tuple(draw(st.permutations(members))),
+        taken_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
+        holds_place=bool(members) and draw(st.booleans()),
+        free_up_to=draw(st.integers(0, 8)) if delayed else 99,
+        grow_after=NOW + 20 if delayed else 0.0,
+        failed_size=draw(st.integers(1, 6)) if failed else None,
+        failed_until=NOW + 30,
+        wants=draw(st.integers(0, 9)) > 0,
+    )

@@ -1,0 +1,111 @@
+"""Builders for the tests of a job's life: jobs, pods and grants with defaults, times in seconds from START."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus, Limit
+from elastic_operator.plan.model import Grant, Job, MainContainer, OwnPod, Plan, Slot
+from elastic_operator.plan.observe import Observation, observe
+from elastic_operator.plan.settle import settle
+
+START = 1_800_000_000.0
+TEMPLATE = {
+    "spec": {
+        "containers": [
+            {"name": "pytorch", "image": "x:1", "args": ["t.py"], "resources": {"limits": {"nvidia.com/gpu": 1}}}
+        ]
+    }
+}
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(START + seconds, UTC)
+
+
+def make_spec(**fields):
+    return JobSpec.model_validate({"minReplicas": 2, "maxReplicas": 4, "template": TEMPLATE, **fields})
+
+
+def make_status(**fields):
+    defaults = {"incarnation": 1, "target_replicas": 2, "replicas": 2, "start_time": at(0), "observed_generation": 1}
+    return JobStatus(**{**defaults, **fields})
+
+
+def make_pod(name="worker-0", **fields):
+    """A bound, running pod of incarnation 1."""
+    role, _, index = name.partition("-")
+    defaults = {
+        "name": f"toy-{role}-{index}",
+        "uid": f"uid-{role}-{index}",
+        "role": role,
+        "index": int(index),
+        "incarnation": 1,
+        "phase": "Running",
+        "created": START,
+        "node": "n1",
+        "bound": True,
+        "ready": True,
+        "requests": {"nvidia.com/gpu": 1},
+        "gpus": 1,
+        "main": MainContainer(running_since=START + 5),
+        "nnodes": (2, 4096),
+        "pod_ip": "10.0.0.1",
+    }
+    return OwnPod(**{**defaults, **fields})
+
+
+def group(workers=1, **fields):
+    """A master and its workers."""
+    return (make_pod("master-0", **fields), *(make_pod(f"worker-{i}", **fields) for i in range(workers)))
+
+
+def ended(pod, exit_code, *, finished=100.0, message="boom", **fields):
+    """The pod after its main container ended."""
+    main = MainContainer(exit_code=exit_code, finished_at=START + finished, reason="Error", message=message)
+    return replace(pod, phase="Succeeded" if exit_code == 0 else "Failed", ready=False, main=main, **fields)
+
+
+def make_job(pods=None, *, spec=None, status=None, **fields):
+    pods = group() if pods is None else tuple(pods)
+    defaults = {
+        "namespace": "team-a",
+        "name": "toy",
+        "uid": "job-uid",
+        "generation": 1,
+        "created": START,
+        "spec": spec or make_spec(),
+        "status": status or make_status(replicas=len(pods)),
+        "pods": pods,
+    }
+    return Job(**{**defaults, **fields})
+
+
+def make_grant(*, keep=(), create=(), release=(), limit=Limit.AT_MAXIMUM, message="told", ready=True):
+    slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
+    return Grant(
+        replicas=len(keep) + len(create),
+        keep=_uids(keep),
+        release=_uids(release),
+        create=slots,
+        limit=limit,
+        message=message,
+    )
+
+
+def _uids(names):
+    return tuple(f"uid-{name}" for name in names)
+
+
+def see(job, *, now=200.0, unready=None) -> Observation:
+    return observe(job, {n: START + t for n, t in (unready or {}).items()}, START + now)
+
+
+def plan(job, grant=None, *, now=200.0, unready=None, frozen=(2, 4096)) -> Plan:
+    seen = see(job, now=now, unready=unready)
+    return settle(seen, grant if seen.wants_pods else None, frozen=frozen, now=START + now)
+
+
+def reasons(planned: Plan) -> dict[str, tuple[str, str]]:
+    """Condition -> (status, reason)."""
+    return {str(c.type): (c.status, c.reason) for c in planned.status.conditions}
