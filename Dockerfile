@@ -14,26 +14,25 @@ ARG UV_DEFAULT_INDEX
 ARG SSL_CERT_FILE
 # Byte code is made here because a read-only root could not keep what is compiled at run time.
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    UV_NO_CACHE=1 \
     UV_PROJECT_ENVIRONMENT=/opt/elastic \
     UV_PYTHON=python3 \
     UV_PYTHON_PREFERENCE=only-system \
     UV_LINK_MODE=copy \
     UV_COMPILE_BYTECODE=1
-RUN --mount=type=cache,target=/root/.cache \
-    python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet "uv==${UV_VERSION}"
+RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet "uv==${UV_VERSION}"
 WORKDIR /src
 # What is installed changes seldom, the sources with every commit: two steps, so that the first stays cached.
 COPY pyproject.toml uv.lock ./
 COPY operator/pyproject.toml operator/
 COPY worker/pyproject.toml worker/
-RUN --mount=type=cache,target=/root/.cache \
-    /opt/uv/bin/uv sync --frozen --no-dev --no-install-workspace --package elastic-pytorch-operator \
+RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-workspace --package elastic-pytorch-operator \
     # The Kubernetes client's asyncio twin: 73 MB of generated models that nothing here imports.
     && rm -r /opt/elastic/lib/python3*/site-packages/kubernetes/aio
 COPY worker worker
 COPY operator operator
-RUN --mount=type=cache,target=/root/.cache \
-    /opt/uv/bin/uv sync --frozen --no-dev --no-editable --package elastic-pytorch-operator
+RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --package elastic-pytorch-operator
 
 FROM ${BASE} AS worker-builder
 COPY worker/elastic_worker /opt/elastic-worker/elastic_worker
@@ -41,18 +40,22 @@ RUN python3 -m compileall -q /opt/elastic-worker
 
 FROM ${BASE} AS worker
 # A .pth file rather than PYTHONPATH: that variable belongs to whoever brings torch.
-RUN echo /opt/elastic-worker > "$(python3 -c 'import site; print(site.getsitepackages()[0])')/elastic-worker.pth" \
-    # torch asks for the user's name, so the user has one.
-    && echo 'elastic:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
+RUN echo /opt/elastic-worker > "$(python3 -c 'import site; print(site.getsitepackages()[0])')/elastic-worker.pth"
 COPY --from=worker-builder /opt/elastic-worker /opt/elastic-worker
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# USER: torch asks for the user's name, and a number has none.
+ENV USER=elastic HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 WORKDIR /tmp
 CMD ["python3"]
 
 FROM ${BASE} AS operator
 COPY --from=builder /opt/elastic /opt/elastic
-ENV PATH=/opt/elastic/bin:/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# USER: kopf asks for the user's name, and a number has none, whichever the cluster chooses.
+ENV PATH=/opt/elastic/bin:/usr/local/bin:/usr/bin:/bin \
+    USER=elastic \
+    HOME=/tmp \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["elastic-operator"]

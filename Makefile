@@ -36,10 +36,10 @@ check: venv ## Lint, types, layers, drift, unit and property tests
 
 crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
 	@$(RUN) elastic-operator crds > crds/elastic-pytorch.dev_elasticpytorchjobs.yaml
-	@cp crds/elastic-pytorch.dev_elasticpytorchjobs.yaml charts/elastic-pytorch/files/
+	@cp crds/*.yaml charts/elastic-pytorch/files/crds/
 
 golden: venv ## Renew the files that tests compare with
-	@$(RUN) python -m tests.golden
+	@$(RUN) python -m tests.chart.renew
 
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from devcluster import binaries, cluster, names, network, settings, torchtree
+from devcluster import binaries, cluster, names, network, packages, projectimage, settings, torchtree
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
@@ -80,6 +80,22 @@ def kubeconfig(name: Name = names.DEFAULT_NAME) -> None:
 def build() -> None:
     """Build the programs (Kubernetes, etcd, helm) into the cache, and print what to add to PATH."""
     typer.echo(binaries.ensure(Progress()).search_path())
+
+
+@app.command()
+def image(
+    target: Annotated[str, typer.Option(help="The Dockerfile's target: operator or worker.")] = "operator",
+    load: Annotated[bool, typer.Option("--load", help="Put it on the cluster's nodes, too.")] = False,
+    name: Name = names.DEFAULT_NAME,
+) -> None:
+    """Build an image of the project from its Dockerfile, if it changed, and print its archive."""
+    if target not in projectimage.TARGETS:
+        raise DevclusterError(f"target={target!r}: write one of {', '.join(projectimage.TARGETS)}")
+    cluster.check_machine()
+    packages.ensure(Progress())
+    if load:
+        Cluster.attach(name).load_project_image(target=target)
+    typer.echo(projectimage.build(Progress(), target=target))
 
 
 @app.command(name="load")

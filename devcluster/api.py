@@ -49,20 +49,20 @@ class Api:
             if error.code != 409:
                 raise DevclusterError(f"POST {path}: {error.read().decode(errors='replace')}") from error
 
-    def is_ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+    def is_ready(self, *, seconds: float = REQUEST_SECONDS) -> bool:
+        """Whether the API server says, within `seconds`, that it is ready."""
         try:
-            return self._send("GET", "/readyz", None) == b"ok"
+            return self._send("GET", "/readyz", None, seconds=seconds) == b"ok"
         except OSError:
             return False
 
-    def _send(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _send(self, method: str, path: str, body: bytes | None, *, seconds: float = REQUEST_SECONDS) -> bytes:
         request = urllib.request.Request(self.server + path, data=body, method=method)
         request.add_header("Content-Type", "application/json")
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
         )
-        with opener.open(request, timeout=REQUEST_SECONDS) as answer:
+        with opener.open(request, timeout=seconds) as answer:
             data = answer.read()
             assert isinstance(data, bytes)
             return data

@@ -1,4 +1,4 @@
-"""Each node's pods live in a cgroup of the node's own, which kubelet wants to find made, in whatever version is mounted.
+"""Each node's pods live in a cgroup of the node's own, which kubelet wants to find made, in whichever version is used.
 
 With version 1 that is a cgroup in every hierarchy, named ones included; with version 2 one, whose parent hands down its
 controllers. Which hierarchies there are is read from the mount table.
@@ -27,7 +27,7 @@ class Hierarchy:
 
 
 def hierarchies(mounts: str) -> list[Hierarchy]:
-    """Those that kubelet will use, from the text of /proc/self/mounts: all of version 1 if there is one, else version 2."""
+    """Those that kubelet will use, read in the text of a mount table: all of version 1 if any, else version 2."""
     found = []
     for line in mounts.splitlines():
         _, root, kind, options, *_ = line.split()
@@ -37,11 +37,6 @@ def hierarchies(mounts: str) -> list[Hierarchy]:
             found.append(Hierarchy(Path(root), version=2))
     first_version = [hierarchy for hierarchy in found if hierarchy.version == 1]
     return first_version or found
-
-
-def version(mounts: str) -> int:
-    """1 or 2: which version holds the memory controller's pods."""
-    return 1 if any(hierarchy.version == 1 for hierarchy in hierarchies(mounts)) else 2
 
 
 def make(name: str) -> None:

@@ -35,6 +35,7 @@ from devcluster import (
     node,
     packages,
     processes,
+    projectimage,
     settings,
     torchtree,
     volumes,
@@ -74,8 +75,8 @@ class Cluster:
     ) -> Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
-        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. The flags are added to those of
-        the control plane's programs. Raises DevclusterError when the machine cannot run it.
+        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. The flags are added to those
+        of the control plane's programs. Raises DevclusterError when the machine cannot run it.
         """
         progress = progress or Progress()
         check_machine()
@@ -94,6 +95,8 @@ class Cluster:
             if _runs_as(layout, wanted):
                 progress.say(f"cluster {name} is up already")
                 return cls.attach(name)
+            if layout.state_file.exists():
+                progress.say(f"cluster {name} is incomplete or has other settings: it is made anew")
             _take_down(layout, progress)
             return _bring_up(layout, wanted, programs, progress)
 
@@ -142,6 +145,19 @@ class Cluster:
         """Put the images of an archive (OCI or docker) on every node. Names must be full: docker.io/local/x:1."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: node.load_image(self.layout, name, archive), self.settings.node_names()))
+
+    def load_project_image(self, *, target: str = "operator", progress: Progress | None = None) -> str:
+        """Build a target of the repository's Dockerfile if it changed, put it on every node, and return its name."""
+        progress = progress or Progress()
+        archive = projectimage.build(progress, target=target)
+        with progress.step(f"loading {projectimage.ref(target)} onto the nodes"):
+            self.load_image(archive)
+        return projectimage.ref(target)
+
+    def load_base_image(self, *, progress: Progress | None = None) -> str:
+        """Put the base image (Debian with Python, what tests run scripts in) on every node, and return its name."""
+        self.load_image(images.base(progress or Progress()).archive)
+        return images.BASE_REF
 
     def shared_claim(self, namespace: str, *, name: str = "checkpoints") -> None:
         """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""

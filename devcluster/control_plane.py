@@ -1,4 +1,4 @@
-"""The control plane: etcd, API server, controller manager, scheduler, in the cluster's namespace, and the forwarder to it.
+"""The control plane: etcd, API server, controller manager and scheduler in a namespace, and the forwarder to it.
 
 Each part can be started again by itself; its command follows from the cluster's layout and settings only.
 """

@@ -1,7 +1,7 @@
 """Pretends that a node has GPUs: a kubelet device plugin that advertises nvidia.com/gpu.
 
-A container that gets GPUs gets NVIDIA_VISIBLE_DEVICES and, read-only, a torch tree, as a GPU vendor's runtime injects its
-driver. GPUs listed in a file are reported as unhealthy. Run inside a node as `python -m devcluster.device_plugin`.
+A container that gets GPUs gets NVIDIA_VISIBLE_DEVICES and, read-only, a torch tree, as a GPU vendor's runtime injects
+its driver. GPUs listed in a file are reported as unhealthy. Run inside a node as `python -m devcluster.device_plugin`.
 The messages are those of k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto.
 """
 
@@ -102,7 +102,7 @@ def _handler(gpus: Gpus, stopped: threading.Event) -> grpc.GenericRpcHandler:
     def list_and_watch(_request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         return _watch(gpus, context, stopped)
 
-    methods = {
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(empty),
         "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(empty),
         "PreStartContainer": grpc.unary_unary_rpc_method_handler(empty),
@@ -114,8 +114,11 @@ def _handler(gpus: Gpus, stopped: threading.Event) -> grpc.GenericRpcHandler:
 
 def _register() -> None:
     # gRPC would make an authority of the socket's path, which kubelet refuses.
-    with grpc.insecure_channel(f"unix://{KUBELET_SOCKET}", options=[("grpc.default_authority", "localhost")]) as channel:
-        register = channel.unary_unary(f"/{API_VERSION}.Registration/Register")
+    options = [("grpc.default_authority", "localhost")]
+    with grpc.insecure_channel(f"unix://{KUBELET_SOCKET}", options=options) as channel:
+        register: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            f"/{API_VERSION}.Registration/Register"
+        )
         register(register_request(), timeout=REGISTER_SECONDS)
 
 

@@ -1,7 +1,7 @@
 """Carries connections from a loopback port of the machine to the API server inside the cluster's network namespace.
 
-Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`. It listens first and then moves itself into
-the namespace: the listening socket stays where it was made, new connections are made where it is now.
+Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`. It listens first and then moves itself
+into the namespace: the listening socket stays where it was made, new connections are made where it is now.
 """
 
 from __future__ import annotations

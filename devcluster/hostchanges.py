@@ -1,7 +1,7 @@
 """What the machine itself has changed for it while clusters run, counted, and given back when the last one goes.
 
-These are the kernel settings that kubelet and kube-proxy write, and folders that serve as mount points. One file in /run
-remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
+These are the kernel settings that kubelet and kube-proxy write, and folders that serve as mount points. One file in
+/run remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes the images that come from nowhere else: `pause`, which every pod needs, and the base of the project's own images.
+"""Makes the images that come from nowhere else: `pause`, which every pod needs, and the base of the project's own.
 
-Both are archives in the cache. The base is a minimal Debian with Python from the machine's own Debian mirror; its folder
-is kept too, because torch is compiled with the very Python that will run it.
+Both are archives in the cache. The base is a minimal Debian with Python from the machine's own Debian mirror; its
+folder is kept too, because torch is compiled with the very Python that will run it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,17 @@ def base(progress: Progress) -> Base:
     """The base image of the project's Dockerfile and of test pods, by debootstrap."""
 
     def build(folder: Path) -> None:
-        with progress.step(f"making the base image (Debian {BASE_SUITE} with Python, about 1 minute, only the first time)"):
+        with progress.step(
+            f"making the base image (Debian {BASE_SUITE} with Python, about 1 minute, only the first time)"
+        ):
             rootfs = folder / "rootfs"
-            command = ["debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", BASE_SUITE, str(rootfs)]
+            command = [
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={','.join(BASE_PACKAGES)}",
+                BASE_SUITE,
+                str(rootfs),
+            ]
             shell.run(*command, *_debian_mirror())
             # Archives of packages are of no use any more.
             shell.run("chroot", rootfs, "apt-get", "clean")

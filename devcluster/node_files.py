@@ -45,7 +45,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
   sandbox_image = "{images.PAUSE_REF}"
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"
-  # Where root lacks CAP_SYS_RESOURCE, lowering it is refused and runc dies with "can't get final child's PID from pipe".
+  # Where root lacks CAP_SYS_RESOURCE lowering it is refused, and runc dies: "can't get final child's PID from pipe".
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{CNI_PROGRAMS}"
@@ -61,7 +61,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 
 def cni_config(number: int) -> dict[str, Any]:
-    """Pods are routed, not bridged: traffic through a Service back to the same node or pod needs nothing special then."""
+    """Pods are routed, not bridged: traffic through a Service back to the same node or pod needs nothing more then."""
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": names.node_pod_cidr(number)}]],

@@ -24,7 +24,12 @@ def architecture() -> str:
 
 
 def write_archive(
-    target: Path, *, rootfs: Path, ref: str, entrypoint: Sequence[str] = (), leave_out: Callable[[str], bool] | None = None
+    target: Path,
+    *,
+    rootfs: Path,
+    ref: str,
+    entrypoint: Sequence[str] = (),
+    leave_out: Callable[[str], bool] | None = None,
 ) -> None:
     """Make the archive `target` of the folder `rootfs`, named `ref` (in full: docker.io/local/name:tag).
 

@@ -1,4 +1,4 @@
-"""Installs the few Debian packages that the cluster needs, with apt, only where a program is missing and after saying so."""
+"""Installs the few Debian packages that the cluster needs, with apt, where a program is missing, after saying so."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def ensure(progress: Progress) -> None:
     if not missing:
         return
     if shutil.which("apt-get") is None:
-        raise DevclusterError(f"please install with your package manager: {' '.join(missing)} (there is no apt-get here)")
+        raise DevclusterError(
+            f"please install with your package manager: {' '.join(missing)} (there is no apt-get here)"
+        )
     with progress.step(f"installing Debian packages that are missing: {' '.join(missing)}"):
         env = {"DEBIAN_FRONTEND": "noninteractive"}
         shell.run("apt-get", "update", env=env)

@@ -72,9 +72,7 @@ def issue(
 def create_signing_key(folder: Path, name: str) -> None:
     """A bare key pair, NAME.key and NAME.pub, with which service-account tokens are signed and checked."""
     key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (folder / f"{name}.key").write_bytes(_private_pem(key))
     (folder / f"{name}.pub").write_bytes(public)
 
@@ -84,7 +82,9 @@ def write_kubeconfig(target: Path, *, server: str, authority: Pair, client: Pair
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": context, "cluster": {"server": server, "certificate-authority-data": _base64(authority)}}],
+        "clusters": [
+            {"name": context, "cluster": {"server": server, "certificate-authority-data": _base64(authority)}}
+        ],
         "users": [
             {
                 "name": context,
@@ -105,9 +105,7 @@ def _base64(certified: Pair) -> str:
     return base64.b64encode(certified.certificate).decode()
 
 
-def _builder(
-    subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

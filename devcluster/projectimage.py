@@ -53,19 +53,28 @@ def _build(target: str, *, base: Path, repository: Path, archive: Path) -> None:
             shutil.rmtree(storage)
         for folder in ("storage", "run", "tmp"):
             (storage / folder).mkdir(parents=True, exist_ok=True)
-        base_id = _buildah(storage, "pull", "--quiet", f"oci-archive:{base}").strip()
+        base_ref = _base(storage, base)
         options = ["--isolation", "chroot", "--layers", "--format", "oci", "--target", target, "--tag", ref(target)]
-        arguments = [word for item in build_arguments(base_id) for word in ("--build-arg", item)]
+        arguments = [word for item in build_arguments(base_ref) for word in ("--build-arg", item)]
         volumes = [word for file in _ca_file() for word in ("--volume", f"{file}:{CA_FILE_INSIDE}:ro")]
         dockerfile = ["--file", str(repository / "Dockerfile")]
         _buildah(storage, "build", *options, *arguments, *volumes, *dockerfile, str(repository))
-        # Of the kinds of archive that containerd reads, this one is not compressed, which would cost seconds here and there.
+        # Of the kinds of archive that containerd reads, this one is not compressed, which would cost seconds.
         _buildah(storage, "push", "--quiet", ref(target), f"docker-archive:{archive}:{ref(target)}")
 
 
-def build_arguments(base_id: str) -> list[str]:
+def _base(storage: Path, archive: Path) -> str:
+    """The name of the base image in buildah's storage, read from its archive the first time."""
+    name = f"docker.io/local/{archive.parent.name}:1"
+    if name not in _buildah(storage, "images", "--format", "{{.Name}}:{{.Tag}}").split():
+        image = _buildah(storage, "pull", "--quiet", f"oci-archive:{archive}").strip()
+        _buildah(storage, "tag", image, name)
+    return name
+
+
+def build_arguments(base_ref: str) -> list[str]:
     """NAME=VALUE for --build-arg: the base, and how this machine reaches its package index."""
-    arguments = {"BASE": base_id}
+    arguments = {"BASE": base_ref}
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or _configured_index()
     if index:
         arguments |= {"PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index}

@@ -1,6 +1,6 @@
 """Installs torch, for the base image's Python, into a folder that GPU nodes mount into their containers.
 
-torch is some gigabytes with its CUDA libraries: as a folder it is on disk once, whatever the number of nodes and images.
+torch is some gigabytes with its CUDA libraries: as a folder it is on disk once, whatever the number of nodes.
 The versions are pinned in tools/torch/NAME.txt.
 """
 

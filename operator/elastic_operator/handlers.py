@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -74,8 +73,10 @@ class NoProgress(kopf.ProgressStorage):
 class JobFeed:
     """Keeps the store of jobs equal to what the API server holds."""
 
-    def __init__(self, connection: Connection, session: Session, store: Store[objects.CustomObject]) -> None:
-        self.connection, self.session, self.store = connection, session, store
+    def __init__(
+        self, connection: Connection, session: Session, store: Store[objects.CustomObject], stop: asyncio.Event
+    ) -> None:
+        self.connection, self.session, self.store, self.stop = connection, session, store, stop
         self.synced = asyncio.Event()
         self.last_ok = float("-inf")
 
@@ -100,9 +101,10 @@ class JobFeed:
                     clusterwide=True,
                     standalone=True,
                 )
-                log.warning("kopf ended; it is started again")
-            except Exception as error:
-                log.warning("kopf ended; it is started again. error=%s", error)
+                self.stop.set()  # kopf takes the process's signal handlers: it returns, without an error, on a signal
+                return
+            except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
+                log.warning("kopf ended; it is started again. error=%r", error)
             if time.monotonic() - started > 60:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
@@ -177,7 +179,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
     settings.watching.chunk_size = PAGE
-    settings.process.ultimate_exiting_timeout = 10
+    settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
     return settings
 
 

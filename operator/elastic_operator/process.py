@@ -23,8 +23,8 @@ from elastic_operator.build.pod import BuildSettings
 from elastic_operator.cluster import objects, reflector
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -73,8 +73,9 @@ class Watches:
 class Process:
     """One operator process."""
 
-    def __init__(self, settings: Settings, session: Session, elector: Elector, metrics: Metrics, feed: JobFeed) -> None:
-        self.settings, self.session, self.elector, self.metrics = settings, session, elector, metrics
+    def __init__(self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed) -> None:
+        self.settings, self.session, self.metrics = settings, session, metrics
+        self.elector = self._candidate()
         ours = {"labelSelector": contract.LABEL_JOB_UID}
         self.watches = Watches(
             {
@@ -123,6 +124,12 @@ class Process:
             group.create_task(self._measure())
             group.create_task(self._lead_when_elected())
 
+    def _candidate(self) -> Elector:
+        """A new candidate for the lease, whose word every write is bound to from now on."""
+        elector = Elector(self.session, namespace=namespace(), name=LEASE, identity=identity())
+        self.session.remaining = elector.remaining
+        return elector
+
     async def _lead_when_elected(self) -> None:
         while True:
             election = asyncio.create_task(self.elector.run())
@@ -138,6 +145,7 @@ class Process:
                 self.controller = None
                 self.metrics.leader.set(0)
             log.warning("not leading any more; standing by")
+            self.elector = self._candidate()
             await asyncio.sleep(1.0)
 
     async def _lead(self) -> None:
@@ -212,7 +220,7 @@ def namespace() -> str:
 
 
 @contextlib.asynccontextmanager
-async def _assembled(settings: Settings) -> AsyncIterator[Process]:
+async def _assembled(settings: Settings, stop: asyncio.Event) -> AsyncIterator[Process]:
     metrics = Metrics()
     connection = load_connection()
 
@@ -220,29 +228,34 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         metrics.api_requests.labels(verb, code).inc()
 
     async with Session(connection, on_request=count) as session:
-        elector = Elector(session, namespace=namespace(), name=LEASE, identity=identity())
-        session.remaining = elector.remaining
-        feed = JobFeed(connection, session, Store())
-        process = Process(settings, session, elector, metrics, feed)
+        process = Process(settings, session, metrics, JobFeed(connection, session, Store(), stop))
         async with serving(settings.port, metrics, process.health):
             try:
                 yield process
             finally:
-                await elector.release()
+                await process.elector.release()
 
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
     gc.set_threshold(100_000, 50, 100)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
-    async with _assembled(settings) as process:
+    async with _assembled(settings, stop) as process:
         running = asyncio.create_task(process.run())
-        stopping = asyncio.create_task(stop.wait())
+        stopping = asyncio.create_task(_stopped(stop))
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if running.done():
             running.result()
         await _cancelled(running)
+
+
+async def _stopped(stop: asyncio.Event) -> None:
+    """Until a signal says so. kopf takes the handlers whenever it starts, so they are taken back again and again."""
+    loop = asyncio.get_running_loop()
+    while not stop.is_set():
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, stop.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await stop.wait()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from elastic_operator.api import crd
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus

@@ -4,9 +4,10 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from elastic_operator.api.quantity import MAX, QuantityError, amount, milli, units
 from hypothesis import given
 from hypothesis import strategies as st
+
+from elastic_operator.api.quantity import MAX, QuantityError, amount, milli, units
 
 SUFFIXES = {
     "": 1,

@@ -15,10 +15,10 @@ import httpx
 import kubernetes.client
 import kubernetes.config
 import pytest
-from elastic_operator.api import crd
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
 from devcluster.cluster import Cluster
+from elastic_operator.api import crd
+from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
 

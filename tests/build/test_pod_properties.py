@@ -2,7 +2,7 @@
 
 import copy
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elastic_operator.api.parse import parse_spec
@@ -21,6 +21,8 @@ OWNED = {
     "volumes",
 }
 OWNED_BY_MAIN = {"env", "command", "volumeMounts", "terminationMessagePolicy"}
+
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.text(st.characters(codec="utf-8"), max_size=8)
 names = st.text("abcdefgh", min_size=1, max_size=4)
@@ -100,6 +102,11 @@ def terms_of(pod):
     return pod.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
 
 
+def without(mapping, names):
+    return {name: value for name, value in mapping.items() if name not in names}
+
+
+@PROPERTY
 @given(templates, st.sampled_from(["master", "worker"]), st.sampled_from([None, "node-a"]))
 def test_building_changes_nothing_in_the_template(template, role, node):
     spec = parsed(template)
@@ -109,22 +116,19 @@ def test_building_changes_nothing_in_the_template(template, role, node):
     assert pod == make_pod(spec, role=role, node=node, settings=CLASSES)
 
 
+@PROPERTY
 @given(templates, st.sampled_from(["master", "worker"]))
 def test_what_is_not_ours_passes_through_untouched(template, role):
     users = parsed(template).template
     pod = make_pod(parsed(template), role=role, settings=CLASSES)["spec"]
-    assert {k: v for k, v in pod.items() if k not in OWNED} == {
-        k: v for k, v in users["spec"].items() if k not in OWNED
-    }
     theirs, made = main_container(users), main_container({"spec": pod})
-    assert {k: v for k, v in made.items() if k not in OWNED_BY_MAIN} == {
-        k: v for k, v in theirs.items() if k not in OWNED_BY_MAIN
-    }
-    assert [c for c in pod["containers"] if c is not made] == [
-        c for c in users["spec"]["containers"] if c is not theirs
-    ]
+    assert without(pod, OWNED) == without(users["spec"], OWNED)
+    assert without(made, OWNED_BY_MAIN) == without(theirs, OWNED_BY_MAIN)
+    pairs = zip(pod["containers"], users["spec"]["containers"], strict=True)
+    assert all(one == other for one, other in pairs if one is not made)
 
 
+@PROPERTY
 @given(templates)
 def test_what_the_user_gave_is_kept_at_the_end_of_what_is_extended(template):
     users = parsed(template).template
@@ -137,6 +141,7 @@ def test_what_the_user_gave_is_kept_at_the_end_of_what_is_extended(template):
     assert pod.get("volumes", [])[: len(users["spec"].get("volumes", []))] == users["spec"].get("volumes", [])
 
 
+@PROPERTY
 @given(templates)
 def test_no_variable_of_ours_stands_beside_one_of_the_users(template):
     theirs = {variable["name"] for variable in main_container(parsed(template).template).get("env", [])}
@@ -145,6 +150,7 @@ def test_no_variable_of_ours_stands_beside_one_of_the_users(template):
     assert not theirs & {variable["name"] for variable in ours}
 
 
+@PROPERTY
 @given(templates)
 def test_a_pinned_pod_fits_the_planned_node_and_no_other_and_only_where_the_user_lets_it(template):
     users = parsed(template).template["spec"]
@@ -154,6 +160,7 @@ def test_a_pinned_pod_fits_the_planned_node_and_no_other_and_only_where_the_user
     assert not accepts(made, "node-b")
 
 
+@PROPERTY
 @given(templates)
 def test_exactly_one_volume_is_mounted_for_shared_memory(template):
     main = main_container(make_pod(parsed(template)))

@@ -1,3 +1,4 @@
+import os
 import re
 import signal
 import time
@@ -100,6 +101,28 @@ def test_a_command_that_stops_slowly_is_waited_for_and_its_code_is_kept(shell, t
         container.signal()
         time.sleep(0.1)
     assert container.end()[0] == 42
+
+
+@EVERY_SHELL
+def test_a_command_that_ends_as_the_signal_arrives_gives_its_own_code(shell, tmp_path, begin):
+    container = begin(shell, RUN_COMMAND, on_term(tmp_path, "child", "exit 9"))
+    ready(tmp_path, "child")
+    (child,) = children_of(container.pid)
+    # Stopped, process 1 sees both at once when it goes on.
+    container.signal(signal.SIGSTOP)
+    os.kill(child, signal.SIGTERM)
+    eventually(lambda: state_of(child) == "Z", "the command ends")
+    container.signal(signal.SIGTERM)
+    container.signal(signal.SIGCONT)
+    assert container.end()[0] == 9
+
+
+@EVERY_SHELL
+def test_a_signal_just_after_the_commands_end_does_not_cover_its_code(shell):
+    told = "result=$?\n"
+    assert told in RUN_COMMAND
+    script = RUN_COMMAND.replace(told, told + '  [ -n "$once" ] || { once=1; kill -TERM 1; }\n')
+    assert run(shell, script, "/bin/sh", "-c", "exit 9")[0] == 9
 
 
 @EVERY_SHELL

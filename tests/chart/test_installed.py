@@ -94,7 +94,7 @@ def test_the_operators_pods_are_accepted_under_the_restricted_standard(release):
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)
 def test_the_examples_are_accepted(release, path):
-    release.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", path)
+    release.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", path)
 
 
 def test_the_toy_is_one_command(release):
@@ -110,7 +110,7 @@ def test_jobs_live_through_upgrade_rollback_uninstall_and_a_new_installation(rel
     def uid():
         return release.kubectl("get", "elasticpytorchjob", "fixed-size", "--output=jsonpath={.metadata.uid}")
 
-    release.kubectl("create", "--filename", EXAMPLE)
+    release.kubectl("apply", "--filename", EXAMPLE)
     before = uid()
     release.upgrade("--set", "settings.logging.level=debug,settings.watchNamespaces={default}")
     assert not release.operator_may("create", "pods", namespace="kube-public")

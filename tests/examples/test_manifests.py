@@ -4,8 +4,8 @@ import re
 
 import pytest
 import yaml
-from elastic_operator.api.job import API_VERSION, KIND, JobSpec
 
+from elastic_operator.api.job import API_VERSION, KIND, JobSpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from elastic_worker import contract
-
 from devcluster import torchtree
 from devcluster.progress import Progress
+from elastic_worker import contract
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TOY = EXAMPLES / "toy" / "train.py"

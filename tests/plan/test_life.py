@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Change, Limit, Retry
-from elastic_operator.plan.model import MainContainer
+from elastic_operator.plan.model import MainContainer, Route
 from tests.plan.jobs import (
     START,
     at,
@@ -81,7 +81,7 @@ def test_a_complete_group_is_running():
     assert reasons(planned)["FullSize"] == ("True", "AtMaximum")
     assert (planned.deletes, planned.creates, planned.commit_first) == ((), (), False)
     assert planned.status.world_size == 2
-    assert planned.route == "10.0.0.1"
+    assert planned.route == Route("10.0.0.1", "n1")
 
 
 def test_settling_again_on_its_own_status_changes_nothing():

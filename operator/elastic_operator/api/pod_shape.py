@@ -85,10 +85,14 @@ class Container(Shape):
     image_pull_policy: str | None = None
 
 
+class PersistentVolumeClaim(Shape):
+    claim_name: str | None = None
+
+
 class Volume(Shape):
     name: Name
     empty_dir: Object | None = None
-    persistent_volume_claim: Object | None = None
+    persistent_volume_claim: PersistentVolumeClaim | None = None
     ephemeral: Object | None = None
 
 

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_worker.contract import MAIN_CONTAINER
-
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.quantity import amount
+from elastic_worker.contract import MAIN_CONTAINER
 
 GPU_RESOURCES = ("nvidia.com/gpu",)
 """Extended resources that count as GPUs, unless the operator's settings name others."""

@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from elastic_worker import contract
-
 from elastic_operator.api.invalid import FieldError, Path
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.quantity import milli
 from elastic_operator.api.template import gpus_of, main_container
+from elastic_worker import contract
 
 _RESERVED_BECAUSE = {
     contract.ENV_WORLD_SIZE: "the job's size is minReplicas and maxReplicas",

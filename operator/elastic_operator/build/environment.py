@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from elastic_worker import contract
-from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
-
 from elastic_operator.api.job import MAX_REPLICAS, JobSpec
 from elastic_operator.api.template import main_container, nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
+from elastic_worker import contract
+from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
 MAX_RESTARTS = 10
 """torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script all of them."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER, ROLE_WORKER
-
 from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
+from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER, ROLE_WORKER
 
 _ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from elastic_worker import contract
-from elastic_worker.contract import ROLE_MASTER
-
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.template import GPU_RESOURCES, main_container
 from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference, pod_name
 from elastic_operator.build.wrapper import wrapped
+from elastic_worker import contract
+from elastic_worker.contract import ROLE_MASTER
 
 SHM_VOLUME = "elastic-shm"
 SHM_PATH = "/dev/shm"

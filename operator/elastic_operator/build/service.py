@@ -10,9 +10,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER_PORT
-
 from elastic_operator.build.names import Owner, owner_reference, service_name
+from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER_PORT
 
 PORT_NAME = "rendezvous"
 
@@ -28,8 +27,11 @@ def build_service(job: Owner) -> dict[str, Any]:
     }
 
 
-def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None) -> dict[str, Any]:
-    """Routes the Service at `service_ip` to the master at `pod_ip`, or nowhere while the master has no address.
+def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "") -> dict[str, Any]:
+    """Routes the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
+
+    The node must be named: kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as one
+    of its own node's, and the master, which hosts the store, is its first client.
 
     The family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
     endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
@@ -40,12 +42,13 @@ def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None) -> 
         "kubernetes.io/service-name": service_name(job.name),
         "endpointslice.kubernetes.io/managed-by": GROUP,
     }
+    endpoint = {"addresses": [pod_ip], "conditions": conditions} | ({"nodeName": node} if node else {})
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": metadata,
         "addressType": f"IPv{ip_address(service_ip).version}",
-        "endpoints": [{"addresses": [pod_ip], "conditions": conditions}] if pod_ip else [],
+        "endpoints": [endpoint] if pod_ip else [],
         "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": MASTER_PORT}],
     }
 

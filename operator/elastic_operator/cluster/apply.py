@@ -42,7 +42,10 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
 async def delete_pod(
     session: Session, namespace: str, name: str, *, uid: str, grace_seconds: int | None = None
 ) -> Pod | None:
-    """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force."""
+    """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
+
+    The API server answers with the pod even if that was its end: bound to no node, or given no grace.
+    """
     options: dict[str, Any] = _delete_options(uid)
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
@@ -50,7 +53,9 @@ async def delete_pod(
         answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
     except (NotFound, Conflict):
         return None
-    return decode(answer, Pod) if answer.get("kind") == "Pod" else None
+    pod = decode(answer, Pod)
+    gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers
+    return None if gone else pod
 
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:

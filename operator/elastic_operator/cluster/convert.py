@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
-from elastic_worker import contract
 
 from elastic_operator.api import template
 from elastic_operator.api.quantity import amount
@@ -15,6 +14,7 @@ from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, SelectorTerm
 from elastic_operator.plan import model
+from elastic_worker import contract
 
 _CLUSTER_REASONS = frozenset(
     {
@@ -134,10 +134,15 @@ def disruption(pod: Pod) -> str:
     return ""
 
 
-def main_container(pod: Pod) -> model.MainContainer:
-    """The state of the container that trains: the one called `pytorch`, else the first."""
+def main_container_name(pod: Pod) -> str:
+    """The container that trains: the one called `pytorch`, else the first."""
     names = [container.name for container in pod.spec.containers]
-    main = contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in names else names[0]
+    return contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in names else names[0]
+
+
+def main_container(pod: Pod) -> model.MainContainer:
+    """The state of the container that trains."""
+    main = main_container_name(pod)
     state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
     if state is None:
         return model.MainContainer()

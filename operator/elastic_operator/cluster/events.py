@@ -114,8 +114,9 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated")
-            return
+                logger.debug("event expired before it was repeated: told anew")
+            else:
+                return
         try:
             await self._session.post(collection, self._body(series))
         except AlreadyExists:

@@ -44,7 +44,7 @@ class _TakenError(Exception):
 
 
 class Elector:
-    """Takes the Lease `namespace/name` for `identity`, which no other process, before or after, may have."""
+    """Takes the Lease `namespace/name` for `identity`, which no other living process may have."""
 
     def __init__(
         self, session: Session, *, namespace: str, name: str, identity: str, timing: Timing | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from elastic_worker import contract
 
 from elastic_operator.cluster.meta import Condition, Meta, Struct
+from elastic_worker import contract
 
 
 class PodLabels(Struct, frozen=True, rename=None):
@@ -26,6 +26,7 @@ class PodMeta(Meta, frozen=True):
     labels: PodLabels = PodLabels()
     annotations: PodAnnotations = PodAnnotations()
     deletion_grace_period_seconds: int | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Resources(Struct, frozen=True):

@@ -133,7 +133,7 @@ class Reflector(Generic[T]):
         return time.monotonic() - self.last_ok
 
     async def run(self) -> None:
-        """List and watch until cancelled. `synced` is set by the first list, and cleared if all must be forgotten."""
+        """List and watch until cancelled. `synced` is set by the first complete list."""
         while True:
             try:
                 if not self._revision:
@@ -168,28 +168,29 @@ class Reflector(Generic[T]):
         # A list is never older than what was heard before it was asked for, unless the history itself restarted.
         floor = max(self._highest, self.store.newest())
         seen: set[str] = set()
+        anew: list[T] = []
         cont = ""
         while True:
             page = await self._get_page(cont)
             revision = page.metadata.resource_version
-            if int(revision) < floor:
-                logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
-                self._forget()
-                floor = 0
-            seen.update(self._observe(raw).uid for raw in page.items or ())
+            restarted = int(revision) < floor
+            for raw in page.items or ():
+                meta, obj = self._read(raw)
+                seen.add(meta.uid)
+                if obj is not None:
+                    (anew.append if restarted else self.store.observe)(obj)
             cont = page.metadata.continue_
             if not cont:
                 break
             await asyncio.sleep(0)
-        self.store.observe_list(seen, revision)
+        if restarted:
+            logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
+            self._highest = 0
+            self.store.reset(anew)
+        else:
+            self.store.observe_list(seen, revision)
         self._advance(revision)
         self.synced.set()
-
-    def _forget(self) -> None:
-        """Start from nothing. Nobody may act on what is told meanwhile, so this begins with not being synced."""
-        self.synced.clear()
-        self._highest = 0
-        self.store.clear()
 
     async def _get_page(self, cont: str) -> _List:
         params = self._params | {"limit": str(self._page)} | ({"continue": cont} if cont else {})
@@ -230,15 +231,17 @@ class Reflector(Generic[T]):
         if event.type == "ERROR":
             raise error_event(bytes(event.object))
         if event.type in ("ADDED", "MODIFIED"):
-            meta: Meta | _BareMeta = self._observe(event.object)
+            meta, obj = self._read(event.object)
+            if obj is not None:
+                self.store.observe(obj)
         else:
             meta = _decode_bare(event.object).metadata
-        if event.type == "DELETED":
-            self.store.observe_deleted(meta.uid, meta.resource_version)
+            if event.type == "DELETED":
+                self.store.observe_deleted(meta.uid, meta.resource_version)
         self._advance(meta.resource_version)
 
-    def _observe(self, raw: msgspec.Raw) -> Meta | _BareMeta:
-        """Store an object. One that cannot be read is reported and left out: it must not blind us for all others."""
+    def _read(self, raw: msgspec.Raw) -> tuple[Meta | _BareMeta, T | None]:
+        """Decode an object. One that cannot be read is reported and left out: it must not blind us for all others."""
         try:
             obj = self._decode(raw)
         except msgspec.ValidationError as error:
@@ -247,9 +250,8 @@ class Reflector(Generic[T]):
             logger.error(  # noqa: TRY400 - the message says all there is to say
                 "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
             )
-            return meta
-        self.store.observe(obj)
-        return obj.metadata
+            return meta, None
+        return obj.metadata, obj
 
     def _advance(self, revision: str) -> None:
         self.last_ok = time.monotonic()

@@ -75,7 +75,8 @@ class Session:
             ),
             headers={
                 "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
-                "Accept": JSON,
+                # Logs are plain text.
+                "Accept": f"{JSON}, */*",
                 # Inflating costs this process more than the bytes cost a cluster's network.
                 "Accept-Encoding": "identity",
             },

@@ -146,14 +146,19 @@ class Store(Generic[T]):
         """The highest resourceVersion among the objects; 0 without any."""
         return max(map(_rv, self._by_uid.values()), default=0)
 
-    def clear(self) -> None:
-        """Forget everything, tombstones included; each object is told as deleted.
+    def reset(self, objects: Iterable[T]) -> None:
+        """Take in a complete list of a server whose history restarted, as after a restore of etcd from a backup.
 
-        For a server whose history restarted (etcd restored from a backup): its resourceVersions compare with none seen.
+        Its resourceVersions compare with none known so far. Nobody sees a state in between.
         """
-        for uid in tuple(self._by_uid):
-            self._remove(uid)
+        listed = {obj.metadata.uid: obj for obj in objects}
         self._tombstones.clear()
+        for uid in self._by_uid.keys() - listed.keys():
+            self._remove(uid)
+        for uid, obj in listed.items():
+            old = self._by_uid.get(uid)
+            self._by_uid[uid] = self._by_name[_name(obj)] = obj
+            self._tell(old, obj)
 
     def _is_buried(self, meta: Meta) -> bool:
         tombstone = self._tombstones.get(meta.uid)
@@ -171,8 +176,7 @@ class Store(Generic[T]):
         old = self._by_uid.pop(uid, None)
         if old is None:
             return
-        if self._by_name.get(_name(old)) is old:
-            del self._by_name[_name(old)]
+        del self._by_name[_name(old)]
         self._tell(old, None)
 
     def _tell(self, old: T | None, new: T | None) -> None:

@@ -20,7 +20,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
-from elastic_operator.plan.model import CreatePod, DeletePod, Job, Plan
+from elastic_operator.plan.model import CreatePod, DeletePod, Job, Plan, Route
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +113,11 @@ class Actor:
         log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
         self.stores.pods.observe(pod)
 
-    async def _route(self, job: Job, address: str) -> None:
+    async def _route(self, job: Job, route: Route) -> None:
         """Points the job's Service at its master."""
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None:
             return
-        manifest = build_endpoint_slice(job, service_ip=service.spec.cluster_ip, pod_ip=address or None)
+        address = route.address or None
+        manifest = build_endpoint_slice(job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node)
         self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))

@@ -26,7 +26,7 @@ from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import Grant, Job, Plan, Snapshot
+from elastic_operator.plan.model import Grant, Job, Plan, Route, Snapshot
 from elastic_operator.plan.observe import Observation, observe
 from elastic_operator.plan.settle import settle
 from elastic_operator.settings import Settings
@@ -75,8 +75,10 @@ class Controller:
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await self._sleep(wait)
         finally:
-            for task in self._busy.values():
+            under_way = list(self._busy.values())
+            for task in under_way:
                 task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -134,10 +136,11 @@ class Controller:
         plan = settle(seen, grant, frozen=frozen_nnodes(spec) if spec else (1, 1), now=now)
         return replace(plan, route=self._changed_route(seen.job, plan.route))
 
-    def _changed_route(self, job: Job, wanted: str | None) -> str | None:
+    def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
+        """The route, if the Service does not lead there yet."""
         known = self.stores.slices.named(service_name(job.name), job.namespace)
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
-        return None if wanted is None or addresses[:1] == [wanted] or (not wanted and not addresses) else wanted
+        return None if wanted is None or "".join(addresses[:1]) == wanted.address else wanted
 
     def _start(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Starts carrying the plan out if there is anything to do; returns seconds until it is to be looked at."""

@@ -11,13 +11,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from elastic_worker.contract import MAIN_CONTAINER
-
-from elastic_operator.build.traceback import failure_of
+from elastic_operator.build.traceback import TAIL_LINES, Failure, failure_of
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.model import OwnPod
+from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +49,23 @@ class FailureLogs:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 container = self.container_of(pod.uid) or MAIN_CONTAINER
-                text = await apply.read_log_tail(self.session, namespace, pod.name, container)
+                text = await apply.read_log_tail(self.session, namespace, pod.name, container, lines=TAIL_LINES)
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %s", namespace, pod.name, error)
-        failure = failure_of(text) if text else None
         if len(self._said) >= KEPT:
             self._said.pop(next(iter(self._said)))
-        self._said[pod.uid] = str(failure) if failure else ""
+        self._said[pod.uid] = _in_words(failure_of(text)) if text else ""
         self._reading.pop(pod.uid, None)
         self.changed()
+
+
+def _in_words(failure: Failure) -> str:
+    known = []
+    if failure.rank is not None:
+        known.append(f"rank {failure.rank}")
+    if failure.exit_code is not None:
+        known.append(f"exit code {failure.exit_code}")
+    return ", ".join(known) + (":\n" if known else "") + failure.traceback
 
 
 def _is_worth_reading(pod: OwnPod) -> bool:

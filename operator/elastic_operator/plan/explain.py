@@ -136,7 +136,8 @@ def _other_resources(need: _Need) -> Why:
     wanted = _amounts(need, [name for name, _ in supply.ask.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
     gpus = "GPUs are free, but " if need.gpus else ""
-    text = f"{_head(need.claim)} {_more(need)}{wanted}; {gpus}{lacking} is short on {_count_hosts(need)}. {action}."
+    are = "is" if len(supply.ask.hosts) == 1 else "are"
+    text = f"{_head(need.claim)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
     return Why(Limit.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 

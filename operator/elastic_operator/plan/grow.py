@@ -39,13 +39,17 @@ def _shrink(table: Table, claim: Claim, size: int) -> None:
 
 def grow_all(table: Table) -> None:
     """Hand out what is left: one allowed size at a time to the job with least beyond its minimum."""
-    waiting = [(claim.size - claim.minimum, claim.rank) for claim in table.claims if claim.served and claim.sizes]
+    waiting = [_turn(claim) for claim in table.claims if claim.served and claim.sizes]
     heapify(waiting)
     while waiting:
-        _, rank = heappop(waiting)
-        claim = table.claims[rank]
+        claim = table.claims[heappop(waiting)[-1]]
         if _grow(table, claim):
-            heappush(waiting, (claim.size - claim.minimum, rank))
+            heappush(waiting, _turn(claim))
+
+
+def _turn(claim: Claim) -> tuple[int, int, float, str, int]:
+    """Least beyond its minimum first; ties do not depend on who runs already: a start in progress shifts none."""
+    return claim.size - claim.minimum, -claim.job.priority, claim.job.created, claim.job.uid, claim.rank
 
 
 def _grow(table: Table, claim: Claim) -> bool:

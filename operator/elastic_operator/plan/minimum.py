@@ -102,18 +102,24 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
         return False
     if table.seat_all(claim, master=master, workers=workers):
         return True
-    if any(_displace(table, claim, most) for most in (Cost.STUCK_JOB, Cost.JOB)):
+    if any(_displace(table, claim, roles, most) for most in (Cost.STUCK_JOB, Cost.JOB) for roles in _orders(claim)):
         return True
     if not claim.kept:
         hopeless[shapes] = workers
     return False
 
 
-def _displace(table: Table, taker: Claim, most: Cost) -> bool:
+def _orders(claim: Claim) -> list[list[str]]:
+    """The missing pods in the orders worth trying: a master of another shape may take the place the workers need."""
+    master, workers = claim.missing(claim.sizes[0])
+    roles = [MASTER] * master + [WORKER] * workers
+    return [roles] if claim.master is claim.worker or not (master and workers) else [roles, roles[::-1]]
+
+
+def _displace(table: Table, taker: Claim, roles: Sequence[str], most: Cost) -> bool:
     """Seat all that is missing, displacing what costs at most `most`; all of it, or nothing and False."""
     mark = table.mark()
-    master, workers = taker.missing(taker.sizes[0])
-    if all(_seat(table, taker, role, most) for role in [MASTER] * master + [WORKER] * workers):
+    if all(_seat(table, taker, role, most) for role in roles):
         return True
     table.roll_back(mark)
     return False

@@ -278,12 +278,20 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Where the job's Service leads: the master's address and node; both "" for nowhere."""
+
+    address: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
     `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
-    successor of this process must find it before it finds the actions' traces. `route` is the address of the master to
-    point the job's Service at, "" for nobody, None to leave it.
+    successor of this process must find it before it finds the actions' traces. `route` is where
+    the job's Service is to lead, None to leave it.
     """
 
     status: JobStatus
@@ -292,5 +300,5 @@ class Plan:
     creates: tuple[CreatePod, ...] = ()
     events: tuple[Event, ...] = ()
     delete_job: bool = False
-    route: str | None = None
+    route: Route | None = None
     wake_at: float | None = None

@@ -28,10 +28,11 @@ STUCK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is so now. `live` are the members, master first; `gone` the pods to delete, each with the reason.
+    """What is so now.
 
-    `hold_until` is when pods may be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well, the others will soon.
-    `commit` is set when the status holds a decision that must be written before anything is done.
+    `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
+    be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
+    the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
     """
 
     job: Job
@@ -50,7 +51,8 @@ class Observation:
     def wants_pods(self) -> bool:
         """Whether the allocator may give the job pods: readable, not suspended, not ended, not waiting to be tried."""
         spec = self.job.spec
-        return bool(spec and not spec.suspend and not self.status.finished and not self.job.refused and not self.held_back)
+        over = self.status.finished or self.job.refused or self.held_back
+        return spec is not None and not spec.suspend and not over
 
 
 def at(seconds: float) -> datetime:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.conditions import with_conditions
-from elastic_operator.plan.model import CreatePod, DeletePod, Event, Grant, OwnPod, Plan, Slot
+from elastic_operator.plan.model import CreatePod, DeletePod, Event, Grant, OwnPod, Plan, Route, Slot
 from elastic_operator.plan.observe import Observation, at, end_incarnation, record, seconds
 from elastic_operator.plan.report import with_counts
 
@@ -51,7 +51,7 @@ def _plan(
         deletes=deletes,
         creates=creates,
         events=seen.events,
-        route=next((pod.pod_ip or "" for pod in seen.live if pod.role == "master"), ""),
+        route=next((Route(p.pod_ip, p.node or "") for p in seen.live if p.role == "master" and p.pod_ip), Route()),
         wake_at=min(wakes, default=None),
     )
 

@@ -9,10 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.claim import WORKER, Table
+from elastic_operator.plan.grow import trim
+from elastic_operator.plan.minimum import serve_minima
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import snapshots
 
-PLENTY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PLENTY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SHAPES = st.sampled_from([make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4), make_shape(1, cpu=3)])
 
 
@@ -133,3 +136,56 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
             return
         snapshot = carried_out(snapshot, granted)
     raise AssertionError("still changing after six rounds without an outside change")
+
+
+@PLENTY
+@given(snapshots())
+def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
+    """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
+    table = Table(snapshot)
+    trim(table)
+    serve_minima(table)
+    for claim in table.claims:
+        for member in list(table.released(claim)):
+            if claim.kept and claim.fits_more(1) and table.fits_back(claim, member):
+                raise AssertionError(f"{member.uid} could stay without anything being moved")
+            if claim.kept and claim.fits_more(1):
+                _assert_needed(table, claim, member)
+
+
+def _assert_needed(table, claim, member):
+    mark = table.mark()
+    seats = [(other, seat) for other in table.claims for seat in other.seats]
+    for other, seat in seats:
+        table.stand(other, seat)
+    table.restore(claim, member)
+    seated = all(table.seat_all(other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
+    table.roll_back(mark)
+    assert not seated, f"{member.uid} was taken needlessly"
+
+
+@PLENTY
+@given(snapshots(SHAPES))
+def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(snapshot):
+    granted = allocate(snapshot)
+    held = loads(snapshot, granted, now=False)
+    for job in snapshot.jobs:
+        if (
+            granted[job.uid].replicas
+            or not job.wants
+            or (job.failed_size is not None and job.sizes[0] >= job.failed_size)
+        ):
+            continue
+        shapes = [job.master] + [job.worker] * (job.sizes[0] - 1)
+        free = {n.name: Counter(n.allocatable) - held[n.name] for n in snapshot.nodes if n.usable}
+        if job.master is not job.worker:
+            shapes = shapes[:1] if job.sizes[0] == 1 else []
+        assert not shapes or not all(_place(free, shape.requests) for shape in shapes)
+
+
+def _place(free, requests):
+    for room in free.values():
+        if all(room[name] >= n for name, n in requests.items()):
+            room.subtract(requests)
+            return True
+    return False

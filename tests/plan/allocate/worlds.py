@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elastic_operator.plan.model import JobDemand, Member
 from tests.plan.allocate.world import NOW, make_node, make_shape, make_snapshot
 
-PLAIN = make_shape(1)
+PLAIN = st.just(make_shape(1))
 
 
 @st.composite
@@ -41,7 +41,7 @@ def nodes(draw):
 
 
 @st.composite
-def snapshots(draw, shapes=st.just(PLAIN), delays=True):
+def snapshots(draw, shapes=PLAIN, delays=True):
     """A cluster with up to six jobs; each job's pods are of one of the shapes, its master perhaps of another."""
     made = draw(nodes())
     free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
@@ -78,7 +78,7 @@ def _jobs(draw, name, free, shapes, delays):
         worker=worker,
         members=tuple(draw(st.permutations(members))),
         taken_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
-        holds_place=bool(members) and draw(st.booleans()),
+        holds_place=bool(members) or draw(st.booleans()),
         free_up_to=draw(st.integers(0, 8)) if delayed else 99,
         grow_after=NOW + 20 if delayed else 0.0,
         failed_size=draw(st.integers(1, 6)) if failed else None,

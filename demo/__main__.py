@@ -1,0 +1,87 @@
+"""`python -m demo elastic`: a real cluster from nothing, or the one of `--kubeconfig`, and a job that changes its size."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from demo import elastic, install
+from demo.kube import DemoError, Kube
+from devcluster.errors import DevclusterError
+from devcluster.progress import Progress
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+
+@app.callback()
+def _group() -> None:
+    """Makes `elastic` a command by name: more demos join it."""
+
+
+@app.command(name="elastic")
+def main_job(
+    name: Annotated[str, typer.Option(help="The local cluster's name.")] = "demo",
+    nodes: Annotated[int, typer.Option(min=2, help="Nodes of the local cluster; the demo uses two.")] = 2,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs per node, and so processes per pod.")] = 4,
+    kubeconfig: Annotated[Path | None, typer.Option(help="A cluster of yours, with the operator installed.")] = None,
+) -> None:
+    """One job, two nodes: 4 -> 8 -> 4 processes in the middle of training."""
+    console = Console(width=140, highlight=False)
+    started = time.monotonic()
+    kube = _existing(kubeconfig) if kubeconfig else _local(name=name, nodes=nodes, gpus=gpus)
+    console.rule("the job")
+    elastic.run(kube, gpus=gpus, nodes=_two_nodes(kube), console=console)
+    console.print(f"Done in {time.monotonic() - started:.0f} s. The cluster is still up; try:")
+    for line in _next_commands(kube, None if kubeconfig else name):
+        console.print(f"  {line}")
+
+
+def _local(*, name: str, nodes: int, gpus: int) -> Kube:
+    progress = Progress()
+    cluster, kube = install.local_cluster(name=name, nodes=nodes, gpus=gpus, progress=progress)
+    install.install_operator(kube, progress)
+    cluster.shared_claim(elastic.NAMESPACE)
+    return kube
+
+
+def _existing(kubeconfig: Path) -> Kube:
+    kube = Kube(kubeconfig, shutil.which("kubectl") or "kubectl", shutil.which("helm") or "helm")
+    kube.kubectl("get", "crd", "elasticpytorchjobs.elastic-pytorch.dev")
+    kube.kubectl("get", "pvc", "checkpoints", "-n", elastic.NAMESPACE)
+    return kube
+
+
+def _two_nodes(kube: Kube) -> tuple[str, str]:
+    names = kube.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    if len(names) < 2:
+        raise DemoError("the demo needs two nodes with GPUs; this cluster has " + (", ".join(names) or "none"))
+    return names[0], names[1]
+
+
+def _next_commands(kube: Kube, name: str | None) -> list[str]:
+    tried = [
+        f"export KUBECONFIG={kube.kubeconfig}",
+        f"{kube.kubectl_path} -n {elastic.NAMESPACE} get eptj,pods",
+        f"{kube.kubectl_path} -n {elastic.NAMESPACE} scale eptj/{elastic.JOB} --replicas=1",
+        f"{kube.kubectl_path} -n {elastic.NAMESPACE} describe eptj {elastic.JOB}",
+        f"{kube.kubectl_path} -n {elastic.NAMESPACE} logs -f {elastic.JOB}-master-0",
+    ]
+    return tried + ([f"make down NAME={name}"] if name else [])
+
+
+def main() -> None:
+    """What a person can mend is one line, not a traceback."""
+    try:
+        app()
+    except (DemoError, DevclusterError) as error:
+        sys.exit(f"demo: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The main demo: a job of one to three pods on two nodes, one of them cordoned. It grows when the node is given back to
+the cluster, shrinks when the node is drained, and trains all the while."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.install import REPOSITORY
+from demo.journal import Pause, pauses_of
+from demo.kube import Kube
+from demo.timeline import Timeline
+
+NAMESPACE = "demo"
+JOB = "toy"
+EXAMPLE = REPOSITORY / "examples" / "toy"
+
+
+def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> None:
+    """The scenario; DemoError where the cluster does not do as told."""
+    small, big = gpus, 2 * gpus
+    _start_afresh(kube, nodes[1])
+    kube.kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLE / "job.yaml"))
+    timeline = Timeline(kube, NAMESPACE, JOB, console)
+    timeline.say(f"kubectl cordon {nodes[1]}; kubectl apply -f examples/toy/job.yaml")
+    timeline.until("training to start", world_size=small, more_epochs=5)
+    timeline.say(f"[bold]kubectl uncordon {nodes[1]}[/bold]")
+    kube.kubectl("uncordon", nodes[1])
+    timeline.until("the job to grow", world_size=big, more_epochs=5)
+    timeline.say(f"[bold]kubectl drain {nodes[1]}[/bold]")
+    kube.kubectl("drain", nodes[1], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    timeline.until("the job to go on with what is left", world_size=small, more_epochs=5)
+    kube.kubectl("uncordon", nodes[1])
+    _report(pauses_of(timeline.epochs), console)
+
+
+def _start_afresh(kube: Kube, second: str) -> None:
+    """No job, no checkpoint: the demo begins at epoch 0 each time."""
+    kube.kubectl("delete", "eptj", JOB, "-n", NAMESPACE, "--ignore-not-found", "--wait", "--timeout=120s")
+    kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"elastic-pytorch.dev/job-name={JOB}", "--wait")
+    script = kube.kubectl(
+        *("create", "configmap", "toy-script", "-n", NAMESPACE, f"--from-file={EXAMPLE / 'train.py'}"),
+        *("--dry-run=client", "-o", "yaml"),
+    )
+    kube.kubectl("apply", "-f", "-", input_text=script)
+    kube.kubectl("cordon", second)
+
+
+def _report(pauses: list[Pause], console: Console) -> None:
+    table = Table(title="What a change of size cost (torchrun restarts its processes; epochs take 1 s)", expand=False)
+    for column in ("change", "from epoch", "to epoch", "training stood still", "epochs repeated"):
+        table.add_column(column, justify="right")
+    for pause in pauses:
+        table.add_row(
+            f"{pause.before.world_size} -> {pause.after.world_size} processes",
+            str(pause.before.number),
+            str(pause.after.number),
+            f"{pause.seconds:.1f} s",
+            str(pause.repeated),
+        )
+    console.print(table)

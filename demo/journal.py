@@ -1,0 +1,63 @@
+"""What a training job's log says: epochs, world sizes, and how long training stood still. Pure text work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+EPOCH = re.compile(r"^\[\d+\] epoch (?P<epoch>\d+) \(rank = (?P<rank>\d+), local_rank = 0\)")
+GROUP = re.compile(r"Initializing process group with: .*'WORLD_SIZE': '(?P<size>\d+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch as the first process of a pod reported it; `time` in seconds since the epoch of clocks."""
+
+    time: float
+    number: int
+    world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A change of the group: training stood still for `seconds`, and `repeated` epochs were done again."""
+
+    seconds: float
+    before: Epoch
+    after: Epoch
+
+    @property
+    def repeated(self) -> int:
+        """Epochs that were trained twice."""
+        return max(0, self.before.number - self.after.number + 1)
+
+
+def epochs_of(lines: Iterable[str]) -> list[Epoch]:
+    """Epochs from lines as `kubectl logs --timestamps` prints them."""
+    found: list[Epoch] = []
+    size = 0
+    for line in lines:
+        stamp, _, text = line.partition(" ")
+        if group := GROUP.search(text):
+            size = int(group["size"])
+        elif epoch := EPOCH.match(text):
+            found.append(Epoch(_seconds(stamp), int(epoch["epoch"]), size))
+    return found
+
+
+def pauses_of(epochs: list[Epoch]) -> list[Pause]:
+    """One for each time the world size changed."""
+    return [
+        Pause(after.time - before.time, before, after)
+        for before, after in pairwise(epochs)
+        if before.world_size != after.world_size
+    ]
+
+
+def _seconds(stamp: str) -> float:
+    """RFC 3339 with nanoseconds, which datetime does not read."""
+    whole, _, rest = stamp.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{rest or 0}")

@@ -1,0 +1,59 @@
+"""The demo's hands on the cluster: what a user does with kubectl and helm, done by the same programs and the client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import client, config
+
+T = TypeVar("T")
+
+
+class DemoError(RuntimeError):
+    """Something did not come about in time; the message says what and where to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kube:
+    """A cluster, and the programs to talk to it with."""
+
+    kubeconfig: Path
+    kubectl_path: str
+    helm_path: str
+
+    def run(self, *words: str, input_text: str | None = None) -> str:
+        """Run a program against this cluster; its output. DemoError with its complaint if it fails."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(words, input=input_text, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            raise DemoError(f"{' '.join(words[:6])} ...: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def kubectl(self, *words: str, input_text: str | None = None) -> str:
+        """kubectl WORDS."""
+        return self.run(self.kubectl_path, *words, input_text=input_text)
+
+    def helm(self, *words: str) -> str:
+        """helm WORDS."""
+        return self.run(self.helm_path, *words)
+
+    def apis(self) -> tuple[Any, Any]:
+        """The core API and the API of custom resources."""
+        connected: Any = config.new_client_from_config(config_file=str(self.kubeconfig))
+        return client.CoreV1Api(connected), client.CustomObjectsApi(connected)
+
+
+def wait_for(what: str, look: Callable[[], T | None], *, seconds: float, pause: float = 0.3) -> T:
+    """What `look` finds, as soon as it finds something; DemoError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise DemoError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(pause)
+    return found

@@ -1,0 +1,153 @@
+"""On logs of the real torchrun (see record_logs.py), and on what else a log may hold."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_operator.build.traceback import MAX_TRACEBACK, TAIL_LINES, Failure, failure_of, first_cause
+
+LOGS = Path(__file__).parent / "logs"
+KEY_ERROR = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 17, in <module>
+    main()
+  File "/app/train.py", line 13, in main
+    load(step)
+  File "/app/train.py", line 6, in load
+    return {"loss": 1.0}["accuracy"] if step == 2 else 0
+           ~~~~~~~~~~~~~^^^^^^^^^^^^
+KeyError: 'accuracy'"""
+
+
+def log(name):
+    return (LOGS / f"{name}.log").read_text()
+
+
+def failure(name):
+    return failure_of(log(name))
+
+
+@pytest.mark.parametrize("name", ["exception", "prefixed", "peer-failed"])
+def test_an_exception_on_one_rank_gives_that_ranks_traceback(name):
+    assert failure(name) == Failure(rank=1, exit_code=1, traceback=KEY_ERROR)
+
+
+def test_a_traceback_that_torch_recorded_is_taken_from_its_summary():
+    found = failure("recorded")
+    assert (found.rank, found.exit_code) == (1, 1)
+    assert found.traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert found.traceback.endswith("\nKeyError: 'accuracy'")
+    assert "/app/train.py" in found.traceback
+
+
+def test_the_causes_of_an_exception_are_kept_with_it():
+    assert failure("chained").traceback == (
+        "Traceback (most recent call last):\n"
+        '  File "/app/train.py", line 7, in <module>\n'
+        '    open("/data/shard-17.tar")\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/shard-17.tar'\n"
+        "\n"
+        "The above exception was the direct cause of the following exception:\n"
+        "\n"
+        "Traceback (most recent call last):\n"
+        '  File "/app/train.py", line 9, in <module>\n'
+        '    raise RuntimeError("shard 17 is unreadable\\nsee the page on data") from error\n'
+        "RuntimeError: shard 17 is unreadable\n"
+        "see the page on data"
+    )
+
+
+def test_an_exit_code_without_a_traceback_is_told():
+    found = failure("exit-code")
+    assert (found.rank, found.exit_code) == (1, 3)
+    assert "Traceback" not in found.traceback
+
+
+def test_a_killed_process_gives_its_signal_and_not_the_traceback_of_an_attempt_before():
+    assert failure("killed") == Failure(rank=0, exit_code=-9, traceback="")
+
+
+def test_an_error_before_there_are_ranks_is_told():
+    found = failure("import-error")
+    assert found.exit_code == 1
+    assert found.traceback.endswith("ModuleNotFoundError: No module named 'nowhere_to_be_found'")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("syntax-error", 1, "SyntaxError: invalid syntax"),
+        ("missing-script", 2, "can't open file '/app/train.py': [Errno 2] No such file or directory"),
+    ],
+)
+def test_what_was_printed_last_is_told_where_there_is_no_traceback(name, code, line):
+    found = failure(name)
+    assert found.exit_code == code
+    assert found.traceback.splitlines()[-1].endswith(line)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("terminated", "got signal: 15"), ("no-master", "The connection to the C10d store has failed.")],
+)
+def test_an_error_of_torchrun_itself_is_told(name, error):
+    found = failure(name)
+    assert (found.rank, found.exit_code) == (None, None)
+    assert error in found.traceback.splitlines()[-1]
+
+
+def test_a_lost_peer_or_master_is_known_as_a_consequence():
+    secondary = {path.stem for path in LOGS.iterdir() if failure(path.stem).secondary}
+    assert secondary == {"peer-lost", "no-master", "terminated"}
+
+
+def test_a_script_that_speaks_of_connections_is_no_consequence():
+    text = 'Traceback (most recent call last):\n  File "/app/DistNetworkError.py", line 1, in f\n    x\nKeyError: 1'
+    assert not Failure(0, 1, text).secondary
+
+
+def test_of_all_pods_the_first_that_is_no_consequence_is_shown():
+    lost, failed, killed = failure("peer-lost"), failure("peer-failed"), failure("killed")
+    assert first_cause([lost, failed, killed]) == failed
+    assert first_cause([lost, Failure(exit_code=-15)]) == lost
+    assert first_cause([]) is None
+
+
+def test_the_tail_that_is_read_is_enough():
+    for path in LOGS.iterdir():
+        long_run = "loss 0.1\n" * 1000 + log(path.stem)
+        tail = "\n".join(long_run.splitlines()[-TAIL_LINES:])
+        assert failure_of(tail).exit_code == failure(path.stem).exit_code
+        assert failure_of(tail).traceback.endswith(failure(path.stem).traceback)
+
+
+def test_the_end_of_the_log_that_kubelets_keep_has_rank_and_exit_code():
+    for path in LOGS.iterdir():
+        whole, kept = failure(path.stem), failure_of(log(path.stem)[-2048:])
+        # A recorded traceback is part of the summary and can push its beginning out.
+        assert (kept.rank, kept.exit_code) == (whole.rank, whole.exit_code)
+
+
+def test_a_program_that_is_no_torchrun_gives_its_own_traceback():
+    text = f"starting\n{KEY_ERROR}\n"
+    assert failure_of(text) == Failure(None, None, KEY_ERROR)
+
+
+def test_only_the_end_of_a_long_traceback_is_kept():
+    text = KEY_ERROR.replace("KeyError: 'accuracy'", "KeyError: '" + "x" * 2 * MAX_TRACEBACK + "end'")
+    found = failure_of(text).traceback
+    assert len(found) == MAX_TRACEBACK
+    assert found.endswith("end'")
+
+
+pieces = st.sampled_from([line for path in sorted(LOGS.iterdir()) for line in path.read_text().splitlines()])
+
+
+@settings(deadline=None)
+@given(st.lists(pieces | st.text(max_size=20), max_size=30), st.text(max_size=30))
+def test_no_log_makes_it_stumble(lines, rest):
+    found = failure_of("\n".join([*lines, rest]))
+    assert len(found.traceback) <= MAX_TRACEBACK
+    assert found.secondary in (True, False)

@@ -1,0 +1,220 @@
+"""Writes that are late, repeated or made in ignorance do no harm, and say so when a name is another's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.cluster import apply
+from elastic_operator.cluster.errors import BadRequest, Conflict, NameTaken, NotFound
+from tests.cluster_unit.build import JOB_UID, owner, pod_dict
+from tests.cluster_unit.fake_api import fake_api, json, merged, session_to, status
+
+PODS = "/api/v1/namespaces/a/pods"
+SERVICES = "/api/v1/namespaces/a/services"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices"
+JOB = "/apis/elastic-pytorch.dev/v1beta1/namespaces/a/elasticpytorchjobs/toy"
+DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def manifest(name: str = "toy-worker-0", **fields) -> dict:
+    return pod_dict(name, owners=(owner(),), **fields)
+
+
+def service(**meta) -> dict:
+    return {
+        "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()], **meta},
+        "spec": {"clusterIP": "10.0.0.7"},
+    }
+
+
+def endpoint_slice(*addresses: str) -> dict:
+    endpoints = [{"addresses": [address]} for address in addresses]
+    return {
+        "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+    }
+
+
+async def test_a_pod_is_created_under_strict_validation():
+    async with fake_api() as api, session_to(api) as session:
+        pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+        assert pod.metadata.resource_version == str(api.revision)
+        assert api.seen[0][2] == {"fieldValidation": "Strict"}
+
+
+async def test_a_pod_that_is_there_already_and_ours_is_created():
+    async with fake_api() as api, session_to(api) as session:
+        first = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+        assert await apply.create_pod(session, manifest(), job_uid=JOB_UID) == first
+
+
+@pytest.mark.parametrize(
+    ("there", "deleting", "message"),
+    [
+        (pod_dict(), False, "belongs to nobody: delete that pod, or give the job another name"),
+        (pod_dict(owners=(owner("x", kind="ReplicaSet", name="web"),)), False, "belongs to ReplicaSet web"),
+        (pod_dict(owners=(owner(controller=False),)), False, "belongs to nobody"),
+        (pod_dict(owners=(owner("old-uid"),)), False, "belongs to ElasticPyTorchJob toy"),
+        (pod_dict(owners=(owner("old-uid"),), **DELETED_AT), True, "still being deleted"),
+        (pod_dict(owners=(owner(),), **DELETED_AT), True, "still being deleted"),
+    ],
+)
+async def test_a_name_that_another_holds_is_reported_in_words(there, deleting, message):
+    async with fake_api() as api, session_to(api) as session:
+        await api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
+        with pytest.raises(NameTaken, match=message) as caught:
+            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+        assert (caught.value.name, caught.value.deleting) == ("toy-worker-0", deleting)
+
+
+async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now():
+    async with fake_api() as api, session_to(api) as session:
+
+        async def exists(_request):
+            return status(409, "AlreadyExists")
+
+        api.fail("POST", exists)
+        with pytest.raises(NameTaken) as caught:
+            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+        assert caught.value.deleting
+
+
+async def test_a_refused_manifest_is_the_caller_s_to_report():
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("POST", 400)
+        with pytest.raises(BadRequest):
+            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+
+
+async def test_a_pod_is_deleted_only_if_it_is_the_one_meant():
+    async with fake_api() as api, session_to(api) as session:
+        pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+        assert await apply.delete_pod(session, "a", "toy-worker-0", uid="another") is None
+        assert f"{PODS}/toy-worker-0" in api.objects
+        assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+        assert f"{PODS}/toy-worker-0" not in api.objects
+        assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+
+
+async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told():
+    async with fake_api() as api, session_to(api) as session:
+        for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
+
+            async def leaving(_request, kept=kept):
+                return json(pod_dict("p", **DELETED_AT, **kept))
+
+            api.fail("DELETE", leaving)
+            pod = await apply.delete_pod(session, "a", "p", uid="uid-p")
+            assert pod.metadata.deletion_timestamp is not None
+
+
+async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force():
+    async with fake_api() as api, session_to(api) as session:
+        await apply.delete_pod(session, "a", "p", uid="u")
+        await apply.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
+        assert [body.get("gracePeriodSeconds") for *_, body in api.seen] == [None, 0]
+
+
+async def test_a_service_is_created_once_and_told_with_its_address():
+    async with fake_api() as api, session_to(api) as session:
+        for _ in range(2):
+            ensured = await apply.ensure_service(session, service(), job_uid=JOB_UID)
+            assert ensured.spec.cluster_ip == "10.0.0.7"
+        assert api.requests["POST"] == 1
+
+
+async def test_a_service_of_that_name_that_is_another_s_is_left_alone():
+    async with fake_api() as api, session_to(api) as session:
+        await api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
+        with pytest.raises(NameTaken, match="Service toy-master exists and belongs to nobody"):
+            await apply.ensure_service(session, service(), job_uid=JOB_UID)
+
+
+async def test_an_endpoint_slice_is_written_only_when_its_address_differs():
+    async with fake_api() as api, session_to(api) as session:
+        for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
+            await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
+        await apply.ensure_endpoint_slice(session, endpoint_slice(), job_uid=JOB_UID)
+        assert (api.requests["POST"], api.requests["PUT"]) == (1, 2)
+        assert api.objects[f"{SLICES}/toy-master"]["endpoints"] == []
+
+
+async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten():
+    async with fake_api() as api, session_to(api) as session:
+        await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+
+        async def stale(_request):
+            old = {**api.objects[f"{SLICES}/toy-master"]}
+            old["metadata"] = {**old["metadata"], "resourceVersion": "1"}
+            return json(old)
+
+        api.fail("GET", stale)
+        with pytest.raises(Conflict):
+            await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
+
+
+async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on():
+    async with fake_api() as api, session_to(api) as session:
+        job = await api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
+        old, rv = job["status"], job["metadata"]["resourceVersion"]
+        new = {"replicas": 2, "gpus": 4}
+        answer = await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+        assert answer["status"] == new
+        assert api.seen[-1][3]["status"] == {"replicas": 2, "gpus": 4, "retry": None}
+        with pytest.raises(Conflict):
+            await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+
+
+async def test_a_status_that_is_as_wanted_costs_no_request():
+    async with fake_api() as api, session_to(api) as session:
+        same = {"replicas": 1, "conditions": [{"type": "Ready"}]}
+        args = {"resource_version": "1", "old": same, "new": {**same}}
+        assert await apply.patch_job_status(session, "a", "toy", **args) is None
+        assert not api.seen
+
+
+async def test_the_status_of_a_job_that_is_gone_is_not_found():
+    async with fake_api() as api, session_to(api) as session:
+        with pytest.raises(NotFound):
+            await apply.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
+
+
+values = st.recursive(
+    st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.sampled_from("abcd"), values, max_size=4)
+
+
+@given(objects, objects)
+def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
+    assert merged(old, apply.merge_diff(old, new)) == new
+    assert apply.merge_diff(new, new) == {}
+
+
+async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it():
+    async with fake_api() as api, session_to(api) as session:
+        job = await api.put(JOB, {})
+        await apply.delete_job(session, "a", "toy", uid="re-created")
+        assert JOB in api.objects
+        await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+        await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+        assert JOB not in api.objects
+        assert api.seen[-1][3]["propagationPolicy"] == "Background"
+
+
+async def test_the_end_of_a_log_is_read_and_cut_at_its_front():
+    async def log(_request):
+        response = json(None)
+        response.body = b"x" * 50 + "é end".encode()
+        return response
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("GET", log)
+        assert (await apply.read_log_tail(session, "a", "p", "c", max_bytes=5)).endswith(" end")
+        assert api.seen[0][1] == f"{PODS}/p/log"
+        assert api.seen[0][2]["tailLines"] == "100"

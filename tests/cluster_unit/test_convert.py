@@ -1,0 +1,171 @@
+"""What Kubernetes objects mean to the planner."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.cluster import convert
+from elastic_operator.cluster.convert import Usage
+from elastic_operator.plan import model
+from tests.cluster_unit.build import node, pod
+
+CREATED = 1767225600.0
+
+
+def own(**fields) -> model.OwnPod:
+    return convert.own_pod(pod(**fields), role="worker", index=3, requests={"g": 2, "h": 1}, gpu_resources=("g", "h"))
+
+
+def container_status(name: str = "c", **state) -> dict:
+    return {"containerStatuses": [{"name": name, "state": state}]}
+
+
+def test_requests_are_counted_as_the_scheduler_counts_them():
+    spec = {
+        "initContainers": [
+            {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
+            {"name": "init", "resources": {"requests": {"cpu": "3"}}},
+        ],
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}, {"name": "d"}],
+        "overhead": {"cpu": "50m"},
+    }
+    assert convert.requests_of(pod(spec=spec)) == {"cpu": 3150, "memory": 2**30, "pods": 1}
+
+
+def test_a_request_of_the_whole_pod_replaces_the_sum():
+    assert convert.requests_of(pod(cpu="1", spec={"resources": {"requests": {"cpu": "4"}}}))["cpu"] == 4000
+
+
+def test_ports_of_containers_and_sidecars_are_taken_and_those_of_init_containers_are_not():
+    def container(name: str, port: int, **fields) -> dict:
+        return {"name": name, "ports": [{"containerPort": 1, "hostPort": port, "hostIP": "0.0.0.0"}], **fields}
+
+    spec = {
+        "containers": [container("c", 80), {"name": "d", "ports": [{"containerPort": 5}]}],
+        "initContainers": [container("s", 81, restartPolicy="Always"), container("i", 82)],
+    }
+    assert convert.host_ports_of(pod(spec=spec)) == {("", "TCP", 80), ("", "TCP", 81)}
+
+
+def affinity(*nodes: str) -> dict:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [n]}]} for n in nodes]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (affinity("n1"), "n1"),
+        (affinity("n1", "n1"), "n1"),
+        (affinity("n1", "n2"), None),
+        (affinity(), None),
+        ({"affinity": {}}, None),
+        ({}, None),
+    ],
+)
+def test_a_pod_is_pinned_where_every_term_names_the_same_node(spec, expected):
+    assert convert.pinned_node(pod(spec=spec)) == expected
+
+
+def test_where_a_pod_is_bound_counts_more_than_where_it_is_pinned():
+    assert convert.node_of(pod(node="n2", spec=affinity("n1"))) == "n2"
+
+
+@pytest.mark.parametrize(
+    "reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity", "Evicted", "Preempting"]
+)
+def test_pods_that_the_cluster_refused_or_ended_were_disrupted(reason):
+    status = {"reason": reason, "message": "why"}
+    assert own(phase="Failed", status=status).disrupted == f"{reason}: why"
+
+
+@pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated", "Shutdown"])
+def test_pods_that_a_shutdown_of_their_node_ended_were_disrupted(reason):
+    assert own(phase="Failed", status={"reason": reason}).disrupted == reason
+
+
+def test_a_drain_disrupts_before_the_pod_has_ended():
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    assert own(status={"conditions": [target]}).disrupted == "evicted, as by a drain of its node: evicting"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"phase": "Failed", "status": {"reason": "DeadlineExceeded"}},
+        {"phase": "Failed", "status": container_status(terminated={"exitCode": 1, "reason": "Error"})},
+        {"phase": "Failed", "status": {"conditions": [{"type": "DisruptionTarget", "status": "False"}]}},
+        {"deletionTimestamp": "2026-01-01T00:02:00Z"},
+    ],
+)
+def test_a_failure_of_the_program_or_a_deletion_is_no_disruption(fields):
+    assert own(**fields).disrupted == ""
+
+
+def test_a_pod_being_deleted_is_so_since_its_deletion_was_asked_for():
+    deleted = own(deletionTimestamp="2026-01-01T00:02:00Z", deletionGracePeriodSeconds=90)
+    assert (deleted.deleting_since, deleted.grace_seconds) == (CREATED + 30, 90.0)
+    assert own().deleting_since is None
+
+
+def test_the_scheduler_s_message_is_kept_while_the_pod_waits():
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available",
+        "lastTransitionTime": "2026-01-01T00:00:10Z",
+    }
+    waiting = own(phase="Pending", status={"conditions": [condition]})
+    assert (waiting.unschedulable, waiting.unschedulable_since) == ("0/2 nodes are available", CREATED + 10)
+    assert own(node="n1", status={"conditions": [condition]}).unschedulable == ""
+
+
+def test_the_main_container_is_the_one_called_pytorch_else_the_first():
+    spec = {"containers": [{"name": "sidecar"}, {"name": "pytorch"}]}
+    status = container_status("pytorch", running={"startedAt": "2026-01-01T00:00:05Z"})
+    assert own(spec=spec, status=status).main.running_since == CREATED + 5
+    assert own(status=container_status(waiting={"reason": "ImagePullBackOff", "message": "m"})).main.waiting_reason == (
+        "ImagePullBackOff"
+    )
+    assert own(status=container_status("sidecar", running={})).main == model.MainContainer()
+
+
+def test_an_exit_is_told_with_its_code_and_its_message():
+    end = {"exitCode": 137, "reason": "OOMKilled", "message": "m", "startedAt": None, "finishedAt": None}
+    main = own(status=container_status(terminated=end)).main
+    assert (main.exit_code, main.reason, main.message, main.finished_at) == (137, "OOMKilled", "m", None)
+
+
+def test_labels_and_annotations_of_ours_are_read_and_odd_ones_are_not_believed():
+    fields = {
+        "labels": {"elastic-pytorch.dev/incarnation": "4", "other": "x"},
+        "annotations": {"elastic-pytorch.dev/nnodes": "2:8"},
+    }
+    assert (own(**fields).incarnation, own(**fields).nnodes) == (4, (2, 8))
+    odd = {"labels": {"elastic-pytorch.dev/incarnation": "-x"}, "annotations": {"elastic-pytorch.dev/nnodes": "many"}}
+    assert (own(**odd).incarnation, own(**odd).nnodes) == (0, None)
+
+
+def test_gpus_are_summed_over_all_resources_that_count_as_such():
+    assert own().gpus == 3
+
+
+def test_a_node_is_told_in_the_planner_s_units():
+    taint = {"key": "k", "effect": "NoSchedule"}
+    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}), Usage(used={"cpu": 1}))
+    assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
+    assert known.taints == (model.Taint("k", "NoSchedule"),)
+    assert (known.ready, known.unready_since, known.usable, known.used) == (True, None, False, {"cpu": 1})
+
+
+@pytest.mark.parametrize("state", ["False", "Unknown"])
+def test_a_node_that_is_not_ready_is_so_since_its_condition_changed(state):
+    condition = {"type": "Ready", "status": state, "lastTransitionTime": "2026-01-01T00:00:07Z"}
+    assert convert.unready_since(node(status={"conditions": [condition]})) == CREATED + 7
+
+
+def test_a_node_that_never_spoke_is_not_ready():
+    assert not convert.node(node(status={}), Usage()).ready

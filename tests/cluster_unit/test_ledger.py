@@ -1,0 +1,187 @@
+"""Who uses what, and whose pods are whose, after any sequence of changes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_operator.build.names import parse_pod_name
+from elastic_operator.cluster.ledger import ASSUMED_SECONDS, JobRef, Ledger
+from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.store import Store
+from tests.cluster_unit.build import JOB_UID, owner, pod
+
+GPU = "nvidia.com/gpu"
+JOBS = {JOB_UID: JobRef("a", "toy")}
+DELETING = {"deletionTimestamp": "2026-01-01T00:02:00Z", "deletionGracePeriodSeconds": 120}
+
+
+def ledger_of(*pods: Pod, jobs: dict[str, JobRef] | None = None, **options) -> Ledger:
+    ledger = Ledger(job_of=(JOBS if jobs is None else jobs).get, parse=parse_pod_name, **options)
+    for item in pods:
+        ledger.pod_changed(None, item)
+    return ledger
+
+
+def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields) -> Pod:
+    return pod(name, node=node, gpus=gpus, owners=(owner(),), **fields)
+
+
+def test_bound_pods_use_their_node_and_others_use_nothing():
+    ledger = ledger_of(
+        pod("bound", node="n1", gpus=2, cpu="500m"),
+        pod("also", node="n1", cpu="1"),
+        pod("waiting", gpus=4),
+        pod("elsewhere", node="n2", gpus=1),
+    )
+    assert ledger.node_usage("n1").used == {GPU: 2, "cpu": 1500, "pods": 2}
+    assert ledger.node_usage("unheard-of").used == {}
+
+
+def test_an_ended_pod_uses_nothing_even_if_its_object_stays():
+    running, done = pod(node="n1", gpus=2), pod(node="n1", gpus=2, phase="Succeeded")
+    ledger = ledger_of(running)
+    ledger.pod_changed(running, done)
+    assert ledger.node_usage("n1").used == {}
+
+
+def test_a_foreign_pod_that_is_being_deleted_still_uses_its_node():
+    assert ledger_of(pod(node="n1", gpus=2, **DELETING)).node_usage("n1").used[GPU] == 2
+
+
+def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
+    member, leaver, stray = own("toy-worker-0"), own("toy-worker-1", gpus=2, **DELETING), own("toy-worker-2", gpus=4)
+    usage = ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)).node_usage("n1", {"uid-toy-worker-0"})
+    assert usage.used == {GPU: 12, "pods": 2}
+    assert usage.leaving == {GPU: 2, "pods": 1}
+
+
+def test_host_ports_of_all_but_members_are_taken():
+    pods = (own(host_port=80), own("toy-worker-1", host_port=81), pod("foreign", node="n1", host_port=82))
+    usage = ledger_of(*pods).node_usage("n1", {"uid-toy-worker-0"})
+    assert usage.used_ports == {("", "TCP", 81), ("", "TCP", 82)}
+
+
+def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
+    pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+    pinned = own(node="", spec={"affinity": {"nodeAffinity": required}}, phase="Pending")
+    ledger = ledger_of(pinned)
+    assert ledger.own_pods(JOB_UID)[0].node == "n1"
+    assert ledger.node_usage("n1").used[GPU] == 1
+
+
+def test_a_pod_is_ours_only_by_controller_namespace_and_name():
+    pods = (
+        own("toy-master-0"),
+        own("toy-worker-7"),
+        own("toy-worker-07"),
+        own("other-worker-1"),
+        own("toy-worker-1", namespace="b"),
+        pod("toy-worker-2", node="n1", owners=(owner(controller=False),)),
+        pod("toy-worker-3", node="n1", owners=(owner(kind="ReplicaSet"),)),
+        pod("toy-worker-4", node="n1", owners=(owner("another-uid"),)),
+        pod("toy-worker-5", node="n1", labels={"elastic-pytorch.dev/job-uid": JOB_UID}),
+    )
+    ledger = ledger_of(*pods)
+    assert [(p.name, p.role, p.index) for p in ledger.own_pods(JOB_UID)] == [
+        ("toy-master-0", "master", 0),
+        ("toy-worker-7", "worker", 7),
+    ]
+    assert ledger.node_usage("n1").used["pods"] == len(pods)
+
+
+def test_names_that_others_hold_are_known_to_the_job():
+    ledger = ledger_of(own(), pod("toy-worker-1"), pod("toy-worker-2", namespace="b"), pod("toy-worker"), pod("toy"))
+    assert ledger.foreign_names(JOB_UID) == {"toy-worker-1"}
+    assert ledger.foreign_names("no-such-job") == frozenset()
+
+
+def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
+    jobs: dict[str, JobRef] = {}
+    ledger = ledger_of(own(), jobs=jobs)
+    assert ledger.own_pods(JOB_UID) == ()
+    jobs.update(JOBS)
+    ledger.job_changed(JOB_UID)
+    assert [p.name for p in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
+    jobs.clear()
+    ledger.job_changed(JOB_UID)
+    assert ledger.own_pods(JOB_UID) == ()
+    assert ledger.node_usage("n1").used[GPU] == 1
+
+
+def test_a_pod_being_created_counts_until_it_is_seen():
+    ledger = ledger_of()
+    uid = ledger.assume(
+        job_uid=JOB_UID, namespace="a", name="toy-worker-0", role="worker", index=0, node="n1", requests={GPU: 1}
+    )
+    assert ledger.node_usage("n1").used == {GPU: 1}
+    assert ledger.node_usage("n1", {uid}).used == {}
+    assert [a.uid for a in ledger.assumed(JOB_UID)] == [uid]
+    ledger.pod_changed(None, own())
+    assert ledger.assumed(JOB_UID) == ()
+    assert ledger.node_usage("n1").used == {GPU: 1, "pods": 1}
+
+
+def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires():
+    now = [0.0]
+    ledger = ledger_of(now=lambda: now[0])
+    for index, node in enumerate(("n1", "n2")):
+        name = f"toy-worker-{index}"
+        ledger.assume(
+            job_uid=JOB_UID, namespace="a", name=name, role="worker", index=index, node=node, requests={GPU: 1}
+        )
+    ledger.forget("a", "toy-worker-0")
+    ledger.forget("a", "toy-worker-0")
+    assert ledger.node_usage("n1").used == {}
+    assert ledger.node_usage("n2").used == {GPU: 1}
+    now[0] = ASSUMED_SECONDS
+    assert ledger.assumed(JOB_UID) == ()
+    assert ledger.node_usage("n2").used == {}
+
+
+NAMES = ("toy-master-0", "toy-worker-0", "toy-worker-1", "plain")
+OWNERS = ((), (owner(),), (owner("second", name="toy"),))
+changes = st.one_of(
+    st.builds(
+        lambda name, **fields: (name, fields),
+        st.sampled_from(NAMES),
+        node=st.sampled_from(("", "n1", "n2")),
+        gpus=st.integers(0, 2),
+        cpu=st.sampled_from(("", "100m", "2")),
+        phase=st.sampled_from(("Pending", "Running", "Failed")),
+        host_port=st.sampled_from((0, 80)),
+        owners=st.sampled_from(OWNERS),
+        deleting=st.booleans(),
+    ),
+    st.sampled_from(NAMES),
+    st.sampled_from(tuple((uid, namespace) for uid in (JOB_UID, "second") for namespace in ("a", "b", None))),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(changes, max_size=40))
+def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps):
+    jobs: dict[str, JobRef] = {}
+    store, ledger = Store[Pod](), ledger_of(jobs=jobs)
+    store.subscribe(ledger.pod_changed)
+    for revision, step in enumerate(steps, start=1):
+        if isinstance(step, str):
+            store.observe_deleted(f"uid-{step}", str(revision))
+        elif isinstance(step[1], dict):
+            fields = dict(step[1])
+            deleting = DELETING if fields.pop("deleting") else {}
+            store.observe(pod(step[0], rv=revision, **fields, **deleting))
+        else:
+            uid, namespace = step
+            jobs.pop(uid, None)
+            if namespace:
+                jobs[uid] = JobRef(namespace, "toy")
+            ledger.job_changed(uid)
+        fresh = ledger_of(*store, jobs=jobs)
+        for node in ("n1", "n2"):
+            for members in (frozenset(), frozenset({"uid-toy-worker-0"})):
+                assert ledger.node_usage(node, members) == fresh.node_usage(node, members)
+        for uid in (JOB_UID, "second"):
+            assert ledger.own_pods(uid) == fresh.own_pods(uid)
+            assert ledger.foreign_names(uid) == fresh.foreign_names(uid)

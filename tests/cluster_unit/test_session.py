@@ -1,0 +1,236 @@
+"""Requests: what refusals become, what the fence lets through, and whose clock counts."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.cluster import errors
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.connection import TOKEN_SECONDS, Connection, Credentials
+from elastic_operator.cluster.session import Session
+from tests.cluster_unit.fake_api import eventually, fake_api, hang, json, session_to, status
+
+PATH = "/api/v1/namespaces/a/pods"
+BODY = {"metadata": {"name": "p"}}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (400, "BadRequest", errors.BadRequest),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (409, "Conflict", errors.Conflict),
+        (410, "Expired", errors.Expired),
+        (418, "Teapot", errors.ApiError),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (503, "ServiceUnavailable", errors.ServerError),
+    ],
+)
+async def test_each_refusal_has_its_exception(code, reason, expected):
+    async def refuse(_request):
+        return status(code, reason)
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("POST", refuse)
+        with pytest.raises(errors.ApiError) as caught:
+            await session.post(PATH, BODY)
+        assert type(caught.value) is expected
+        assert (caught.value.status, caught.value.reason, caught.value.message) == (code, reason, f"no ({code})")
+
+
+async def test_causes_and_the_time_to_wait_are_read_from_the_refusal():
+    details = {"causes": [{"reason": "NamespaceTerminating"}], "retryAfterSeconds": 7}
+
+    async def refuse(_request):
+        return json({"kind": "Status", "details": details}, code=403)
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("POST", refuse)
+        with pytest.raises(errors.Forbidden) as caught:
+            await session.post(PATH, BODY)
+        assert caught.value.has_cause("NamespaceTerminating")
+        assert caught.value.retry_after == 7
+
+
+async def test_a_refusal_by_a_proxy_in_between_is_read_as_text():
+    async def refuse(_request):
+        return web.Response(status=502, text="<html>Bad gateway</html>")
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("GET", refuse)
+        with pytest.raises(errors.ServerError, match="Bad gateway"):
+            await session.get(PATH + "/p")
+
+
+async def test_no_write_is_sent_without_a_lease_but_reads_and_the_lease_itself_are():
+    async with fake_api() as api, session_to(api, remaining=lambda: 0.0) as session:
+        for write in (
+            session.post(PATH, BODY),
+            session.put(PATH + "/p", BODY),
+            session.patch(PATH + "/p", BODY),
+            session.delete(PATH + "/p"),
+        ):
+            with pytest.raises(errors.Fenced):
+                await write
+        assert not api.seen
+        await session.post(PATH, BODY, fenced=False)
+        await session.get(PATH + "/p")
+
+
+async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then():
+    left = [math.inf]
+    async with fake_api() as api, session_to(api, max_writes=1, remaining=lambda: left[0]) as session:
+        gate = asyncio.Event()
+
+        async def slow(_request):
+            await gate.wait()
+            return json(BODY)
+
+        api.fail("POST", slow)
+        first = asyncio.create_task(session.post(PATH, BODY))
+        second = asyncio.create_task(session.post(PATH, BODY))
+        await eventually(lambda: api.seen)
+        left[0] = 0.0
+        gate.set()
+        await first
+        with pytest.raises(errors.Fenced):
+            await second
+        assert api.requests["POST"] == 1
+
+
+async def test_a_write_that_hangs_is_given_up_when_the_lease_ends():
+    async with fake_api() as api, session_to(api, remaining=lambda: 0.1) as session:
+        api.fail("POST", hang)
+        begun = time.monotonic()
+        with pytest.raises(errors.Unreachable):
+            await session.post(PATH, BODY)
+        assert 0.05 < time.monotonic() - begun < 1.0
+
+
+async def test_a_write_that_hangs_is_given_up_after_four_seconds_under_any_lease(monkeypatch):
+    monkeypatch.setattr("elastic_operator.cluster.session.WRITE_SECONDS", 0.1)
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("PATCH", hang)
+        with pytest.raises(errors.Unreachable):
+            await session.patch(PATH + "/p", {})
+
+
+async def test_a_server_that_is_not_there_is_unreachable():
+    async with Session(Connection("http://127.0.0.1:1", Credentials(lambda: None))) as session:
+        with pytest.raises(errors.Unreachable):
+            await session.get(PATH)
+
+
+async def test_requests_are_counted_by_verb_and_outcome():
+    counts: Counter[tuple[str, str]] = Counter()
+    left = [0.1]
+    async with fake_api() as api:
+        options = {"on_request": lambda *key: counts.update([key]), "remaining": lambda: left[0]}
+        async with session_to(api, **options) as session:
+            await session.post(PATH, BODY)
+            api.fail("POST", 500, hang)
+            for expected in (errors.ServerError, errors.Unreachable):
+                with pytest.raises(expected):
+                    await session.post(PATH, BODY)
+            left[0] = -1.0
+            with pytest.raises(errors.Fenced):
+                await session.delete(PATH)
+    assert counts == {("POST", "201"): 1, ("POST", "500"): 1, ("POST", "timeout"): 1, ("DELETE", "fenced"): 1}
+
+
+async def test_patches_are_merge_patches_and_requests_say_who_sends_them():
+    async with fake_api() as api, session_to(api) as session:
+        await session.post(PATH, BODY)
+        await session.patch(PATH + "/p", {})
+        assert api.headers[1]["Content-Type"] == "application/merge-patch+json"
+        assert api.headers[1]["User-Agent"].startswith("elastic-operator/")
+
+
+async def test_the_token_is_read_again_after_a_minute_and_after_it_was_refused(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("elastic_operator.cluster.connection.time.monotonic", lambda: now[0])
+    tokens = iter(("Bearer one", "Bearer two", "Bearer three"))
+    async with fake_api() as api, Session(Connection(api.url, Credentials(lambda: next(tokens)))) as session:
+        await session.post(PATH, BODY)
+        now[0] += TOKEN_SECONDS - 1
+        await session.get(PATH + "/p")
+        now[0] += 2
+        api.fail("GET", 401)
+        with pytest.raises(errors.Unauthorized):
+            await session.get(PATH + "/p")
+        await session.get(PATH + "/p")
+    sent = [headers["Authorization"] for headers in api.headers]
+    assert sent == ["Bearer one", "Bearer one", "Bearer two", "Bearer three"]
+
+
+async def test_credentials_that_cannot_be_read_make_the_server_unreachable():
+    def missing() -> str:
+        raise FileNotFoundError("token")
+
+    async with fake_api() as api, Session(Connection(api.url, Credentials(missing))) as session:
+        with pytest.raises(errors.Unreachable, match="token"):
+            await session.get(PATH)
+
+
+async def test_the_time_is_the_server_s():
+    async def from_the_past(_request):
+        response = json(BODY)
+        response.headers["Date"] = "Mon, 05 Jan 2015 10:00:00 GMT"
+        return response
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("GET", from_the_past)
+        await session.get(PATH)
+        assert 0 <= session.api_time() - 1420452000 < 3
+
+
+def http_date(epoch: float) -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(int(epoch)))
+
+
+@given(st.floats(1e9, 2e9), st.floats(0, 1e6), st.lists(st.floats(0.01, 100), min_size=1), st.floats(0, 0.5))
+def test_the_estimate_of_the_server_s_clock_is_never_off_by_more_than_a_second_and_the_round_trip(
+    server, local, pauses, trip
+):
+    clock = ServerClock()
+    for pause in pauses:
+        server, local = server + pause, local + pause
+        clock.sample(http_date(server), sent=local - trip / 2, received=local + trip / 2)
+        assert abs(clock.at(local) - server) <= 1 + trip + 1e-3
+
+
+def test_many_samples_close_in_on_the_server_s_clock():
+    clock = ServerClock()
+    for i in range(200):
+        clock.sample(http_date(1e9 + i * 0.377), sent=i * 0.377 - 0.002, received=i * 0.377 + 0.002)
+    assert abs(clock.at(0.0) - 1e9) < 0.02
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_a_step_of_the_server_s_clock_is_followed_at_once(step):
+    clock = ServerClock()
+    clock.sample(http_date(1e9), sent=0.0, received=0.01)
+    clock.sample(http_date(1e9 + 1 + step), sent=1.0, received=1.01)
+    assert abs(clock.at(1.0) - (1e9 + 1 + step)) <= 1.02
+
+
+def test_a_response_without_a_usable_date_says_nothing():
+    clock = ServerClock()
+    clock.sample(http_date(1e9), sent=0.0, received=0.01)
+    before = clock.at(0.0)
+    clock.sample(None, sent=1.0, received=1.0)
+    clock.sample("yesterday", sent=1.0, received=1.0)
+    assert clock.at(0.0) == before

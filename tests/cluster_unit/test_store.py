@@ -1,0 +1,155 @@
+"""News of objects in any order: the highest resourceVersion wins, and what is gone stays gone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.cluster.objects import Pod
+from elastic_operator.cluster.store import TOMBSTONE_SECONDS, Store
+from tests.cluster_unit.build import pod
+
+
+def recorded(store: Store[Pod]) -> list[tuple[str, str]]:
+    changes: list[tuple[str, str]] = []
+
+    def note(old: Pod | None, new: Pod | None) -> None:
+        changes.append((old.metadata.resource_version if old else "-", new.metadata.resource_version if new else "-"))
+
+    store.subscribe(note)
+    return changes
+
+
+def test_an_older_state_of_an_object_is_ignored():
+    store = Store[Pod]()
+    changes = recorded(store)
+    store.observe(pod(rv=9))
+    store.observe(pod(rv=10, phase="Failed"))
+    store.observe(pod(rv=9))
+    assert store.get("uid-p").status.phase == "Failed"
+    assert changes == [("-", "9"), ("9", "10")]
+
+
+def test_a_deleted_object_does_not_come_back_by_an_older_event():
+    store = Store[Pod]()
+    store.observe(pod(rv=5))
+    store.observe_deleted("uid-p", "7")
+    store.observe(pod(rv=6))
+    assert len(store) == 0
+    assert store.named("p", "a") is None
+
+
+def test_an_object_that_a_selector_lost_comes_back_by_a_newer_event():
+    store = Store[Pod]()
+    store.observe(pod(rv=5))
+    store.observe_deleted("uid-p", "7")
+    store.observe(pod(rv=8))
+    assert "uid-p" in store
+
+
+def test_an_object_deleted_without_a_version_is_gone_for_good():
+    store = Store[Pod]()
+    store.observe(pod(rv=5))
+    store.observe_deleted("uid-p")
+    store.observe(pod(rv=500))
+    assert len(store) == 0
+
+
+def test_a_deletion_heard_before_the_creation_wins():
+    store = Store[Pod]()
+    store.observe_deleted("uid-p", "7")
+    store.observe(pod(rv=5))
+    assert len(store) == 0
+
+
+def test_a_deletion_removes_even_what_a_write_told_newer():
+    store = Store[Pod]()
+    store.observe(pod(rv=9))
+    store.observe_deleted("uid-p", "8")
+    assert len(store) == 0
+
+
+def test_tombstones_are_given_up_after_minutes():
+    now = 0.0
+    store = Store[Pod](now=lambda: now)
+    store.observe_deleted("uid-p", "7")
+    now = TOMBSTONE_SECONDS + 1
+    store.observe_deleted("other", "8")
+    store.observe(pod(rv=6))
+    assert "uid-p" in store
+
+
+def test_a_list_removes_what_it_lacks_but_not_what_is_newer_than_it():
+    store = Store[Pod]()
+    store.observe(pod("old", rv=3))
+    store.observe(pod("kept", rv=4))
+    store.observe(pod("just-created", rv=12))
+    store.replace([pod("kept", rv=4), pod("new", rv=9)], "10")
+    assert {obj.metadata.name for obj in store} == {"kept", "new", "just-created"}
+
+
+def test_an_object_of_a_list_older_than_its_deletion_stays_gone():
+    store = Store[Pod]()
+    store.observe(pod(rv=3))
+    store.observe_deleted("uid-p", "11")
+    store.replace([pod(rv=3)], "10")
+    assert len(store) == 0
+
+
+def test_a_namesake_that_is_newer_replaces_the_one_whose_deletion_is_still_to_come():
+    store = Store[Pod]()
+    changes = recorded(store)
+    store.observe(pod(uid="one", rv=3))
+    store.observe(pod(uid="two", rv=6))
+    store.observe(pod(uid="one", rv=4))
+    store.observe_deleted("one", "5")
+    assert store.named("p", "a").metadata.uid == "two"
+    assert [obj.metadata.uid for obj in store] == ["two"]
+    assert changes == [("-", "3"), ("3", "-"), ("-", "6")]
+
+
+def test_after_a_reset_older_versions_count_again():
+    store = Store[Pod]()
+    store.observe(pod("kept", rv=90))
+    store.observe(pod("lost", rv=91))
+    store.observe_deleted("uid-undone", "95")
+    changes = recorded(store)
+    changes.clear()
+    store.reset([pod("kept", rv=3), pod("undone", rv=2)])
+    assert changes == [("91", "-"), ("90", "3"), ("-", "2")]
+    assert store.named("lost", "a") is None
+    store.observe(pod("undone", rv=4))
+    assert store.get("uid-undone").metadata.resource_version == "4"
+
+
+def test_a_listener_hears_of_what_was_there_before_it():
+    store = Store[Pod]()
+    store.observe(pod(rv=3))
+    assert recorded(store) == [("-", "3")]
+
+
+def test_an_index_follows_its_objects():
+    store = Store[Pod]()
+    store.observe(pod("x", rv=1, node="n1"))
+    by_node = store.index_by(lambda obj: [obj.spec.node_name])
+    store.observe(pod("y", rv=2, node="n1"))
+    store.observe(pod("x", rv=3, node="n2"))
+    store.observe_deleted("uid-y", "4")
+    assert by_node.get("n1") == ()
+    assert [obj.metadata.name for obj in by_node.get("n2")] == ["x"]
+
+
+@given(st.permutations(range(8)), st.data())
+def test_any_order_of_news_ends_in_the_same_state(order, data):
+    """Creation, changes, deletion and re-creation of one name, heard in any order, some of them twice."""
+    first = [pod(uid="one", rv=rv) for rv in (1, 2, 3)]
+    second = [pod(uid="two", rv=rv) for rv in (5, 6)]
+    third = [pod("q", uid="three", rv=7)]
+    news = [*first, ("one", "4"), *second, *third, second[1]]
+    store = Store[Pod]()
+    repeated = data.draw(st.lists(st.sampled_from(order), max_size=4))
+    for i in [*order, *repeated]:
+        item = news[i]
+        store.observe_deleted(*item) if isinstance(item, tuple) else store.observe(item)
+    assert {obj.metadata.uid: obj.metadata.resource_version for obj in store} == {"two": "6", "three": "7"}
+    assert store.named("p", "a").metadata.uid == "two"

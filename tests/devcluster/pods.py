@@ -1,0 +1,67 @@
+"""Small builders and waits for tests with a cluster of their own; nothing but kubectl and the pause image is needed."""
+
+import json
+import subprocess
+import time
+
+from devcluster import cgroups, images
+
+
+def make_pod(name="pod", *, gpus=1, tolerates_lost_nodes=False):
+    """A pod that holds its GPUs until it is deleted."""
+    toleration = [{"operator": "Exists"}] if tolerates_lost_nodes else []
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": toleration,
+            "containers": [
+                {"name": "main", "image": images.PAUSE_REF, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+            ],
+        },
+    }
+
+
+def kubectl(cluster, *words, stdin=""):
+    """Standard output of kubectl; its own words when it fails."""
+    command = [cluster.kubectl, "--kubeconfig", str(cluster.kubeconfig), *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def apply(cluster, *objects):
+    kubectl(cluster, "apply", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in objects))
+
+
+def get(cluster, kind, name):
+    return json.loads(kubectl(cluster, "get", kind, name, "-o", "json"))
+
+
+def wait_for(what, holds, *, seconds=40.0):
+    """Poll until `holds()`, and say what was waited for in vain."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited {seconds} s for {what} in vain"
+        time.sleep(0.1)
+
+
+def wait_running(cluster, name):
+    wait_for(f"pod {name} to run", lambda: get(cluster, "pod", name)["status"]["phase"] == "Running")
+
+
+def container_processes(cluster, node_name):
+    """Pids of what runs in containers of the node."""
+    return cgroups.pids(cluster.layout.cgroup(node_name))
+
+
+def allocatable_gpus(cluster, node_name):
+    return get(cluster, "node", node_name)["status"]["allocatable"].get("nvidia.com/gpu")
+
+
+def node_ready(cluster, node_name):
+    """True, False or Unknown, as text."""
+    conditions = get(cluster, "node", node_name)["status"]["conditions"]
+    return next(condition["status"] for condition in conditions if condition["type"] == "Ready")

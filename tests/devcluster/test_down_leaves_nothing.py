@@ -1,0 +1,48 @@
+"""A cluster that was up, with a pod that ran, leaves the machine as it was: after `down`, and after a crash."""
+
+import signal
+
+import pytest
+
+from devcluster import cluster, processes
+from devcluster.cluster import Cluster
+from devcluster.progress import Progress
+from tests.devcluster.machine import differences, look
+from tests.devcluster.pods import apply, make_pod, wait_running
+
+NAME = "leaves-nothing"
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+def bring_up():
+    return Cluster.up(NAME, nodes=1, gpus=1, torch_tree="", progress=Progress(quiet=True))
+
+
+@pytest.fixture(autouse=True)
+def no_remains():
+    cluster.take_down(NAME, progress=Progress(quiet=True))
+    yield
+    cluster.take_down(NAME, progress=Progress(quiet=True))
+
+
+def test_down_leaves_nothing():
+    before = look(NAME)
+    own = bring_up()
+    apply(own, make_pod())
+    wait_running(own, "pod")
+    changed = differences(before, look(NAME))
+    # Otherwise the comparison would see nothing whatever was left.
+    assert {"marked_processes", "namespaces", "cgroups"} <= changed.keys()
+    own.down(progress=Progress(quiet=True))
+    assert differences(before, look(NAME)) == {}
+
+
+def test_the_next_down_cleans_up_after_a_crash_that_lost_half_of_the_cluster_and_its_record():
+    before = look(NAME)
+    own = bring_up()
+    killed = [p.pid for p in processes.find(own.layout) if p.part in ("control-plane/apiserver", "n1/kubelet")]
+    processes.send(killed, signal.SIGKILL)
+    own.layout.state_file.unlink()
+    cluster.take_down(NAME, progress=Progress(quiet=True))
+    assert differences(before, look(NAME)) == {}

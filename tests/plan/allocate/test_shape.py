@@ -1,0 +1,109 @@
+"""What a pod template asks of a node, and what makes it unpinnable."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.plan.model import Toleration
+from elastic_operator.plan.shape import shape_of
+from tests.plan.allocate.world import GPU
+
+
+def read(claims=None, **pod):
+    spec = {"containers": [{"name": "pytorch", "resources": {"limits": {GPU: 2, "cpu": "500m"}}}], **pod}
+    return shape_of({"spec": spec}, gpu_resources=(GPU,), volumes=claims or {})
+
+
+def test_requests_are_the_limits_where_only_those_are_given_and_one_pod():
+    shape = read()
+    assert (shape.requests, shape.gpus) == ({GPU: 2, "cpu": 500, "pods": 1}, 2)
+
+
+def test_init_containers_count_by_their_largest_and_sidecars_add_up():
+    inits = [
+        {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+        {"name": "once", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
+    ]
+    assert read(initContainers=inits).requests == {GPU: 2, "cpu": 4000, "memory": 1 << 30, "pods": 1}
+
+
+def test_overhead_comes_on_top():
+    assert read(overhead={"cpu": "250m"}).requests["cpu"] == 750
+
+
+def test_selector_affinity_and_tolerations_are_read():
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    shape = read(
+        nodeSelector={"gpu": "h100"},
+        affinity={"nodeAffinity": required},
+        tolerations=[{"key": "k", "value": "v"}, {"operator": "Exists", "effect": "NoSchedule"}],
+    )
+    assert shape.node_selector == {"gpu": "h100"}
+    assert shape.affinity == tuple(terms)
+    assert shape.tolerations == (Toleration("k", "Equal", "v"), Toleration("", "Exists", "", "NoSchedule"))
+    assert shape.pinnable
+
+
+def test_host_ports_of_containers_and_sidecars_are_read_and_those_of_init_containers_are_not():
+    port = {"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}
+    side = {"name": "s", "restartPolicy": "Always", "ports": [{"hostPort": 9, "protocol": "UDP", "hostIP": "10.0.0.1"}]}
+    once = {"name": "o", "ports": [{"hostPort": 7}]}
+    shape = read(containers=[{"name": "c", "ports": [port, {"containerPort": 81}]}], initContainers=[side, once])
+    assert shape.host_ports == {("", "TCP", 8080), ("10.0.0.1", "UDP", 9)}
+
+
+def test_with_host_network_container_ports_are_the_nodes():
+    shape = read(hostNetwork=True, containers=[{"name": "c", "ports": [{"containerPort": 80}]}])
+    assert shape.host_ports == {("", "TCP", 80)}
+
+
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+@pytest.mark.parametrize(
+    ("pod", "volumes", "because"),
+    [
+        ({"schedulerName": "kai"}, {}, "schedulerName is kai"),
+        ({"nodeName": "n1"}, {}, "nodeName is set to n1"),
+        ({"affinity": {"podAffinity": REQUIRED}}, {}, "it has required podAffinity"),
+        ({"affinity": {"podAntiAffinity": REQUIRED}}, {}, "it has required podAntiAffinity"),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+            {},
+            "it has a DoNotSchedule topologySpreadConstraint on zone",
+        ),
+        ({"resourceClaims": [{"name": "gpu"}]}, {}, "it has resourceClaims"),
+        ({"volumes": CLAIM}, {}, "PersistentVolumeClaim data is not bound"),
+        ({"volumes": CLAIM}, {"data": "unbound"}, "PersistentVolumeClaim data is not bound"),
+        (
+            {"volumes": CLAIM},
+            {"data": "zonal"},
+            "the volume of PersistentVolumeClaim data is reachable from some nodes only",
+        ),
+        (
+            {"volumes": [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
+            {},
+            "its volume tmp is claimed per pod",
+        ),
+    ],
+)
+def test_what_the_planner_cannot_foresee_is_not_pinned(pod, volumes, because):
+    shape = read(volumes, **pod)
+    assert (shape.pinnable, shape.unpinned_because) == (False, because)
+
+
+@pytest.mark.parametrize(
+    ("pod", "volumes"),
+    [
+        ({"schedulerName": "default-scheduler"}, {}),
+        ({"affinity": {"podAntiAffinity": PREFERRED, "nodeAffinity": None}}, {}),
+        ({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]}, {}),
+        ({"volumes": CLAIM}, {"data": "bound"}),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, {}),
+    ],
+)
+def test_what_the_planner_can_foresee_is_pinned(pod, volumes):
+    assert read(volumes, **pod).pinnable
