@@ -1,4 +1,4 @@
-"""`python -m demo elastic`: a real cluster from nothing, or the one of `--kubeconfig`, and a job that changes its size."""
+"""`python -m demo elastic`: a cluster from nothing, or the one of `--kubeconfig`, and a job that changes its size."""
 
 from __future__ import annotations
 

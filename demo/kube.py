@@ -45,7 +45,7 @@ class Kube:
 
     def apis(self) -> tuple[Any, Any]:
         """The core API and the API of custom resources."""
-        connected: Any = config.new_client_from_config(config_file=str(self.kubeconfig))
+        connected = config.new_client_from_config(config_file=str(self.kubeconfig))  # type: ignore[no-untyped-call]
         return client.CoreV1Api(connected), client.CustomObjectsApi(connected)
 
 

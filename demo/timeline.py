@@ -51,7 +51,7 @@ class Timeline:
         """Look once."""
         self._read_logs()
         status = self.status()
-        ready = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), {})
+        ready: dict[str, str] = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), {})
         shown = (ready.get("reason", ""), status.get("replicas", 0), status.get("worldSize", 0))
         if shown != self._shown:
             self._shown = shown

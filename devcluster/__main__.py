@@ -45,9 +45,13 @@ def up(
     torch: Annotated[
         str, typer.Option(help='The torch that pods with GPUs see: a file of tools/torch/, "" for none.')
     ] = torchtree.DEFAULT_TREE,
+    image: Annotated[
+        list[str] | None, typer.Option(help="Build this target of the Dockerfile (operator, worker) for the nodes.")
+    ] = None,
 ) -> None:
     """Bring a cluster up; return when it is ready."""
-    ready = Cluster.up(name, nodes=nodes, gpus=gpus, torch_tree=torch)
+    archives = [build_image(target) for target in image or []]
+    ready = Cluster.up(name, nodes=nodes, gpus=gpus, torch_tree=torch, archives=archives)
     typer.echo(f"export KUBECONFIG={ready.kubeconfig}")
     typer.echo(f"export PATH={ready.programs.search_path()}:$PATH")
 
@@ -82,26 +86,23 @@ def build() -> None:
     typer.echo(binaries.ensure(Progress()).search_path())
 
 
-@app.command()
-def image(
+@app.command(name="image")
+def image_command(
     target: Annotated[str, typer.Option(help="The Dockerfile's target: operator or worker.")] = "operator",
     load: Annotated[bool, typer.Option("--load", help="Put it on the cluster's nodes, too.")] = False,
     name: Name = names.DEFAULT_NAME,
 ) -> None:
     """Build an image of the project from its Dockerfile, if it changed, and print its archive."""
-    if target not in projectimage.TARGETS:
-        raise DevclusterError(f"target={target!r}: write one of {', '.join(projectimage.TARGETS)}")
-    cluster.check_machine()
-    packages.ensure(Progress())
+    archive = build_image(target)
     if load:
-        Cluster.attach(name).load_project_image(target=target)
-    typer.echo(projectimage.build(Progress(), target=target))
+        Cluster.attach(name).load_image(archive, progress=Progress())
+    typer.echo(archive)
 
 
 @app.command(name="load")
 def load_image(archive: Path, name: Name = names.DEFAULT_NAME) -> None:
     """Put the images of an archive on every node of a cluster."""
-    Cluster.attach(name).load_image(archive.resolve(strict=True))
+    Cluster.attach(name).load_image(archive.resolve(strict=True), progress=Progress())
 
 
 @app.command()
@@ -144,6 +145,15 @@ def run_inside(target: str, context: typer.Context, name: Name = names.DEFAULT_N
     """Run a command inside a node (n1) or the control plane's network (control-plane)."""
     pid = network.anchor(Layout(names.check_name(name)), target)
     os.execvp("nsenter", ["nsenter", "--target", str(pid), "--net", "--mount", *context.args])
+
+
+def build_image(target: str) -> Path:
+    """The archive of a target of the Dockerfile."""
+    if target not in projectimage.TARGETS:
+        raise DevclusterError(f"target={target!r}: write one of {', '.join(projectimage.TARGETS)}")
+    cluster.check_machine()
+    packages.ensure(Progress())
+    return projectimage.build(Progress(), target=target)
 
 
 def main() -> None:

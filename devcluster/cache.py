@@ -83,3 +83,11 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
         build(unfinished)
         unfinished.rename(path)
     return path
+
+
+def keep_newest(kept: Path, *, beginning: str, count: int) -> None:
+    """Of the entries beside `kept` whose names begin so, remove all but it and the newest others, `count` together."""
+    others = [path for path in kept.parent.glob(f"{beginning}*") if path.is_dir() and path != kept]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others[count - 1 :]:
+        shutil.rmtree(path, ignore_errors=True)

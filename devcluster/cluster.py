@@ -33,6 +33,7 @@ from devcluster import (
     names,
     network,
     node,
+    nodedisks,
     packages,
     processes,
     projectimage,
@@ -68,6 +69,7 @@ class Cluster:
         nodes: int = 2,
         gpus: int = 4,
         torch_tree: str = torchtree.DEFAULT_TREE,
+        archives: Sequence[Path] = (),
         api_server_flags: Sequence[str] = (),
         controller_manager_flags: Sequence[str] = (),
         scheduler_flags: Sequence[str] = (),
@@ -75,6 +77,7 @@ class Cluster:
     ) -> Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
+        The nodes have the images of `archives`, the base image and pause; given here they cost less than loaded later.
         `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. The flags are added to those
         of the control plane's programs. Raises DevclusterError when the machine cannot run it.
         """
@@ -94,11 +97,14 @@ class Cluster:
         with cache.lock(f"cluster-{name}"):
             if _runs_as(layout, wanted):
                 progress.say(f"cluster {name} is up already")
-                return cls.attach(name)
+                running_cluster = cls.attach(name)
+                for archive in archives:
+                    running_cluster.load_image(archive, progress=progress)
+                return running_cluster
             if layout.state_file.exists():
                 progress.say(f"cluster {name} is incomplete or has other settings: it is made anew")
             _take_down(layout, progress)
-            return _bring_up(layout, wanted, programs, progress)
+            return _bring_up(layout, wanted, programs, archives, progress)
 
     @classmethod
     def attach(cls, name: str = names.DEFAULT_NAME) -> Cluster:
@@ -141,23 +147,32 @@ class Cluster:
         """etcd, apiserver, controller-manager or scheduler; or of a node n1/kubelet, n1/containerd, n1/kube-proxy."""
         return PartFaults.named(self.layout, self.settings, self.programs, name)
 
-    def load_image(self, archive: Path) -> None:
-        """Put the images of an archive (OCI or docker) on every node. Names must be full: docker.io/local/x:1."""
-        with ThreadPoolExecutor() as pool:
+    def load_image(self, archive: Path, *, progress: Progress | None = None) -> None:
+        """Put the images of an archive (OCI or docker) on every node, unless they are there.
+
+        Names must be full: docker.io/local/x:1.
+        """
+        if self._loaded(archive) == nodedisks.identity(archive):
+            return
+        with (progress or Progress()).step(f"loading {archive.name} onto the nodes"), ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: node.load_image(self.layout, name, archive), self.settings.node_names()))
+        self._set_loaded(archive)
+
+    def _loaded(self, archive: Path) -> str:
+        """The identity of the archive of this file name that was loaded last; "" for none."""
+        try:
+            return (self.layout.loaded / archive.name).read_text()
+        except FileNotFoundError:
+            return ""
+
+    def _set_loaded(self, archive: Path) -> None:
+        self.layout.loaded.mkdir(exist_ok=True)
+        (self.layout.loaded / archive.name).write_text(nodedisks.identity(archive))
 
     def load_project_image(self, *, target: str = "operator", progress: Progress | None = None) -> str:
         """Build a target of the repository's Dockerfile if it changed, put it on every node, and return its name."""
-        progress = progress or Progress()
-        archive = projectimage.build(progress, target=target)
-        with progress.step(f"loading {projectimage.ref(target)} onto the nodes"):
-            self.load_image(archive)
+        self.load_image(projectimage.build(progress or Progress(), target=target), progress=progress)
         return projectimage.ref(target)
-
-    def load_base_image(self, *, progress: Progress | None = None) -> str:
-        """Put the base image (Debian with Python, what tests run scripts in) on every node, and return its name."""
-        self.load_image(images.base(progress or Progress()).archive)
-        return images.BASE_REF
 
     def shared_claim(self, namespace: str, *, name: str = "checkpoints") -> None:
         """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""
@@ -210,12 +225,15 @@ def _runs_as(layout: Layout, wanted: Settings) -> bool:
     return set(parts) <= running_parts and Api.connect(port=found.port, pki_folder=layout.pki).is_ready()
 
 
-def _bring_up(layout: Layout, wanted: Settings, programs: Programs, progress: Progress) -> Cluster:
-    archives: list[Path] = []
+def _bring_up(
+    layout: Layout, wanted: Settings, programs: Programs, archives: Sequence[Path], progress: Progress
+) -> Cluster:
+    on_disk: list[Path] = []
     if wanted.nodes:
-        archives = [images.pause(progress)]
+        on_disk = [images.pause(progress), images.base(progress).archive, *archives]
         if wanted.gpus and wanted.torch_tree:
             torchtree.ensure(progress, tree=wanted.torch_tree)
+    disk = nodedisks.ensure(progress, on_disk)
     shutil.rmtree(layout.folder, ignore_errors=True)
     found = replace(wanted, port=_free_port(layout.name))
     settings.save(layout, found)
@@ -223,10 +241,12 @@ def _bring_up(layout: Layout, wanted: Settings, programs: Programs, progress: Pr
     with progress.step(f"starting the control plane of {layout.name} (etcd, API server, controllers, scheduler)"):
         api = _start_control_plane(layout, found, programs)
     cluster = Cluster(layout, found, programs, api)
+    for archive in on_disk:
+        cluster._set_loaded(archive)
     if found.nodes:
         with progress.step(f"starting {found.nodes} nodes with {found.gpus} GPUs each (waiting until they are Ready)"):
             with ThreadPoolExecutor() as pool:
-                join = [pool.submit(node.join, layout, found, programs, name, archives) for name in found.node_names()]
+                join = [pool.submit(node.join, layout, found, programs, name, disk=disk) for name in found.node_names()]
                 for future in join:
                     future.result()
             cluster.wait_ready()

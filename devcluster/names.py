@@ -101,6 +101,11 @@ class Layout:
         return self.folder / "shared"
 
     @property
+    def loaded(self) -> Path:
+        """Which archives the nodes have."""
+        return self.folder / "loaded"
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's, through the loopback port."""
         return self.folder / "kubeconfig"

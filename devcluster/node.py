@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster import cgroups, control_plane, names, network, node_files, pki, processes, shell, torchtree
+from devcluster import cgroups, control_plane, names, network, node_files, nodedisks, pki, processes, shell, torchtree
 from devcluster.api import Api, wait_until
 from devcluster.binaries import Programs
 from devcluster.names import Layout
@@ -33,15 +32,18 @@ def parts(node: str) -> list[str]:
     return [f"{node}/{part}" for part in ("anchor", *PARTS)]
 
 
-def join(layout: Layout, settings: Settings, programs: Programs, node: str, archives: Sequence[Path]) -> None:
-    """Make a node's files and start it, with the images of `archives`. Returns before it is Ready."""
+def join(layout: Layout, settings: Settings, programs: Programs, node: str, *, disk: Path | None) -> None:
+    """Make a new node and start it, with the images of a ready-made disk. Returns before it is Ready."""
+    nodedisks.copy(disk, layout.node(node) / "containerd")
+    _start(layout, settings, programs, node)
+
+
+def _start(layout: Layout, settings: Settings, programs: Programs, node: str) -> None:
     _write_files(layout, node)
     _start_machine(layout, node)
     start_part(layout, settings, programs, f"{node}/{CONTAINERD}")
     start_part(layout, settings, programs, f"{node}/{KUBE_PROXY}")
     _wait_for_containerd(layout, node)
-    for archive in archives:
-        load_image(layout, node, archive)
     start_part(layout, settings, programs, f"{node}/{DEVICE_PLUGIN}")
     start_part(layout, settings, programs, f"{node}/{KUBELET}")
 
@@ -51,7 +53,7 @@ def restart(layout: Layout, settings: Settings, programs: Programs, node: str) -
     kill(layout, node)
     for folder in node_files.LOST_AT_RESTART:
         shutil.rmtree(layout.node(node) / folder)
-    join(layout, settings, programs, node, [])
+    _start(layout, settings, programs, node)
 
 
 def kill(layout: Layout, node: str) -> None:

@@ -42,7 +42,7 @@ def build(progress: Progress, *, target: str = "operator", repository: Path = RE
     sources = [repository / name for name in SOURCES]
     key = cache.key_of_files(sources, relative_to=repository, extra=[target, base.archive.parent.name])
     entry = cache.entry(f"images/{target}-{key}", build_archive)
-    _drop_old_archives(target, kept=entry)
+    cache.keep_newest(entry, beginning=f"{target}-", count=KEPT_ARCHIVES)
     return entry / f"{target}.tar"
 
 
@@ -104,10 +104,3 @@ def _buildah(storage: Path, *words: str) -> str:
 
 def _size_bytes(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*") if not path.is_dir())
-
-
-def _drop_old_archives(target: str, *, kept: Path) -> None:
-    entries = [path for path in kept.parent.glob(f"{target}-*") if path.is_dir() and path != kept]
-    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in entries[KEPT_ARCHIVES - 1 :]:
-        shutil.rmtree(path)

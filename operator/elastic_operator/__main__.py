@@ -10,12 +10,15 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import yaml
 from pythonjsonlogger.json import JsonFormatter
 
 from elastic_operator import process, settings
 from elastic_operator.api import crd
 from elastic_operator.handlers import quiet_kopf
+
+
+RECURSION_LIMIT = 20_500
+"""The API server stores templates nested up to 10,000 levels; one such job must not blind us for all the others."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         case "run":
             return _run(arguments.settings)
         case "crds":
-            sys.stdout.write(yaml.safe_dump_all([crd.manifest()], sort_keys=False, width=120))
+            sys.stdout.write(crd.generate())
         case "version":
             sys.stdout.write(version("elastic-pytorch-operator") + "\n")
     return 0
@@ -44,6 +47,7 @@ def _run(file: Path) -> int:
         sys.stderr.write(f"elastic-operator: {error}\n")
         return 2
     _set_up_logging(loaded.logging)
+    sys.setrecursionlimit(RECURSION_LIMIT)
     asyncio.run(process.run(loaded))
     return 0
 

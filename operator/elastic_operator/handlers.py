@@ -101,10 +101,11 @@ class JobFeed:
                     clusterwide=True,
                     standalone=True,
                 )
-                self.stop.set()  # kopf takes the process's signal handlers: it returns, without an error, on a signal
-                return
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
+            else:
+                self.stop.set()  # kopf takes the process's signal handlers: it returns, without an error, on a signal
+                return
             if time.monotonic() - started > 60:
                 backoff.reset()
             await asyncio.sleep(backoff.next())

@@ -42,6 +42,14 @@ def test_a_traceback_that_torch_recorded_is_taken_from_its_summary():
     assert "/app/train.py" in found.traceback
 
 
+def test_a_recorded_traceback_is_found_where_only_the_summary_is_left():
+    summary = log("recorded").partition("Failures:")[2]
+    found = failure_of(summary)
+    assert (found.rank, found.exit_code) == (1, 1)
+    assert found.traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert found.traceback.endswith("\nKeyError: 'accuracy'")
+
+
 def test_the_causes_of_an_exception_are_kept_with_it():
     assert failure("chained").traceback == (
         "Traceback (most recent call last):\n"

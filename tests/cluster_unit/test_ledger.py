@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_operator.build.names import parse_pod_name
+from elastic_operator.cluster.convert import Usage
 from elastic_operator.cluster.ledger import ASSUMED_SECONDS, JobRef, Ledger
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
@@ -38,11 +40,14 @@ def test_bound_pods_use_their_node_and_others_use_nothing():
     assert ledger.node_usage("unheard-of").used == {}
 
 
-def test_an_ended_pod_uses_nothing_even_if_its_object_stays():
-    running, done = pod(node="n1", gpus=2), pod(node="n1", gpus=2, phase="Succeeded")
+@pytest.mark.parametrize("make", [own, pod])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_an_ended_pod_uses_nothing_even_if_its_object_stays(make, phase):
+    running, done = make("toy-worker-0", node="n1", gpus=2), make("toy-worker-0", node="n1", gpus=2, phase=phase)
     ledger = ledger_of(running)
+    assert ledger.node_usage("n1").used[GPU] == 2
     ledger.pod_changed(running, done)
-    assert ledger.node_usage("n1").used == {}
+    assert ledger.node_usage("n1") == Usage()
 
 
 def test_a_foreign_pod_that_is_being_deleted_still_uses_its_node():

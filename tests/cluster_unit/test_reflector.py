@@ -229,6 +229,7 @@ async def test_a_server_restored_from_a_backup_is_believed_without_a_moment_of_k
         old = dict(api.objects)
         api.revision = 10
         api.objects.clear()
+        api.history.clear()
         for kept in ("p0", "p1", "restored"):
             await api.put(path(kept), old.get(path(kept)) or pod_dict(kept))
         seen_between_pages = []
@@ -239,7 +240,7 @@ async def test_a_server_restored_from_a_backup_is_believed_without_a_moment_of_k
             return await api._list(request, None)
 
         api.always["LIST"] = second_page
-        api.expire()
+        api.fail("WATCH", 410)
         api.cut()
         await eventually(lambda: names(reflector) == {"p0", "p1", "restored"})
         assert seen_between_pages == [{"p0", "p1", "p2"}]

@@ -127,6 +127,9 @@ def _full_size(seen: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     """Why the job is not bigger, or not running."""
     if seen.job.spec is not None and seen.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+    known = seen.status.condition(ConditionType.FULL_SIZE)
+    if seen.finishing and known:
+        return known.status == "True", known.reason, known.message
     retry = seen.status.retry
     if retry and seen.held_back:
         return False, Limit.SCALE_UP_FAILED, retry.reason
