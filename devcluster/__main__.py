@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from devcluster import binaries, cluster, names, network, packages, projectimage, settings, torchtree
+from devcluster import binaries, cluster, machine, names, network, packages, projectimage, settings, torchtree
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
@@ -151,7 +151,7 @@ def build_image(target: str) -> Path:
     """The archive of a target of the Dockerfile."""
     if target not in projectimage.TARGETS:
         raise DevclusterError(f"target={target!r}: write one of {', '.join(projectimage.TARGETS)}")
-    cluster.check_machine()
+    machine.check()
     packages.ensure(Progress())
     return projectimage.build(Progress(), target=target)
 

@@ -13,10 +13,7 @@ as it is. The cluster outlives the process that started it; `Cluster.attach(name
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +27,7 @@ from devcluster import (
     control_plane,
     hostchanges,
     images,
+    machine,
     names,
     network,
     node,
@@ -82,7 +80,7 @@ class Cluster:
         of the control plane's programs. Raises DevclusterError when the machine cannot run it.
         """
         progress = progress or Progress()
-        check_machine()
+        machine.check()
         layout = Layout(names.check_name(name))
         wanted = Settings(
             nodes=nodes,
@@ -189,21 +187,12 @@ class Cluster:
         )
 
 
-def check_machine() -> None:
-    """Raises DevclusterError, with what to do instead, where no local cluster can run."""
-    remedy = "use an existing cluster instead: set KUBECONFIG to its file (kind and minikube write one)"
-    if platform.system() != "Linux":
-        raise DevclusterError(f"the local cluster needs Linux, this is {platform.system()}; {remedy}")
-    if os.geteuid() != 0:
-        raise DevclusterError(f"the local cluster needs root (try sudo); or {remedy}")
-
-
 def take_down(name: str, *, progress: Progress | None = None) -> None:
     """End the cluster `name`, or what a crashed run left of it: processes, namespaces, links, mounts, cgroups, files.
 
     Kernel settings are given back with the last cluster. The logs stay until the next cluster of this name.
     """
-    check_machine()
+    machine.check()
     layout = Layout(names.check_name(name))
     with cache.lock(f"cluster-{name}"):
         _take_down(layout, progress or Progress())
@@ -235,7 +224,7 @@ def _bring_up(
             torchtree.ensure(progress, tree=wanted.torch_tree)
     disk = nodedisks.ensure(progress, on_disk)
     shutil.rmtree(layout.folder, ignore_errors=True)
-    found = replace(wanted, port=_free_port(layout.name))
+    found = replace(wanted, port=machine.free_port(layout.name))
     settings.save(layout, found)
     hostchanges.acquire(layout.name, folders=node.MOUNT_POINTS)
     with progress.step(f"starting the control plane of {layout.name} (etcd, API server, controllers, scheduler)"):
@@ -288,16 +277,3 @@ def _remove(layout: Layout) -> None:
     for path in layout.folder.iterdir():
         if path != layout.logs:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _free_port(name: str) -> int:
-    first = names.first_port(name)
-    for port in range(first, first + 100):
-        with socket.socket() as candidate:
-            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise DevclusterError(f"no free loopback port from {first} to {first + 99} for cluster {name!r}")

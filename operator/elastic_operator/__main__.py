@@ -16,7 +16,6 @@ from elastic_operator import process, settings
 from elastic_operator.api import crd
 from elastic_operator.handlers import quiet_kopf
 
-
 RECURSION_LIMIT = 20_500
 """The API server stores templates nested up to 10,000 levels; one such job must not blind us for all the others."""
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import kopf
+import msgspec
 
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
@@ -135,7 +137,8 @@ class JobFeed:
         if type == "DELETED":
             self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
         else:
-            self.store.observe(objects.decode(raw, objects.CustomObject))
+            for job in _readable([raw]):
+                self.store.observe(job)
 
     async def _sweep_forever(self) -> None:
         backoff = Backoff()
@@ -148,12 +151,17 @@ class JobFeed:
 
     async def _sweep(self) -> bool:
         """Lists all jobs and compares; tells whether it could."""
+        newest = self.store.newest()
         try:
             found, revision = await self._list()
         except ClusterError as error:
             log.warning("jobs cannot be listed: %s", error)
             return False
-        self.store.replace(found, revision)
+        if int(revision) < newest:
+            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
+            self.store.reset(found)
+        else:
+            self.store.replace(found, revision)
         self.last_ok = time.monotonic()
         self.synced.set()
         return True
@@ -163,10 +171,21 @@ class JobFeed:
         more = ""
         while True:
             page = await self.session.get(JOBS, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
-            found += [objects.decode(item, objects.CustomObject) for item in page["items"]]
+            found += _readable(page["items"])
             more = page["metadata"].get("continue", "")
             if not more:
                 return found, page["metadata"]["resourceVersion"]
+
+
+def _readable(bodies: Iterable[dict[str, Any]]) -> list[objects.CustomObject]:
+    """Jobs from their JSON. One that cannot be read is reported and left out: it must not hide the others."""
+    found = []
+    for body in bodies:
+        try:
+            found.append(objects.decode(body, objects.CustomObject))
+        except msgspec.ValidationError as error:
+            log.error("unreadable job %s: %s", body.get("metadata", {}).get("name"), error)  # noqa: TRY400
+    return found
 
 
 def kopf_settings() -> kopf.OperatorSettings:

@@ -20,7 +20,7 @@ from typing import Any
 
 from elastic_operator.build import names
 from elastic_operator.build.pod import BuildSettings
-from elastic_operator.cluster import objects, reflector
+from elastic_operator.cluster import convert, objects, reflector
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.lease import Elector
@@ -184,10 +184,7 @@ class Process:
 
     def _main_container(self, pod_uid: str) -> str:
         pod = self.stores.pods.get(pod_uid)
-        if pod is None:
-            return contract.MAIN_CONTAINER
-        containers = [container.name for container in pod.spec.containers]
-        return contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in containers else containers[0]
+        return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _measure(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Why a job is not bigger or does not run: the reason, and the sentence that says wanted, has, limit, used and what to do."""
+"""Why a job is not bigger or does not run: the reason, and a sentence with wanted, has, limit, used and what to do."""
 
 from __future__ import annotations
 

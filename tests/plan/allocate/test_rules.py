@@ -142,6 +142,11 @@ SIZES = {
     "between two allowed sizes the lower one is taken if the upper one does not fit": Case(
         (make_node("n1", 3),), (make_job("a", sizes=(2, 4), on="n1 n1 n1"),), {"a": "m0 w0 -w1"}
     ),
+    "completing an upper size goes before another job's growth": Case(
+        (make_node("n1", 5),),
+        (make_job("a", sizes=(2, 4), on="n1 n1 n1"), make_job("b", 1, 2, on="n1", age=9)),
+        {"a": "m0 w0 w1 +w2@n1", "b": "m0"},
+    ),
     "a lost worker is replaced under the lowest free index": Case(
         TWO, (make_job("a", 1, 3, on="n1 - n2"),), {"a": "m0 w1 +w0@n1"}
     ),
@@ -256,6 +261,15 @@ TAKING = {
             make_job("c", shape=make_shape(2)),
         ),
         {"a": "m0 -w0", "b": "m0 w0 w1", "c": "~m0@n2"},
+    ),
+    "a weaker pod beside the one that makes room is not counted in": Case(
+        (make_node("n1", 3), make_node("n2", 2)),
+        (
+            make_job("x", 1, 4, on="n9 n1 n2 n2"),
+            make_job("y", 1, 2, on="n9 n1", master=make_shape(1), shape=make_shape(2), age=9),
+            make_job("c", shape=make_shape(2)),
+        ),
+        {"x": "m0 w0 w1 w2", "y": "m0 -w0", "c": "~m0@n1"},
     ),
     "a whole job of lower priority goes for a minimum": Case(
         TWO,
