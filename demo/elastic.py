@@ -3,6 +3,9 @@ the cluster, shrinks when the node is drained, and trains all the while."""
 
 from __future__ import annotations
 
+import time
+
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -20,7 +23,7 @@ def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> N
     """The scenario; DemoError where the cluster does not do as told."""
     small, big = gpus, 2 * gpus
     _start_afresh(kube, nodes[1])
-    kube.kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLE / "job.yaml"))
+    kube.kubectl("apply", "-n", NAMESPACE, "-f", "-", input_text=_manifest(gpus))
     timeline = Timeline(kube, NAMESPACE, JOB, console)
     timeline.say(f"kubectl cordon {nodes[1]}; kubectl apply -f examples/toy/job.yaml")
     timeline.until("training to start", world_size=small, more_epochs=5)
@@ -35,7 +38,7 @@ def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> N
 
 
 def _start_afresh(kube: Kube, second: str) -> None:
-    """No job, no checkpoint: the demo begins at epoch 0 each time."""
+    """No job of an earlier demo, and its second node not yet there."""
     kube.kubectl("delete", "eptj", JOB, "-n", NAMESPACE, "--ignore-not-found", "--wait", "--timeout=120s")
     kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"elastic-pytorch.dev/job-name={JOB}", "--wait")
     script = kube.kubectl(
@@ -44,6 +47,15 @@ def _start_afresh(kube: Kube, second: str) -> None:
     )
     kube.kubectl("apply", "-f", "-", input_text=script)
     kube.kubectl("cordon", second)
+
+
+def _manifest(gpus: int) -> str:
+    """The example, with this cluster's GPUs per pod and a checkpoint of its own: each demo begins at epoch 0."""
+    job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["args"] = [word.replace("toy.pt", f"toy-{time.time():.0f}.pt") for word in container["args"]]
+    container["resources"]["limits"]["nvidia.com/gpu"] = gpus
+    return yaml.safe_dump(job)
 
 
 def _report(pauses: list[Pause], console: Console) -> None:

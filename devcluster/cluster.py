@@ -7,8 +7,10 @@
         cluster.node("n1").restart()
         cluster.part("apiserver").freeze()
 
-`Cluster.up(name="crd-tests", nodes=0)` is a control plane only, ready in seconds. A cluster that is up already is taken
-as it is. The cluster outlives the process that started it; `Cluster.attach(name)` finds it again.
+`Cluster.up(name="crd-tests", nodes=0)` is a control plane only; it returns when the API server is ready, while its
+controllers may still be starting (a new namespace gets its service account a little later). A cluster that is up
+already is taken as it is, one that is incomplete or was asked for otherwise is made anew. The cluster outlives the
+process that started it; `Cluster.attach(name)` finds it again.
 """
 
 from __future__ import annotations
@@ -239,6 +241,7 @@ def _bring_up(
                 for future in join:
                     future.result()
             cluster.wait_ready()
+            _wait_for_service_account(api)
     return cluster
 
 
@@ -252,12 +255,16 @@ def _start_control_plane(layout: Layout, found: Settings, programs: Programs) ->
     wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.tail(log))
     for part in control_plane.CLIENTS:
         control_plane.start(layout, found, programs, part=part)
+    return api
+
+
+def _wait_for_service_account(api: Api) -> None:
+    """Without it no pod can be created."""
     wait_until(
         lambda: api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
         seconds=READY_SECONDS,
         what="the controller manager to make the default service account",
     )
-    return api
 
 
 def _take_down(layout: Layout, progress: Progress) -> None:

@@ -154,12 +154,3 @@ def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -
             raise DevclusterError(f"processes {pids} do not die; look at /proc/PID/stack")
         send(pids, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
-
-
-def stop(layout: Layout, part: str, *, seconds: float = 5.0) -> None:
-    """End the processes of a part, politely at first."""
-    end = time.monotonic() + seconds
-    send((process.pid for process in find(layout, part)), signal.SIGTERM)
-    while find(layout, part) and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)
-    kill_all(lambda: [process.pid for process in find(layout, part)])

@@ -44,6 +44,10 @@ def environment_of(pid):
     return Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
 
 
+def registrations(cluster):
+    return (cluster.layout.logs / "n1-device-plugin.log").read_text().count("registered")
+
+
 def test_a_container_is_told_its_gpus(cluster):
     apply(cluster, make_pod(gpus=2))
     wait_running(cluster, "pod")
@@ -70,8 +74,11 @@ def test_pods_outlive_their_kubelet_which_comes_back_with_all_gpus(cluster):
     apply(cluster, make_pod())
     wait_running(cluster, "pod")
     before = container_processes(cluster, NODE)
+    registered = registrations(cluster)
     cluster.part("n1/kubelet").kill()
     cluster.part("n1/kubelet").restart()
+    # Until then kubelet refuses pods that ask for GPUs (UnexpectedAdmissionError), here as everywhere.
+    wait_for("the device plugin to register again", lambda: registrations(cluster) > registered)
     apply(cluster, make_pod("later", gpus=GPUS - 1))
     wait_running(cluster, "later")
     assert set(before) <= set(container_processes(cluster, NODE))

@@ -1,0 +1,84 @@
+"""The shared cluster of these tests, with the operator in it, and a namespace for each test.
+
+ELASTIC_TEST_KEEP=1 leaves the cluster up at the end, for the next run to take it as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from demo import install
+from devcluster import projectimage
+from devcluster.progress import Progress
+from elastic_operator.api.job import PLURAL
+from tests.cluster.lab import Lab, Team
+
+NAME = "test"
+NODES = 2
+GPUS = 4
+FAILED = pytest.StashKey[bool]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs the cluster."""
+    for item in items:
+        if "tests/cluster/" in item.nodeid:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember whether the test failed, for the fixture that shows what the cluster looked like."""
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Two nodes with four GPUs each, and the operator, installed as a user installs it."""
+    progress = Progress()
+    cluster, kube = install.local_cluster(name=NAME, nodes=NODES, gpus=GPUS, progress=progress)
+    # The image's tag is always the same: this makes new pods where a running cluster has an older build.
+    build = projectimage.build(progress).parent.name
+    install.install_operator(kube, progress, "--set-string", f"podAnnotations.build={build}")
+    lab = Lab(cluster)
+    yield lab
+    lab.http.close()
+    if not os.environ.get("ELASTIC_TEST_KEEP"):
+        cluster.down(progress=Progress(quiet=True))
+
+
+@pytest.fixture
+def teams(lab: Lab, request: pytest.FixtureRequest) -> Iterator[list[Team]]:
+    """Two namespaces; they, and what a test did to the nodes, are gone when it ends."""
+    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
+    for team in made:
+        lab.kubectl("create", "namespace", team.name)
+    yield made
+    if request.node.stash.get(FAILED, False):
+        for team in made:
+            print(team.report())
+    with contextlib.ExitStack() as stack:
+        for team in made:
+            stack.callback(_clean_up, team)
+        lab.mend_nodes()
+
+
+@pytest.fixture
+def team(teams: list[Team]) -> Team:
+    """A namespace of the test's own."""
+    return teams[0]
+
+
+def _clean_up(team: Team) -> None:
+    """Jobs first, else they make new pods; no pod may hold a GPU when the next test begins."""
+    team.kubectl("delete", PLURAL, "--all", "--wait")
+    team.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
+    team.lab.kubectl("delete", "namespace", team.name, "--wait=false")
