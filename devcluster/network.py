@@ -35,6 +35,9 @@ def start_control_plane_network(layout: Layout) -> None:
     inside(pid, "ip", "address", "add", f"{names.BRIDGE_ADDRESS}/{names.BRIDGE_PREFIX_LENGTH}", "dev", names.BRIDGE)
     inside(pid, "ip", "link", "set", names.BRIDGE, "up")
     inside(pid, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+    # No DNS server runs here. Every look-up must be refused at once: one whose refusal is rate-limited takes 5 s, and
+    # torch looks up the name of every peer.
+    inside(pid, "sysctl", "-qw", "net.ipv4.icmp_ratelimit=0")
 
 
 def start_node_network(layout: Layout, node: str, *, mount_script: Path) -> None:
