@@ -12,7 +12,9 @@ from rich.table import Table
 from demo.install import REPOSITORY
 from demo.journal import Pause, pauses_of
 from demo.kube import Kube
+from demo.plot import svg_of
 from demo.timeline import Timeline
+from devcluster import cache
 
 NAMESPACE = "demo"
 JOB = "toy"
@@ -35,6 +37,9 @@ def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> N
     timeline.until("the job to go on with what is left", world_size=small, more_epochs=5)
     kube.kubectl("uncordon", nodes[1])
     _report(pauses_of(timeline.epochs), console)
+    picture = cache.root() / "demo.svg"
+    picture.write_text(svg_of(timeline.epochs, title=f"One job: {small}, then {big}, then {small} processes"))
+    console.print(f"As a picture: {picture}")
 
 
 def _start_afresh(kube: Kube, second: str) -> None:

@@ -35,6 +35,8 @@ def own_cluster():
 def cluster(own_cluster):
     """The cluster without pods and with all its GPUs, whatever the former test did."""
     kubectl(own_cluster, "delete", "pods", "--all", "--namespace", "default", "--force", "--grace-period=0")
+    # A pod that is deleted by force is gone from the API before its processes are.
+    wait_for("former pods to end", lambda: container_processes(own_cluster, NODE) == [])
     own_cluster.node(NODE).set_sick([])
     own_cluster.wait_ready()
     return own_cluster

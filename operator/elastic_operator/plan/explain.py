@@ -91,7 +91,7 @@ class Explainer:
         if need.claim.served and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
-            return _fragmented(need)
+            return _nodes(need) if _too_large(supply) else _fragmented(need)
         if supply.ask.hosts and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
         if self._supplies.without_others(need.claim, supply.ask) >= need.count:
@@ -149,7 +149,7 @@ def _other_jobs(need: _Need) -> Why:
 
 def _nodes(need: _Need) -> Why:
     supply = need.supply
-    too_large = [name for name, n in supply.ask.needs if supply.ask.hosts and supply.largest[name] < n]
+    too_large = _too_large(supply)
     if too_large:
         most = _listed([_amount(name, supply.largest[name]) for name in too_large])
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
@@ -158,6 +158,11 @@ def _nodes(need: _Need) -> Why:
     action = f"{_reopen(supply)}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
     return Why(Limit.INSUFFICIENT_NODES, text)
+
+
+def _too_large(supply: Supply) -> list[str]:
+    """The resources of which one pod asks more than any usable node has, even when empty."""
+    return [name for name, n in supply.ask.needs if supply.ask.hosts and supply.largest[name] < n]
 
 
 def _reopen(supply: Supply) -> str:

@@ -61,7 +61,8 @@ def _after_the_end(seen: Observation, now: float) -> Plan:
     spec, status = seen.job.spec, seen.status
     ended = seconds(status.completion_time)
     failed = status.condition(ConditionType.FAILED)
-    grace_ends = ended if failed and failed.status == "True" else ended + FINISH_SECONDS
+    at_once = (failed and failed.status == "True") or all(pod.ended for pod in seen.job.pods)
+    grace_ends = ended if at_once else ended + FINISH_SECONDS
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
     going = [p for p in seen.job.pods if p.deleting_since is None and _goes(p, policy)]
     deletes = tuple(DeletePod(p.name, p.uid, f"the job has ended ({policy})") for p in going)

@@ -1,0 +1,106 @@
+"""What goes wrong with a job is told in its conditions, in words that a user can act on."""
+
+import pytest
+
+from tests.cluster.templates import command, foreign_pod, job, script
+
+AT_ONCE = {"PET_MAX_RESTARTS": "0"}
+"""torchrun itself tries once only."""
+FIRST = {"maxFailuresWithoutProgress": 0}
+
+
+def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(team):
+    team.apply(job(min=2, max=2, template=script("print('hello')\nimport no_such_module", env=AT_ONCE)))
+    team.wait("a pause before the next try", lambda: team.condition("Ready").get("reason") == "Restarting")
+    assert "Tried again in about" in team.condition("Ready")["message"]
+    status = team.wait_for("toy", "Failed")
+    failed, stalled = team.condition("Failed"), team.condition("Stalled")
+    assert (failed["status"], failed["reason"], stalled["status"]) == ("True", "RestartLimitReached", "True")
+    for words in ("rank", "exit code 1", "Traceback (most recent call last)", "No module named 'no_such_module'"):
+        assert words in failed["message"]
+    assert "(failure 3 in a row)" in failed["message"]
+    assert (status["failures"], status["incarnation"]) == (3, 3)
+    assert "RestartLimitReached" in team.wait("events", lambda: "RestartLimitReached" in team.events() and team.events())
+
+
+def test_an_image_without_torch_is_named_as_such(team):
+    # In the local cluster torch comes with the GPUs.
+    team.apply(job(template=script(gpus=0), recovery=FIRST))
+    team.wait_for("toy", "Failed")
+    message = team.condition("Failed")["message"]
+    assert "exit code 127" in message
+    assert "Use an image with PyTorch, or give the container a command" in message
+
+
+def test_a_script_that_is_missing_is_named(team):
+    team.apply(job(template=script(args=["missing.py"], env=AT_ONCE), recovery=FIRST))
+    team.wait_for("toy", "Failed")
+    assert "can't open file" in team.condition("Failed")["message"]
+    assert "missing.py" in team.condition("Failed")["message"]
+
+
+def test_a_pod_that_takes_more_memory_than_its_limit_is_told_from_a_crash(team):
+    greedy = command("python3 -c \"b'x' * 500_000_000\"", gpus=0, limits={"memory": "100Mi"})
+    team.apply(job(template=greedy, recovery=FIRST))
+    team.wait_for("toy", "Failed")
+    assert "exit code 137 (OOMKilled)" in team.condition("Failed")["message"]
+
+
+def test_an_image_that_is_not_there_is_told_while_the_job_waits(team):
+    team.apply(job(template=command(gpus=0, image="docker.io/local/none:1")))
+    team.wait("the reason", lambda: "ErrImageNeverPull" in team.condition("Ready").get("message", ""))
+    assert "docker.io/local/none:1" in team.condition("Ready")["message"]
+    assert team.condition("Ready")["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit", "words"),
+    [
+        ({"pod": {"nodeSelector": {"kind": "none"}}}, "NodeSelectorUnsatisfied", "Change the template's nodeSelector"),
+        ({"requests": {"cpu": "1000"}}, "InsufficientCPUOrMemory", "1000 cpu"),
+        ({"requests": {"memory": "900Ti"}}, "InsufficientCPUOrMemory", "memory"),
+        ({"gpus": 5}, "InsufficientNodes", "the largest usable node has 4 nvidia.com/gpu"),
+    ],
+    ids=["selector", "cpu", "memory", "gpus"],
+)
+def test_what_no_node_can_give_is_named_with_what_to_do(team, fields, limit, words):
+    team.apply(job(template=command(**fields)))
+    team.wait_for("toy", "Queued", pods=0, limited_by=limit)
+    assert words in team.condition("FullSize")["message"]
+    assert team.column("LIMITED BY") == limit
+    assert team.column("STATUS") == "Queued"
+
+
+def test_gpus_that_lie_scattered_are_told_from_gpus_that_are_missing(team):
+    team.apply(foreign_pod("a", gpus=2, node="n1"), foreign_pod("b", gpus=2, node="n2"))
+    team.kubectl("wait", "pod/a", "pod/b", "--for=condition=Ready", "--timeout=60s")
+    team.apply(job(template=command(gpus=3)))
+    team.wait_for("toy", "Queued", limited_by="GPUsFragmented")
+
+
+def test_a_typing_error_in_the_pod_template_makes_the_spec_invalid_until_it_is_mended(team):
+    team.apply(job(template=command(gpus=0, enviroment=[])))
+    team.wait_for("toy", "InvalidSpec", pods=0)
+    assert "enviroment" in team.condition("Ready")["message"]
+    assert team.condition("Stalled")["status"] == "True"
+    team.edit("toy", suspend=True)
+    team.wait_for("toy", "Suspended")
+    team.edit("toy", suspend=False, template=command(gpus=0))
+    team.wait_for("toy", "Running", pods=1)
+
+
+def test_a_reserved_variable_makes_the_spec_invalid_and_is_named(team):
+    team.apply(job(template=command(env={"WORLD_SIZE": "3"})))
+    team.wait_for("toy", "InvalidSpec", pods=0)
+    assert "WORLD_SIZE" in team.condition("Ready")["message"]
+
+
+def test_a_quota_that_forbids_pods_is_told_and_the_job_starts_when_it_is_lifted(team):
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    team.apply(quota)
+    team.wait("the quota to be counted", lambda: "pods" in team.kubectl("get", "quota", "none", "-o", "jsonpath={.status.used}"))
+    team.apply(job(min=2, max=2, template=command(gpus=0)))
+    team.wait("the reason", lambda: "exceeded quota: none" in team.condition("Ready").get("message", ""))
+    team.kubectl("delete", "quota", "none")
+    team.wait_for("toy", "Running", pods=2)
+    assert team.status().get("failures", 0) == 0
