@@ -46,7 +46,7 @@ def template(
     return {"spec": {"containers": [main], **(pod or {})}}
 
 
-def job(name: str = "toy", *, min: int = 1, max: int = 1, template: Object | None = None, **spec: Any) -> Object:  # noqa: A002
+def job(name: str = "toy", *, min: int = 1, max: int = 1, template: Object | None = None, **spec: Any) -> Object:
     """A job whose pods are quick to leave and which is quick to grow; `spec` are more fields of its spec."""
     elasticity = {"gracePeriodSeconds": 2, "scaleUpDelaySeconds": 0, **spec.pop("elasticity", {})}
     return {

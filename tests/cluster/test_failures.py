@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.templates import command, foreign_pod, job, script
+from tests.cluster.templates import command, foreign_pod, job, script, template
 
 AT_ONCE = {"PET_MAX_RESTARTS": "0"}
 """torchrun itself tries once only."""
@@ -20,7 +20,9 @@ def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(
         assert words in failed["message"]
     assert "(failure 3 in a row)" in failed["message"]
     assert (status["failures"], status["incarnation"]) == (3, 3)
-    assert "RestartLimitReached" in team.wait("events", lambda: "RestartLimitReached" in team.events() and team.events())
+    assert "RestartLimitReached" in team.wait(
+        "events", lambda: "RestartLimitReached" in team.events() and team.events()
+    )
 
 
 def test_an_image_without_torch_is_named_as_such(team):
@@ -33,7 +35,7 @@ def test_an_image_without_torch_is_named_as_such(team):
 
 
 def test_a_script_that_is_missing_is_named(team):
-    team.apply(job(template=script(args=["missing.py"], env=AT_ONCE), recovery=FIRST))
+    team.apply(job(template=template(args=["missing.py"], env=AT_ONCE), recovery=FIRST))
     team.wait_for("toy", "Failed")
     assert "can't open file" in team.condition("Failed")["message"]
     assert "missing.py" in team.condition("Failed")["message"]
@@ -98,7 +100,10 @@ def test_a_reserved_variable_makes_the_spec_invalid_and_is_named(team):
 def test_a_quota_that_forbids_pods_is_told_and_the_job_starts_when_it_is_lifted(team):
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     team.apply(quota)
-    team.wait("the quota to be counted", lambda: "pods" in team.kubectl("get", "quota", "none", "-o", "jsonpath={.status.used}"))
+    team.wait(
+        "the quota to be counted",
+        lambda: "pods" in team.kubectl("get", "quota", "none", "-o", "jsonpath={.status.used}"),
+    )
     team.apply(job(min=2, max=2, template=command(gpus=0)))
     team.wait("the reason", lambda: "exceeded quota: none" in team.condition("Ready").get("message", ""))
     team.kubectl("delete", "quota", "none")

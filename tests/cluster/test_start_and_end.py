@@ -26,7 +26,7 @@ def test_a_finished_job_keeps_its_ended_pods_and_says_so(team):
     assert "trained" in team.logs("toy-master-0")
     team.wait("both pods to end", lambda: team.pods() == [])
     assert len(team.all_pods()) == 2
-    assert "Succeeded" in team.wait("the event", lambda: team.events() if "Succeeded" in team.events() else [])
+    team.wait("the event", lambda: "Succeeded" in team.events())
 
 
 def test_clean_pod_policies_and_the_time_to_live_after_the_end(team):
@@ -38,7 +38,7 @@ def test_clean_pod_policies_and_the_time_to_live_after_the_end(team):
     )
     for name in ("none", "all"):
         team.wait_for(name, "Succeeded")
-    team.wait("all pods of the job `all` to go", lambda: team.all_pods("all") == [], seconds=100)
+    team.wait("all pods of the job `all` to go", lambda: team.all_pods("all") == [])
     assert len(team.all_pods("none")) == 1
     team.wait_gone("ttl")
 

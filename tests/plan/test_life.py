@@ -292,6 +292,13 @@ def test_workers_get_a_minute_after_success():
     assert names(plan(done, now=260).deletes) == ["toy-worker-0"]
 
 
+def test_pods_that_all_ended_by_themselves_do_not_wait_for_the_minute_to_pass():
+    done = succeeded()
+    pods = tuple(pod if pod.ended else ended(pod, 0) for pod in done.pods)
+    done = replace(done, pods=pods, status=plan(done).status, spec=make_spec(cleanPodPolicy="All"))
+    assert names(plan(done, now=201).deletes) == ["toy-master-0", "toy-worker-0"]
+
+
 @pytest.mark.parametrize(
     ("policy", "gone"), [("Running", ["toy-worker-0"]), ("All", ["toy-master-0", "toy-worker-0"]), ("None", [])]
 )
