@@ -18,20 +18,21 @@ RELEASE = "elastic-pytorch"
 def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tuple[Cluster, Kube]:
     """A running local cluster with the operator's image on its nodes."""
     archive = projectimage.build(progress)
-    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, progress=progress)
-    with progress.step("load the operator's image on the nodes"):
-        cluster.load_image(archive)
+    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, archives=[archive], progress=progress)
     return cluster, Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
 
 
 def install_operator(kube: Kube, progress: Progress, *extra: str) -> None:
     """helm install, from the built image, and wait until it is up."""
     registry, repository, tag = _parts(projectimage.ref("operator"))
+    content = projectimage.build(progress).parent.name
     with progress.step("helm install: the operator, from the image just built, into the cluster"):
         kube.helm(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace"),
             *("--set", f"image.registry={registry}", "--set", f"image.repository={repository}"),
-            *("--set", f"image.tag={tag}", "--wait", "--timeout", "180s", *extra),
+            # The tag is always the same: what changes, and rolls the pods, is the content.
+            *("--set", f"image.tag={tag}", "--set", f"podAnnotations.image={content}"),
+            *("--wait", "--timeout", "180s", *extra),
         )
 
 

@@ -298,9 +298,15 @@ def _failed(pod: OwnPod) -> bool:
 
 
 def _told_to_go(pod: OwnPod) -> bool:
-    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing."""
+    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing.
+
+    The kubelet ends a deletion with another one, of no grace, and that moves the time: it says no more when the pod was
+    asked. A pod that ended by itself is not seen so, since its deletion takes effect at once.
+    """
     if pod.deleting_since is None:
         return False
+    if pod.grace_seconds == 0:
+        return True
     return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
 
 
