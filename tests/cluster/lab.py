@@ -164,7 +164,7 @@ class Team:
         return sorted(own, key=_place)
 
     def pods(self, job: str = "toy") -> list[str]:
-        """What of their names comes after the job's, for pods that neither go nor have ended: master-0, worker-0, ..."""
+        """Live pods, by what comes after the job in their names: master-0, worker-0, ..."""
         return [p["metadata"]["name"].removeprefix(f"{job}-") for p in self.all_pods(job) if is_alive(p)]
 
     def uids(self, job: str = "toy") -> dict[str, str]:

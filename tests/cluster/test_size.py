@@ -132,9 +132,15 @@ REPLACE_SIZES_BY_STEP = (
 )
 
 
+SAY = r"""
+import os, sys, time
+e = os.environ
+sys.stdout.write(f"rank {e['RANK']} of {e['WORLD_SIZE']} local {e['LOCAL_WORLD_SIZE']}\n")
+"""
+
+
 def test_a_master_with_one_gpu_and_workers_with_two_start_that_many_processes(team):
-    say = "import os; e = os.environ; print('rank', e['RANK'], 'of', e['WORLD_SIZE'], 'local', e['LOCAL_WORLD_SIZE'])"
-    stay = f"{say}; import time; time.sleep(3600)"
+    stay = SAY + "time.sleep(3600)"
     team.apply(job(min=2, max=2, master={"template": script(stay, gpus=1)}, worker={"template": script(stay, gpus=2)}))
     status = team.wait_for("toy", "Running", pods=2)
     assert (status["worldSize"], status["gpus"]) == (3, 3)

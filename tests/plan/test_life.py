@@ -264,9 +264,21 @@ def test_ten_minutes_of_running_forget_failures():
 
 
 def test_the_exit_of_a_pod_that_was_told_to_go_says_nothing():
-    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 140)
+    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 140, grace_seconds=120.0)
     planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
     assert planned.status.incarnation == 1
+
+
+def test_the_last_step_of_a_deletion_which_moves_its_time_says_nothing_either():
+    leaver = ended(make_pod("worker-1"), 143, finished=150, deleting_since=START + 151, grace_seconds=0.0)
+    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
+    assert planned.status.incarnation == 1
+
+
+def test_a_pod_that_failed_before_it_was_told_to_go_has_failed():
+    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 160, grace_seconds=120.0)
+    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
+    assert planned.status.incarnation == 2
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
@@ -309,7 +321,7 @@ def test_clean_pod_policy_chooses_the_pods_that_go(policy, gone):
 
 
 def test_a_master_told_to_go_does_not_succeed_by_exiting_zero():
-    master = ended(make_pod("master-0"), 0, finished=150, deleting_since=START + 140)
+    master = ended(make_pod("master-0"), 0, finished=150, deleting_since=START + 140, grace_seconds=120.0)
     planned = plan(make_job((master, make_pod("worker-0")), status=started()), make_grant())
     assert not planned.status.finished
     assert planned.status.incarnation == 2

@@ -1,0 +1,53 @@
+"""The launch script of the field's tutorials, unchanged: it starts torchrun itself, with three restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.examples import FOLDER, example, give_files, give_volume
+from tests.cluster.templates import foreign_pod, job
+
+GROUP = Path(__file__).with_name("group_without_torch.py")
+
+
+@pytest.mark.timeout(400)
+def test_a_launch_script_survives_four_shrinks_and_finishes(team):
+    """Each shrink costs every agent one of its three restarts: the fourth needs a new incarnation."""
+    give_files(team, "launch-sh", launch_sh=FOLDER / "launch-sh" / "launch.sh")
+    give_files(team, "toy-script", train_py=GROUP)
+    volume = give_volume(team)
+    team.apply(foreign_pod(gpus=4, node="n1"))
+    team.apply(example("launch-sh"))
+    team.wait_for("launch-sh", "Running", pods=4)
+    steps = Steps(team, volume)
+    steps.go_on()
+    for _ in range(4):
+        team.apply(job("newcomer", min=2, max=2))
+        team.wait_for("newcomer", "Running", pods=2)
+        team.wait_for("launch-sh", "Running", pods=2)
+        steps.go_on()
+        team.kubectl("delete", "eptj", "newcomer")
+        team.wait_for("launch-sh", "Running", pods=4)
+        steps.go_on()
+    (volume / "enough").touch()
+    status = team.wait_for("launch-sh", "Succeeded")
+    assert status.get("failures", 0) == 0
+    assert "ends at step" in "".join(team.logs(f"launch-sh-{pod}") for pod in ("master-0", "worker-0", "worker-1"))
+
+
+class Steps:
+    """The steps that the group has saved."""
+
+    def __init__(self, team, volume):
+        self.team, self.file, self.last = team, volume / "step", -1
+
+    def go_on(self):
+        """Until ten more than before are done by the group as it is now."""
+        before = self.now()
+        assert before >= self.last, "the group began anew"
+        self.team.wait("ten more steps", lambda: self.now() >= before + 10)
+        self.last = self.now()
+
+    def now(self):
+        text = self.file.read_text() if self.file.exists() else ""
+        return int(text) if text else self.last

@@ -1,0 +1,83 @@
+"""Every block of the README is run as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.install import REPOSITORY
+from tests.cluster.lab import Lab
+
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = BLOCK.findall((REPOSITORY / "README.md").read_text())
+MAKE = [block for block in BLOCKS if block.startswith("make ")]
+HELM = [block for block in BLOCKS if block.startswith("helm ")]
+TUTORIAL = [block for block in BLOCKS if block.startswith("kubectl ")]
+
+
+@pytest.fixture
+def shell(lab: Lab, teams: list[object]) -> Iterator[dict[str, str]]:
+    """The environment of a user who has kubectl and helm for the test's cluster."""
+    assert teams is not None
+    programs = os.pathsep.join(str(Path(lab.cluster.programs[name]).parent) for name in ("kubectl", "helm"))
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    yield {**os.environ, "KUBECONFIG": str(lab.cluster.kubeconfig), "PATH": path, "NAME": lab.cluster.layout.name}
+    for namespace in ("demo", "tutorial"):
+        lab.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait")
+
+
+def run(command: str, environment: dict[str, str], *, seconds: float = 300) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def test_every_block_of_the_readme_is_run_by_one_of_these_tests() -> None:
+    assert sorted(BLOCKS) == sorted(MAKE + HELM + TUTORIAL)
+    assert MAKE == ["make demo\nmake test\n"]
+    assert "exec make test" in (REPOSITORY / ".ci" / "run").read_text()
+    assert len(TUTORIAL) >= 5
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_grows_a_job_from_4_to_8_processes_and_back_from_the_last_saved_epoch(shell: dict[str, str]) -> None:
+    told = run("make demo", shell, seconds=500)
+    rows = [line for line in told.splitlines() if "processes │" in line]
+    assert ["4 -> 8" in rows[0], "8 -> 4" in rows[1]] == [True, True]
+    for row in rows:
+        _, before, after, _, repeated = (cell.strip() for cell in row.strip(" │").split("│"))
+        assert 0 < int(before) <= int(after)
+        assert int(repeated) <= 1
+    assert "make down" in told
+
+
+def test_the_chart_can_be_installed_as_the_readme_says(shell: dict[str, str]) -> None:
+    (block,) = HELM
+    told = run(block.rstrip() + " --dry-run=server", shell)
+    assert "kind: Deployment" in told
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorial_works_line_by_line(lab: Lab, shell: dict[str, str]) -> None:
+    lines = [line for block in TUTORIAL for line in block.splitlines()]
+    told = {}
+    for line in lines:
+        told[line] = run(line, shell)
+        if line.startswith("kubectl create namespace"):
+            lab.cluster.shared_claim("tutorial")
+    (columns,) = [text for line, text in told.items() if line.endswith("get elasticpytorchjobs")]
+    assert "LIMITED BY" in columns
+    assert "Running" in columns

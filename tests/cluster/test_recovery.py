@@ -1,0 +1,142 @@
+"""What a running job survives: lost pods and nodes, suspension, a new operator; and what of others changes nothing."""
+
+import copy
+
+from tests.cluster.lab import OPERATOR_NAMESPACE
+from tests.cluster.templates import command, foreign_pod, job, script
+
+SERVICE_SLICE = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices/toy-master"
+
+
+def address_of(team, pod="toy-master-0"):
+    return team.lab.get(f"/api/v1/namespaces/{team.name}/pods/{pod}")["status"]["podIP"]
+
+
+def routed_to(team):
+    """The addresses that the Service in front of the master leads to."""
+    found = team.lab.get(SERVICE_SLICE.format(team.name)) or {}
+    return [address for endpoint in found.get("endpoints") or [] for address in endpoint["addresses"]]
+
+
+def test_lost_workers_are_replaced_under_the_lowest_free_indices_and_nothing_else_happens(team):
+    team.apply(job(min=2, max=4))
+    team.wait_for("toy", "Running", pods=4)
+    before = team.uids()
+    team.delete_pod("toy-worker-1", "--force", "--grace-period=0")
+    team.wait("a new worker-1", lambda: team.uids().get("toy-worker-1", "") not in ("", before["toy-worker-1"]))
+    status = team.wait_for("toy", "Running", pods=4)
+    assert team.pods() == ["master-0", "worker-0", "worker-1", "worker-2"]
+    kept = {name: uid for name, uid in before.items() if name != "toy-worker-1"}
+    assert kept.items() <= team.uids().items()
+    assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (1, 1, 0)
+    assert "PodLost" in team.events()
+
+
+def test_a_lost_master_comes_back_under_its_name_in_a_new_incarnation_that_is_no_failure(team):
+    team.apply(job(min=2, max=2, template=script()))
+    team.wait_for("toy", "Running", pods=2)
+    before = team.uids()
+    team.delete_pod("toy-master-0", "--force", "--grace-period=0")
+    team.wait("a new master", lambda: team.uids().get("toy-master-0", "") not in ("", before["toy-master-0"]))
+    status = team.wait_for("toy", "Running", pods=2)
+    assert not set(before.values()) & set(team.uids().values())
+    assert (status["incarnation"], status["restarts"], status.get("failures", 0)) == (2, 1, 0)
+    assert "MasterReplaced" in team.events()
+    team.wait("the Service to lead to the new master", lambda: routed_to(team) == [address_of(team)])
+
+
+def test_a_drained_node_and_an_evicted_pod_cost_no_failure(team):
+    team.apply(job(min=1, max=6))
+    team.wait_for("toy", "Running", pods=6)
+    node = team.nodes_of()[-1]
+    there = team.nodes_of().count(node)
+    with team.lab.cordoned(node):
+        team.lab.kubectl("drain", node, "--pod-selector=elastic-pytorch.dev/job-name=toy", "--timeout=60s")
+        left = 6 - there if node != team.nodes_of()[0] else 4
+        team.wait_for("toy", "Running", pods=min(left, 4), limited_by="InsufficientNodes")
+        assert f"{node} is cordoned" in team.condition("FullSize")["message"]
+    status = team.wait_for("toy", "Running", pods=6)
+    assert status.get("failures", 0) == 0
+
+
+COUNT = """
+import pathlib, time
+file = pathlib.Path("/checkpoints/count")
+count = int(file.read_text()) if file.exists() else 0
+print("begins at", count)
+while True:
+    count += 1
+    file.write_text(str(count))
+    time.sleep(0.1)
+"""
+
+
+def test_a_suspended_job_has_no_pods_and_goes_on_from_its_checkpoint_when_resumed(team):
+    team.lab.cluster.shared_claim(team.name)
+    volumes = [{"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints"}}]
+    mounts = [{"name": "checkpoints", "mountPath": "/checkpoints"}]
+    team.apply(job(min=1, max=1, template=script(COUNT, volumeMounts=mounts, pod={"volumes": volumes})))
+    team.wait_for("toy", "Running", pods=1)
+    team.wait_log("toy-master-0", "begins at 0")
+    team.edit("toy", suspend=True)
+    team.wait_for("toy", "Suspended", limited_by="Suspended")
+    team.wait("the pods to go", lambda: team.all_pods() == [])
+    team.edit("toy", suspend=False)
+    status = team.wait_for("toy", "Running", pods=1)
+    assert "begins at 0" not in team.wait_log("toy-master-0", "begins at")
+    assert (status["restarts"], status.get("failures", 0), status["incarnation"]) == (0, 0, 2)
+
+
+def test_pods_of_others_that_look_like_the_jobs_change_nothing(team):
+    team.apply(job(min=2, max=3, template=command(gpus=0)))
+    status = team.wait_for("toy", "Running", pods=3)
+    before, uid = team.uids(), team.job()["metadata"]["uid"]
+    master = next(pod for pod in team.all_pods() if pod["metadata"]["name"] == "toy-master-0")
+    twin = foreign_pod("twin", gpus=0)
+    twin["metadata"]["labels"] = copy.deepcopy(master["metadata"]["labels"])
+    forged = foreign_pod("toy-master-1", gpus=0)
+    forged["metadata"]["labels"] = copy.deepcopy(master["metadata"]["labels"])
+    owner = {"apiVersion": "elastic-pytorch.dev/v1beta1", "kind": "ElasticPyTorchJob", "name": "toy", "uid": uid}
+    forged["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    team.apply(twin, forged)
+    team.kubectl("wait", "pod/twin", "pod/toy-master-1", "--for=condition=Ready", "--timeout=60s")
+    team.edit("toy", maxReplicas=2)
+    team.wait_for("toy", "Running", pods=3)  # two of its own and the forged one, which this count takes in
+    after = team.uids()
+    assert after.pop("toy-master-1")
+    assert after.items() <= before.items()
+    now = team.status()
+    assert (now["replicas"], now["worldSize"], now["restarts"], now["incarnation"]) == (2, 2, 0, status["incarnation"])
+    assert routed_to(team) == [address_of(team)]
+    assert team.kubectl("get", "pod", "twin", "-o", "jsonpath={.status.phase}") == "Running"
+
+
+def test_a_job_goes_on_without_a_killed_node_and_takes_it_back(team):
+    team.apply(job(min=1, max=6, recovery={"nodeLossSeconds": 5}))
+    team.wait_for("toy", "Running", pods=6)
+    victim = next(node for node in ("n2", "n1") if node != team.nodes_of()[0])
+    there = team.nodes_of().count(victim)
+    kept = [name for name, node in zip(team.pods(), team.nodes_of(), strict=True) if node != victim]
+    before = team.uids()
+    assert there
+    with team.lab.killed(victim):
+        team.wait("the loss of the node", lambda: "NodeLost" in team.events())
+        status = team.wait_for("toy", "Running", limited_by="InsufficientNodes")
+        assert set(team.nodes_of()) == {"n1", "n2"} - {victim}
+        assert {f"toy-{name}": before[f"toy-{name}"] for name in kept}.items() <= team.uids().items()
+        assert (status["restarts"], status.get("failures", 0), status["incarnation"]) == (there, 0, 1)
+    team.wait_for("toy", "Running", pods=6)
+
+
+def test_a_new_operator_takes_over_without_touching_what_runs(team):
+    team.apply(job(min=2, max=3), job("waits", min=8, max=8))
+    team.wait_for("toy", "Running", pods=3)
+    team.wait_for("waits", "Queued")
+    before = team.uids()
+    team.lab.kubectl("delete", "pods", "--all", "-n", OPERATOR_NAMESPACE, "--wait=false")
+    team.kubectl("delete", "eptj", "waits")
+    team.scale("toy", 4)
+    status = team.wait_for("toy", "Running", pods=4)
+    assert before.items() <= team.uids().items()
+    assert (status["restarts"], status["incarnation"]) == (0, 1)
+    team.lab.kubectl("wait", "pods", "--all", "-n", OPERATOR_NAMESPACE, "--for=condition=Ready", "--timeout=90s")

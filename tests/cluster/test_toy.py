@@ -1,0 +1,62 @@
+"""The examples with torch itself: real process groups that change their size and go on from the last saved epoch."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from tests.cluster.examples import TRAIN, example, give_files, give_volume
+
+EPOCH = re.compile(r"^\[\d+\] epoch (\d+) \(rank = (\d+), local_rank = (\d+)\) loss = [\d.]+$", re.MULTILINE)
+
+
+@pytest.mark.timeout(400)
+def test_the_toy_grows_from_two_processes_to_four_and_back_and_goes_on_from_the_saved_epoch(team):
+    give_files(team, "toy-script", train_py=TRAIN)
+    give_volume(team)
+    team.apply(example("toy", gpus=2, maxReplicas=1, args=["--pause", "0.3", "--epochs", "100000"]))
+    team.wait_for("toy", "Running", pods=1)
+    master = team.uids()["toy-master-0"]
+    team.wait_log("toy-master-0", ") loss =", times=6)
+    team.scale("toy", 2)
+    trains(team, size=4)
+    ranks = {(rank, local) for _, rank, local in EPOCH.findall(team.logs("toy-worker-0"))}
+    team.scale("toy", 1)
+    trains(team, size=2, groups=2)
+    status = team.wait_for("toy", "Running", pods=1)
+    assert (status["restarts"], status["incarnation"], team.uids()["toy-master-0"]) == (0, 1, master)
+    assert len(ranks) == 2
+    log = team.logs("toy-master-0")
+    for line in (
+        "Initializing process group with: {",
+        "train worker starting...",
+        "load checkpoint from /checkpoints/",
+    ):
+        assert line in log
+    epochs = [int(epoch) for epoch, rank, _ in EPOCH.findall(log) if rank == "0"]
+    assert all(after - before in (0, 1) for before, after in pairwise(epochs)), epochs
+
+
+def trains(team, *, size, groups=1):
+    """Until the master's group has that many processes (for the n-th time) and has trained some epochs."""
+
+    def trained():
+        parts = team.logs("toy-master-0").split(f"'WORLD_SIZE': '{size}'")
+        # Two processes of the master say so each time.
+        return len(parts) > 2 * groups and len(EPOCH.findall(parts[-1])) > 5
+
+    team.wait(f"training on {size} processes", trained, seconds=120)
+
+
+@pytest.mark.timeout(400)
+def test_the_job_of_fixed_size_trains_and_survives_the_loss_of_a_pod(team):
+    give_files(team, "toy-script", train_py=TRAIN)
+    give_volume(team)
+    team.apply(example("fixed-size", args=["--pause", "0.3"]))
+    team.wait_for("fixed-size", "Running", pods=2)
+    team.wait_log("fixed-size-master-0", ") loss =", times=3)
+    team.delete_pod("fixed-size-worker-0")
+    team.wait_log("fixed-size-master-0", "load checkpoint from /checkpoints/fixed-size.pt", seconds=120)
+    team.wait_log("fixed-size-worker-0", ") loss =", times=3, seconds=120)
+    status = team.wait_for("fixed-size", "Running", pods=2)
+    assert (status["restarts"], status.get("failures", 0), status["incarnation"]) == (1, 0, 1)

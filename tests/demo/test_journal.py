@@ -1,0 +1,39 @@
+from demo.journal import Epoch, epochs_of, pauses_of
+from demo.plot import svg_of
+
+GROUP = "Initializing process group with: {{'RANK': '0', 'WORLD_SIZE': '{size}', 'LOCAL_RANK': '0'}}"
+
+
+def log(*lines):
+    """Lines as `kubectl logs --timestamps` prints them, one second apart."""
+    return [f"2026-01-31T12:00:{i:02}.250000000Z {line}" for i, line in enumerate(lines)]
+
+
+def epoch(number, *, rank=0, local_rank=0):
+    return f"[12] epoch {number} (rank = {rank}, local_rank = {local_rank}) loss = 1.0"
+
+
+def test_epochs_have_their_time_and_the_world_size_last_announced():
+    epochs = epochs_of(log("[12] " + GROUP.format(size=4), epoch(0), "[13] " + GROUP.format(size=8), epoch(1)))
+    assert [(e.number, e.world_size) for e in epochs] == [(0, 4), (1, 8)]
+    assert epochs[1].time - epochs[0].time == 2.0
+
+
+def test_only_the_first_process_of_a_pod_counts():
+    assert [e.number for e in epochs_of(log(epoch(0), epoch(0, rank=1, local_rank=1), epoch(1, rank=4)))] == [0, 1]
+
+
+def test_a_pause_is_the_gap_at_a_change_of_the_world_size():
+    epochs = [Epoch(0.0, 0, 4), Epoch(1.0, 1, 4), Epoch(9.0, 2, 8), Epoch(10.0, 3, 8)]
+    (pause,) = pauses_of(epochs)
+    assert (pause.seconds, pause.repeated) == (8.0, 0)
+
+
+def test_epochs_trained_again_are_counted():
+    (pause,) = pauses_of([Epoch(0.0, 5, 4), Epoch(9.0, 4, 8)])
+    assert pause.repeated == 2
+
+
+def test_the_picture_has_a_dot_for_each_epoch():
+    picture = svg_of([Epoch(0.0, 0, 4), Epoch(1.0, 1, 8)], title="toy")
+    assert picture.count('r="4"') == 2 + 2  # the legend has one for each world size
