@@ -25,14 +25,14 @@ down: venv ## Give everything the local cluster NAME took back to the machine
 test: venv ## All tests, those on a real cluster included
 	@$(RUN) pytest -m "not long"
 
-test-long: venv ## What takes longer than a coffee
-	@$(RUN) pytest -m long
+test-long: venv ## What takes longer than a coffee: every property on 5,000 random cases
+	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600
 
 check: venv ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -m "not apiserver and not cluster and not long"
+	@$(RUN) pytest -q -m "not (programs or apiserver or cluster or long)"
 
 crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
 	@$(RUN) elastic-operator crds > crds/elastic-pytorch.dev_elasticpytorchjobs.yaml

@@ -2,7 +2,7 @@
 
 import copy
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.api.parse import parse_spec
@@ -22,7 +22,6 @@ OWNED = {
 }
 OWNED_BY_MAIN = {"env", "command", "volumeMounts", "terminationMessagePolicy"}
 
-PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.text(st.characters(codec="utf-8"), max_size=8)
 names = st.text("abcdefgh", min_size=1, max_size=4)
@@ -106,7 +105,6 @@ def without(mapping, names):
     return {name: value for name, value in mapping.items() if name not in names}
 
 
-@PROPERTY
 @given(templates, st.sampled_from(["master", "worker"]), st.sampled_from([None, "node-a"]))
 def test_building_changes_nothing_in_the_template(template, role, node):
     spec = parsed(template)
@@ -116,7 +114,6 @@ def test_building_changes_nothing_in_the_template(template, role, node):
     assert pod == make_pod(spec, role=role, node=node, settings=CLASSES)
 
 
-@PROPERTY
 @given(templates, st.sampled_from(["master", "worker"]))
 def test_what_is_not_ours_passes_through_untouched(template, role):
     users = parsed(template).template
@@ -128,7 +125,6 @@ def test_what_is_not_ours_passes_through_untouched(template, role):
     assert all(one == other for one, other in pairs if one is not made)
 
 
-@PROPERTY
 @given(templates)
 def test_what_the_user_gave_is_kept_at_the_end_of_what_is_extended(template):
     users = parsed(template).template
@@ -141,7 +137,6 @@ def test_what_the_user_gave_is_kept_at_the_end_of_what_is_extended(template):
     assert pod.get("volumes", [])[: len(users["spec"].get("volumes", []))] == users["spec"].get("volumes", [])
 
 
-@PROPERTY
 @given(templates)
 def test_no_variable_of_ours_stands_beside_one_of_the_users(template):
     theirs = {variable["name"] for variable in main_container(parsed(template).template).get("env", [])}
@@ -150,7 +145,6 @@ def test_no_variable_of_ours_stands_beside_one_of_the_users(template):
     assert not theirs & {variable["name"] for variable in ours}
 
 
-@PROPERTY
 @given(templates)
 def test_a_pinned_pod_fits_the_planned_node_and_no_other_and_only_where_the_user_lets_it(template):
     users = parsed(template).template["spec"]
@@ -160,7 +154,6 @@ def test_a_pinned_pod_fits_the_planned_node_and_no_other_and_only_where_the_user
     assert not accepts(made, "node-b")
 
 
-@PROPERTY
 @given(templates)
 def test_exactly_one_volume_is_mounted_for_shared_memory(template):
     main = main_container(make_pod(parsed(template)))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.build.traceback import MAX_TRACEBACK, TAIL_LINES, Failure, failure_of, first_cause
@@ -153,7 +153,6 @@ def test_only_the_end_of_a_long_traceback_is_kept():
 pieces = st.sampled_from([line for path in sorted(LOGS.iterdir()) for line in path.read_text().splitlines()])
 
 
-@settings(deadline=None)
 @given(st.lists(pieces | st.text(max_size=20), max_size=30), st.text(max_size=30))
 def test_no_log_makes_it_stumble(lines, rest):
     found = failure_of("\n".join([*lines, rest]))

@@ -19,6 +19,8 @@ from tests.chart.rendering import (
 )
 from tests.chart.renew import COMMAND
 
+pytestmark = pytest.mark.programs
+
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
@@ -90,13 +92,6 @@ def test_a_value_that_cannot_work_is_refused(wrong):
 
 def test_values_file_and_schema_know_the_same_keys():
     assert keys_of(VALUES, SCHEMA) == known_keys(SCHEMA) - {"global"}
-
-
-def test_the_chart_holds_a_copy_of_the_generated_definitions():
-    generated = {path.name: path.read_text() for path in CRDS.glob("*.yaml")}
-    assert generated, "crds/ is empty: run `make crds`"
-    copies = {path.name: path.read_text() for path in (CHART / "files" / "crds").glob("*.yaml")}
-    assert copies == generated, "run `make crds`"
 
 
 def test_definitions_pass_through_helm_unchanged_and_outlive_the_release():

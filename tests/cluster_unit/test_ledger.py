@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.build.names import parse_pod_name
@@ -164,7 +164,6 @@ changes = st.one_of(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(changes, max_size=40))
 def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps):
     jobs: dict[str, JobRef] = {}

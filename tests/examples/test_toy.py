@@ -4,7 +4,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.examples import torchrun
+
+pytestmark = pytest.mark.programs
 
 HELPER = Path(__file__).parent / "kill_while_saving.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocate import allocate
@@ -15,7 +15,6 @@ from elastic_operator.plan.minimum import serve_minima
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import snapshots
 
-PLENTY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SHAPES = st.sampled_from([make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4), make_shape(1, cpu=3)])
 
 
@@ -33,7 +32,6 @@ def loads(snapshot, granted, *, now):
     return held
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
     granted = allocate(snapshot)
@@ -42,14 +40,12 @@ def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
             assert all(n <= node.allocatable[r] for r, n in loads(snapshot, granted, now=now)[node.name].items()), now
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_pods_are_only_created_on_usable_nodes(snapshot):
     usable = {n.name for n in snapshot.nodes if n.usable}
     assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.create)
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(snapshot):
     granted = allocate(snapshot)
@@ -59,7 +55,6 @@ def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(
         assert grant.replicas == len(grant.keep) + len(grant.create)
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(snapshot):
     granted = allocate(snapshot)
@@ -73,7 +68,6 @@ def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(sna
             assert grant.replicas <= job.sizes[-1]
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
     granted = allocate(snapshot)
@@ -84,7 +78,6 @@ def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
         assert sum(s.role == "master" for s in granted[job.uid].create) <= 1
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_a_master_only_goes_when_no_worker_stays(snapshot):
     granted = allocate(snapshot)
@@ -96,7 +89,6 @@ def test_a_master_only_goes_when_no_worker_stays(snapshot):
             assert any(s.role == "master" for s in grant.create), "a new master replaces it elsewhere"
 
 
-@PLENTY
 @given(snapshots(SHAPES), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_changes_nothing(snapshot, random):
     jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
@@ -109,7 +101,6 @@ def sizes_of(granted):
     return {uid: grant.replicas for uid, grant in granted.items()}
 
 
-@PLENTY
 @given(snapshots())
 def test_what_was_carried_out_is_decided_again(snapshot):
     first = allocate(snapshot)
@@ -118,7 +109,6 @@ def test_what_was_carried_out_is_decided_again(snapshot):
     assert not any(grant.create or grant.release for grant in second.values())
 
 
-@PLENTY
 @given(snapshots())
 def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_changes_size(snapshot):
     first = allocate(snapshot)
@@ -127,7 +117,6 @@ def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_chang
     assert not any(grant.release for grant in second.values())
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
     for _ in range(6):
@@ -138,7 +127,6 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
     raise AssertionError("still changing after six rounds without an outside change")
 
 
-@PLENTY
 @given(snapshots())
 def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
@@ -164,7 +152,6 @@ def _assert_needed(table, claim, member):
     assert not seated, f"{member.uid} was taken needlessly"
 
 
-@PLENTY
 @given(snapshots(SHAPES))
 def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(snapshot):
     granted = allocate(snapshot)
