@@ -1,5 +1,6 @@
 import pytest
 
+from elastic_operator.api.template import fingerprint
 from elastic_operator.build.pod import BuildSettings
 from tests.build.objects import UID, make_container, make_main, make_pod, make_spec, make_template
 
@@ -26,6 +27,7 @@ def test_the_pod_has_the_name_and_the_labels_of_its_place():
     assert metadata["annotations"] == {
         "elastic-pytorch.dev/contract": "1",
         "elastic-pytorch.dev/nnodes": "2:4096",
+        "elastic-pytorch.dev/template": fingerprint(make_spec(), "worker"),
     }
 
 

@@ -449,3 +449,26 @@ def test_members_are_told_apart_from_what_is_on_its_way_out():
     seen = see(make_job(pods, status=started()))
     assert names(seen.live) == ["toy-master-0", "toy-worker-0"]
     assert [p.name for p, _ in seen.gone] == ["toy-worker-2"]
+
+
+def test_pods_of_an_older_template_are_replaced():
+    job = make_job(group(1, template="old"), status=started(), fingerprints={"master": "new", "worker": "new"})
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert planned.status.incarnation == 2
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert planned.creates == ()
+
+
+def test_pods_that_note_no_template_stay():
+    job = make_job(status=started(), fingerprints={"master": "new", "worker": "new"})
+    assert plan(job, BOTH).deletes == ()
+
+
+def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
+    lost = [Change(time=at(190 - i), from_=2, to=1, reason="PodLost") for i in range(3)]
+    job = make_job((make_pod("master-0"),), status=started(history=lost))
+    grant = make_grant(keep=["master-0"], create=["worker-0"])
+    planned = plan(job, grant)
+    assert planned.creates == ()
+    assert planned.wake_at == START + 204
+    assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1

@@ -20,6 +20,9 @@ ANNOTATION_CONTRACT = f"{GROUP}/contract"
 ANNOTATION_NNODES = f"{GROUP}/nnodes"
 """`min:max` of the incarnation, as frozen in the pod's environment."""
 
+ANNOTATION_TEMPLATE = f"{GROUP}/template"
+"""Fingerprint of what the pod was made from; a pod whose fingerprint differs from its job's is replaced."""
+
 ROLE_MASTER = "master"
 ROLE_WORKER = "worker"
 

@@ -5,6 +5,8 @@ Everything here takes templates that `parse.py` has accepted; on others it may r
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,6 +65,13 @@ def main_gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RES
     """GPUs of the main container alone: those its training processes can use."""
     requests = container_requests(main_container(template))
     return sum(requests[name] for name in resources)
+
+
+def fingerprint(spec: JobSpec, role: str) -> str:
+    """Of everything that may change only while a job is suspended, for pods of `role`: equal for equal content."""
+    content = [spec.template_of(role), spec.nproc_per_node, spec.runtime.model_dump(mode="json")]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def nproc_of(spec: JobSpec, role: str, resources: Sequence[str] = GPU_RESOURCES) -> int:

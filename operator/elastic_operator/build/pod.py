@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import GPU_RESOURCES, main_container
+from elastic_operator.api.template import GPU_RESOURCES, fingerprint, main_container
 from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference, pod_name
 from elastic_operator.build.wrapper import wrapped
@@ -80,12 +80,12 @@ def build_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, create, template.get("metadata") or {}),
+        "metadata": _metadata(job, create, template.get("metadata") or {}, template=fingerprint(spec, create.role)),
         "spec": pod,
     }
 
 
-def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any], *, template: str) -> dict[str, Any]:
     labels = {
         contract.LABEL_JOB_NAME: job.name,
         contract.LABEL_JOB_UID: job.uid,
@@ -98,6 +98,7 @@ def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any]) -> dict
     annotations = {
         contract.ANNOTATION_CONTRACT: contract.VERSION,
         contract.ANNOTATION_NNODES: f"{fewest}:{most}",
+        contract.ANNOTATION_TEMPLATE: template,
     }
     return {
         "name": pod_name(job.name, create.role, create.index),

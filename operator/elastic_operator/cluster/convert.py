@@ -191,6 +191,7 @@ def own_pod(
         unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
         unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
         nnodes=_nnodes(meta.annotations.nnodes),
+        template=meta.annotations.template,
         pod_ip=pod.status.pod_ip,
     )
 

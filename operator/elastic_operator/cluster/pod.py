@@ -15,9 +15,10 @@ class PodLabels(Struct, frozen=True, rename=None):
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):
-    """The only annotation of pods that is read."""
+    """The annotations of pods that are read."""
 
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
+    template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")
 
 
 class PodMeta(Meta, frozen=True):

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 120.0
 """Every job is looked at again at least this often, whatever the watches say."""
+MESSAGE_SECONDS = 5.0
+"""A status in which only the wording is new waits so long after the last one."""
 
 
 class Controller:
@@ -59,6 +61,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self._wake = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
+        self._told: dict[str, float] = {}
 
     def wake(self) -> None:
         """Something changed: look again."""
@@ -100,6 +103,7 @@ class Controller:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self.metrics.passes.time():
             now = self.api_time()
+            self._forget_gone()
             bodies = {b.metadata.uid: b for b in self.stores.jobs.values() if self._is_mine(b)}
             unready = self.reader.unready_since()
             seen = {uid: observe(self._job(body), unready, now) for uid, body in bodies.items()}
@@ -109,6 +113,13 @@ class Controller:
             self._count(plans)
         due = [plan.wake_at - now for plan in plans.values() if plan.wake_at is not None]
         return max(0.01, min([RESYNC_SECONDS, *waits, *due]))
+
+    def _forget_gone(self) -> None:
+        """What is kept per job goes with the job."""
+        for uid in [uid for uid in self._told if uid not in self.stores.jobs]:
+            del self._told[uid]
+            self.troubles.clear(uid)
+            self.reader.forget(uid)
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return body.metadata.deletion_timestamp is None and self.settings.watches(body.metadata.namespace)
@@ -145,8 +156,11 @@ class Controller:
     def _start(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Starts carrying the plan out if there is anything to do; returns seconds until it is to be looked at."""
         uid = job.uid
-        if uid in self._busy or not self._has_work(body, plan):
+        if uid in self._busy:
             return RESYNC_SECONDS
+        quiet = self._quiet_for(body, plan)
+        if quiet > 0:
+            return quiet
         wait = self.troubles.wait(uid, time.monotonic())
         if wait > 0:
             self._tell_only(body, job, plan)
@@ -160,10 +174,11 @@ class Controller:
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
         """While a job waits for its next try, its status still says why; decisions wait with it."""
         told = Plan(status=plan.status)
-        if not plan.commit_first and self._has_work(body, told):
+        if not plan.commit_first and self._quiet_for(body, told) <= 0:
             self._run(job.uid, self._carry_out(job, told, written=body.status, may_create=False))
 
     def _run(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
+        self._told[uid] = time.monotonic()
         task = asyncio.create_task(work)
         self._busy[uid] = task
         task.add_done_callback(lambda _: self._done(uid))
@@ -172,10 +187,20 @@ class Controller:
         self._busy.pop(uid, None)
         self.wake()
 
-    def _has_work(self, body: objects.CustomObject, plan: Plan) -> bool:
+    def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
+        """Seconds for which the plan can wait; 0 if there is something to do now.
+
+        Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
+        the status is not written more often than every few seconds.
+        """
         if plan.deletes or plan.creates or plan.delete_job or plan.route is not None:
-            return True
-        return plan.status.model_dump(mode="json", by_alias=True, exclude_none=True) != body.status
+            return 0.0
+        wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if wanted == body.status:
+            return RESYNC_SECONDS
+        if without_messages(wanted) != without_messages(body.status):
+            return 0.0
+        return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """From here on the pods to be created count as used, whatever the API server's answer will be."""
@@ -217,3 +242,9 @@ class Controller:
         self.metrics.jobs.clear()
         for reason, count in reasons.items():
             self.metrics.jobs.labels(reason).set(count)
+
+
+def without_messages(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without the texts of its conditions."""
+    conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
+    return {**status, "conditions": conditions}

@@ -6,12 +6,13 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.parse import parse_spec, parse_status
+from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
@@ -20,6 +21,7 @@ from elastic_operator.plan.model import Job, JobDemand, Member, Node, OwnPod, Po
 from elastic_operator.plan.observe import Observation
 from elastic_operator.plan.shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Parsed:
     generation: int
     spec: JobSpec | None
     invalid: str
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Reader:
@@ -76,6 +79,7 @@ class Reader:
             deleting=meta.deletion_timestamp is not None,
             pods=pods,
             foreign_names=self.ledger.foreign_names(meta.uid),
+            fingerprints=parsed.fingerprints,
             trouble=trouble,
             refused=refused,
         )
@@ -86,9 +90,9 @@ class Reader:
         if known and known.generation == meta.generation:
             return known
         try:
-            parsed = Parsed(
-                meta.generation, parse_spec({"spec": body.spec}, gpu_resources=self.settings.gpu_resources), ""
-            )
+            spec = parse_spec({"spec": body.spec}, gpu_resources=self.settings.gpu_resources)
+            prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
+            parsed = Parsed(meta.generation, spec, "", prints)
         except InvalidSpecError as error:
             parsed = Parsed(meta.generation, None, str(error))
         self._parsed[meta.uid] = parsed

@@ -54,7 +54,8 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         return Phase.QUEUED, status.retry.reason
     if now < seen.hold_until and status.retry:
         wait = int(seen.hold_until - now + 0.999)
-        return Phase.RESTARTING, f"{status.retry.reason}. Tried again in about {max(5, -(-wait // 5) * 5)} s."
+        again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
+        return (Phase.DEGRADED if _enough(seen) else Phase.RESTARTING), again
     if job.trouble:
         return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), job.trouble
     if status.target_replicas == 0:

@@ -186,7 +186,8 @@ class OwnPod:
 
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
     admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
-    `nnodes` is the `min:max` frozen in the pod's environment.
+    `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
+    in pods that do not note it.
     """
 
     name: str
@@ -209,6 +210,7 @@ class OwnPod:
     unschedulable: str = ""
     unschedulable_since: float | None = None
     nnodes: tuple[int, int] | None = None
+    template: str = ""
     pod_ip: str | None = None
 
     @property
@@ -222,8 +224,9 @@ class Job:
     """One job as the stores show it.
 
     `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
-    job that somebody else's pods bear. `trouble` says why the last write for this job failed, while that is retried;
-    `refused` says what the API server refused in this generation's pods: it will not take them until the spec changes.
+    job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
+    the last write for this job failed, while that is retried; `refused` says what the API server refused in this
+    generation's pods: it will not take them until the spec changes.
     """
 
     namespace: str
@@ -238,6 +241,7 @@ class Job:
     deleting: bool = False
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
     refused: str = ""
 

@@ -104,7 +104,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.spec is None:
         return seen
     seen = _sort_pods(seen, unready_since, now)
-    for rule in (_deadline, _success, _failure, _suspension, _losses, _stuck, _steady):
+    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _stuck, _steady):
         seen = rule(seen, now)
         if seen.status.finished:
             return seen
@@ -193,7 +193,7 @@ def _failure(seen: Observation, now: float) -> Observation:
     if counts and failures >= max(1, limit):
         return fail(replace(seen, status=status), now, "RestartLimitReached", f"{what} (failure {failures} in a row)")
     wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
-    retry = Retry(reason=what, not_before=at(now + wait + 0.999), attempt=attempt)
+    retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     event = Event("NewIncarnation", f"{what}. {kind}; all pods are replaced after {wait} s.", "Warning")
     return _replace_all(seen, end_incarnation(status, retry=retry), event)
@@ -208,6 +208,16 @@ def _suspension(seen: Observation, now: float) -> Observation:
     return _replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
+def _outdated(seen: Observation, now: float) -> Observation:
+    """Pods of an older template: the job was suspended, changed and resumed faster than anybody looked."""
+    wanted = seen.job.fingerprints
+    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in seen.live):
+        return seen
+    status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
+    event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
+    return _replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+
+
 def _losses(seen: Observation, now: float) -> Observation:
     """Fewer members than last reported: some were lost. Without its master an incarnation is over."""
     lost = seen.status.replicas - len(seen.live)
@@ -216,6 +226,7 @@ def _losses(seen: Observation, now: float) -> Observation:
         return seen
     why = _why_lost(seen, lost)
     status = seen.status.model_copy(update={"restarts": seen.status.restarts + lost, "replicas": len(seen.live)})
+    status = _wait_if_repeated(status, now, why)
     status = record(status, now, seen.status.replicas, len(seen.live), "PodLost", why)
     kind = "NodeLost" if any(pod.node in seen.lost_nodes for pod, _ in seen.gone) else "PodLost"
     seen = replace(seen, status=status, commit=True, events=(*seen.events, Event(kind, why, "Warning")))
@@ -223,6 +234,16 @@ def _losses(seen: Observation, now: float) -> Observation:
         return seen
     event = Event("MasterReplaced", "The master is gone: all pods are replaced under a new rendezvous id.", "Warning")
     return _replace_all(seen, end_incarnation(status), event)
+
+
+def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
+    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end."""
+    lost = [c for c in status.history if c.reason == "PodLost" and now - seconds(c.time) <= DISTURBANCE_SECONDS]
+    if len(lost) < 2:
+        return status
+    wait = min(2 ** (len(lost) - 1), MAX_BACKOFF_SECONDS)
+    retry = Retry(reason=f"{len(lost) + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=len(lost))
+    return status.model_copy(update={"retry": retry})
 
 
 def _stuck(seen: Observation, now: float) -> Observation:
