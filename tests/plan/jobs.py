@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus, Limit
 from elastic_operator.plan.model import Grant, Job, MainContainer, OwnPod, Plan, Slot
-from elastic_operator.plan.observe import Observation, observe
+from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle
 
 START = 1_800_000_000.0

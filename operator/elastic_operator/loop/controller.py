@@ -27,7 +27,8 @@ from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.model import Grant, Job, Plan, Route, Snapshot
-from elastic_operator.plan.observe import Observation, observe
+from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle
 from elastic_operator.settings import Settings
 

@@ -18,7 +18,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.demand import demand_of
 from elastic_operator.plan.model import Job, JobDemand, Member, Node, OwnPod, PodShape
-from elastic_operator.plan.observe import Observation
+from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER

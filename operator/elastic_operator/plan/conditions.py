@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
 from elastic_operator.plan.model import Grant, OwnPod
-from elastic_operator.plan.observe import Observation, set_condition
+from elastic_operator.plan.observation import Observation, set_condition
 from elastic_operator.plan.report import is_running
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.model import JobDemand, Member, OwnPod, PodShape
-from elastic_operator.plan.observe import Observation, seconds
+from elastic_operator.plan.observation import Observation, seconds
 
 
 def demand_of(seen: Observation, *, master: PodShape, worker: PodShape) -> JobDemand:

@@ -2,20 +2,26 @@
 
 From the job's pods and its last status; the result is the status with those facts recorded, and which pods are still
 members. What the job gets next is the allocator's to say (`allocate.py`), what is then done `settle.py`'s.
-
-An incarnation is one set of pods under one rendezvous id. `status.incarnation` names the present one; a pod that
-carries a lower number is on its way out, whatever else it says. So raising the number is the whole decision to replace
-all pods, and whoever reads it later, another replica of this operator included, does the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 
-from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Retry, Truth
+from elastic_operator.api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.model import Event, Job, OwnPod
+from elastic_operator.plan.observation import (
+    Observation,
+    at,
+    end_incarnation,
+    fail,
+    present,
+    record,
+    replace_all,
+    seconds,
+    set_condition,
+)
 
 DISTURBANCE_SECONDS = 120.0
 """An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
@@ -24,77 +30,6 @@ STEADY_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 60
 STUCK_SECONDS = 60.0
 """A pod the scheduler cannot place for so long is taken back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What is so now.
-
-    `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
-    be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
-    the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
-    """
-
-    job: Job
-    status: JobStatus
-    live: tuple[OwnPod, ...] = ()
-    gone: tuple[tuple[OwnPod, str], ...] = ()
-    lost_nodes: frozenset[str] = frozenset()
-    hold_until: float = 0.0
-    held_back: bool = False
-    finishing: bool = False
-    commit: bool = False
-    events: tuple[Event, ...] = ()
-    wake_at: tuple[float, ...] = ()
-
-    @property
-    def wants_pods(self) -> bool:
-        """Whether the allocator may give the job pods: readable, not suspended, not ended, not waiting to be tried."""
-        spec = self.job.spec
-        over = self.status.finished or self.job.refused or self.held_back
-        return spec is not None and not spec.suspend and not over
-
-
-def at(seconds: float) -> datetime:
-    """Seconds since the epoch as a status time."""
-    return datetime.fromtimestamp(int(seconds), UTC)
-
-
-def seconds(time: datetime | None) -> float:
-    """A status time as seconds since the epoch; 0.0 for none."""
-    return time.timestamp() if time else 0.0
-
-
-def set_condition(
-    status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
-) -> JobStatus:
-    """The status with that condition; its transition time changes only when its truth does."""
-    old = status.condition(kind)
-    since = old.last_transition_time if old and old.status == value else at(now)
-    new = Condition(
-        type=kind,
-        status=value,
-        reason=reason,
-        message=message,
-        last_transition_time=since,
-        observed_generation=generation,
-    )
-    if new == old:
-        return status
-    others = [c for c in status.conditions if c.type != kind]
-    return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
-
-
-def record(status: JobStatus, now: float, before: int, after: int, reason: str, message: str) -> JobStatus:
-    """The status with one more change of size in its history."""
-    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message)
-    return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
-
-
-def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
-    """The status under which every present pod is on its way out."""
-    update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, **more}
-    return status.model_copy(update=update)
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -143,7 +78,7 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
             live.append(pod)
         if pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
             wake.append(unready_since[pod.node] + patience)
-    finishing = any(p.main.exit_code == 0 and not _told_to_go(p) for p in _present(seen))
+    finishing = any(p.main.exit_code == 0 and not _told_to_go(p) for p in present(seen))
     return replace(
         seen,
         live=tuple(live),
@@ -167,7 +102,7 @@ def _deadline(seen: Observation, now: float) -> Observation:
 
 def _success(seen: Observation, now: float) -> Observation:
     """The master's main container decides; told to go first, its exit says nothing."""
-    for pod in _present(seen):
+    for pod in present(seen):
         if pod.role == "master" and pod.main.exit_code == 0 and not _told_to_go(pod):
             told = "The master finished with exit code 0."
             status = seen.status.model_copy(update={"completion_time": at(now), "retry": None})
@@ -180,7 +115,7 @@ def _success(seen: Observation, now: float) -> Observation:
 def _failure(seen: Observation, now: float) -> Observation:
     """An agent that gave up ends the incarnation; whether it counts depends on what happened just before."""
     assert seen.job.spec is not None
-    failed = [p for p in _present(seen) if _failed(p) and not _told_to_go(p) and p.node not in seen.lost_nodes]
+    failed = [p for p in present(seen) if _failed(p) and not _told_to_go(p) and p.node not in seen.lost_nodes]
     if not failed or seen.job.spec.suspend:
         return seen
     first = min(failed, key=lambda p: (p.main.finished_at or now, p.role != "master", p.index))
@@ -196,7 +131,7 @@ def _failure(seen: Observation, now: float) -> Observation:
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     event = Event("NewIncarnation", f"{what}. {kind}; all pods are replaced after {wait} s.", "Warning")
-    return _replace_all(seen, end_incarnation(status, retry=retry), event)
+    return replace_all(seen, end_incarnation(status, retry=retry), event)
 
 
 def _suspension(seen: Observation, now: float) -> Observation:
@@ -205,7 +140,7 @@ def _suspension(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {len(seen.live)} pods are stopped.")
-    return _replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
 def _outdated(seen: Observation, now: float) -> Observation:
@@ -215,7 +150,7 @@ def _outdated(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return _replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
 def _losses(seen: Observation, now: float) -> Observation:
@@ -233,7 +168,7 @@ def _losses(seen: Observation, now: float) -> Observation:
     if has_master:
         return seen
     event = Event("MasterReplaced", "The master is gone: all pods are replaced under a new rendezvous id.", "Warning")
-    return _replace_all(seen, end_incarnation(status), event)
+    return replace_all(seen, end_incarnation(status), event)
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
@@ -262,7 +197,7 @@ def _stuck(seen: Observation, now: float) -> Observation:
     status = seen.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why}. Tried again in {wait} s.", "Warning")
     if not left or left[0].role != "master":
-        return _replace_all(seen, end_incarnation(status, target_replicas=0), event)
+        return replace_all(seen, end_incarnation(status, target_replicas=0), event)
     gone = (*seen.gone, *((p, why) for p in due))
     return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
 
@@ -278,38 +213,12 @@ def _steady(seen: Observation, now: float) -> Observation:
     return replace(seen, status=seen.status.model_copy(update={"failures": 0, "retry": None}))
 
 
-def fail(seen: Observation, now: float, reason: str, message: str) -> Observation:
-    """The job is over, badly."""
-    status = seen.status.model_copy(update={"completion_time": at(now), "retry": None})
-    status = set_condition(status, ConditionType.FAILED, "True", reason, message, seen.job.generation, now)
-    event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
-    return replace(seen, status=status, commit=True, events=(*seen.events, event))
-
-
 def describe_failure(pod: OwnPod) -> str:
     """One failed pod in words: who, how, and the end of what it said."""
     how = f"exit code {pod.main.exit_code}" if pod.main.exit_code is not None else "no exit code"
     reason = f" ({pod.main.reason})" if pod.main.reason not in ("", "Error") else ""
     said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
     return f"{pod.name} failed with {how}{reason}{said}"
-
-
-def _replace_all(seen: Observation, status: JobStatus, event: Event) -> Observation:
-    gone = (*seen.gone, *((p, f"incarnation {p.incarnation} is over") for p in seen.live))
-    ended = tuple((p, "ended") for p in _present(seen) if p.ended and all(p.uid != g.uid for g, _ in gone))
-    return replace(
-        seen,
-        status=status,
-        live=(),
-        gone=gone + ended,
-        finishing=False,
-        commit=True,
-        events=(*seen.events, event),
-    )
-
-
-def _present(seen: Observation) -> list[OwnPod]:
-    return [p for p in seen.job.pods if p.incarnation == seen.status.incarnation]
 
 
 def _failed(pod: OwnPod) -> bool:
@@ -334,11 +243,11 @@ def _told_to_go(pod: OwnPod) -> bool:
 def _disturbed(seen: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
     changes = [seconds(c.time) for c in seen.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in _present(seen) if p.role == "master"), None)
+    master = next((p for p in present(seen) if p.role == "master"), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
-        changes += [p.main.running_since or 0.0 for p in _present(seen) if p.created > started]
-    changes += [p.deleting_since for p in _present(seen) if p.deleting_since is not None]
+        changes += [p.main.running_since or 0.0 for p in present(seen) if p.created > started]
+    changes += [p.deleting_since for p in present(seen) if p.deleting_since is not None]
     return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
 
 
@@ -346,7 +255,7 @@ def _why_lost(seen: Observation, lost: int) -> str:
     """Names the pods: those that go for the cluster's reasons, then what the last status listed and is no more."""
     alive = {pod.name for pod in seen.live}
     causes = {pod.name: why for pod, why in seen.gone if pod.incarnation == seen.status.incarnation}
-    causes |= {pod.name: pod.disrupted for pod in _present(seen) if pod.disrupted}
+    causes |= {pod.name: pod.disrupted for pod in present(seen) if pod.disrupted}
     listed = [p.name for p in seen.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]

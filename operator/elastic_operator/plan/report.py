@@ -5,7 +5,7 @@ from __future__ import annotations
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observe import Observation, at, seconds
+from elastic_operator.plan.observation import Observation, at, seconds
 
 
 def with_counts(seen: Observation, now: float) -> JobStatus:
