@@ -22,13 +22,14 @@ demo: venv ## A real cluster from nothing, and a job that grows from 4 to 8 proc
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
 
-test: venv ## All tests, those on a real cluster included
+test: venv shells ## All tests, those on a real cluster included
+	@$(RUN) python -m devcluster prepare
 	@$(RUN) pytest -m "not long"
 
-test-long: venv ## What takes longer than a coffee: every property on 5,000 random cases
+test-long: venv shells ## What takes longer than a coffee: every property on 5,000 random cases
 	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600
 
-check: venv ## Lint, types, layers, drift, unit and property tests
+check: venv shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
@@ -52,9 +53,13 @@ cluster-down: down ## The same as down
 venv: $(UV)
 	@$(UV) sync --frozen --quiet
 
+# The pods' PID 1 is a shell script: it is tested in the shells that images have.
+shells:
+	@command -v busybox >/dev/null || { apt-get update -qq && apt-get install -y -qq busybox-static >/dev/null; }
+
 $(CACHE)/uv/bin/uv:
 	@echo "installing uv $(UV_VERSION) into $(CACHE)/uv"
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-long check crds golden image cluster-up cluster-down venv
+.PHONY: help demo down test test-long check crds golden image cluster-up cluster-down venv shells

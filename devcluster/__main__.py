@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from devcluster import binaries, cluster, machine, names, network, packages, projectimage, settings, torchtree
+from devcluster import binaries, cluster, images, machine, names, network, packages, projectimage, settings, torchtree
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
@@ -84,6 +84,18 @@ def kubeconfig(name: Name = names.DEFAULT_NAME) -> None:
 def build() -> None:
     """Build the programs (Kubernetes, etcd, helm) into the cache, and print what to add to PATH."""
     typer.echo(binaries.ensure(Progress()).search_path())
+
+
+@app.command()
+def prepare() -> None:
+    """Do once what takes long: packages, programs, torch, the images. Later calls find it all in the cache."""
+    machine.check()
+    progress = Progress()
+    packages.ensure(progress)
+    binaries.ensure(progress)
+    images.pause(progress)
+    torchtree.ensure(progress)
+    projectimage.build(progress)
 
 
 @app.command(name="image")
