@@ -16,7 +16,7 @@ from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.model import Event
+from elastic_operator.plan.decisions import Event
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs, accepted
 

@@ -7,7 +7,7 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.pod import BuildSettings, build_pod
-from elastic_operator.plan.model import CreatePod
+from elastic_operator.plan.decisions import CreatePod
 
 SERVICE_IP = "10.96.7.7"
 UID = "5f0c9c0e-9f5c-4c8e-a7c5-2f1b6d1f0a11"

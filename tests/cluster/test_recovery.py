@@ -18,15 +18,18 @@ def routed_to(team):
     return [address for endpoint in found.get("endpoints") or [] for address in endpoint["addresses"]]
 
 
-def test_a_lost_worker_is_replaced_under_the_lowest_free_index_and_nothing_else_happens(team):
-    team.apply(foreign_pod(gpus=4, node="n1"))
-    team.apply(job(min=2, max=4))
+def test_a_lost_worker_is_replaced_and_holes_among_the_indices_are_filled_first(team):
+    team.apply(job(min=2, max=5, template=command(gpus=0)))
+    team.wait_for("toy", "Running", pods=5)
+    team.scale("toy", 4)
     team.wait_for("toy", "Running", pods=4)
     before = team.uids()
-    # Its room is free only when it is gone, and then its name is free, too.
     team.delete_pod("toy-worker-1")
-    team.wait("a new worker-1", lambda: team.uids().get("toy-worker-1", "") not in ("", before["toy-worker-1"]))
-    status = team.wait_for("toy", "Running", pods=4)
+    team.wait("the loss", lambda: team.status()["restarts"] == 1)
+    team.wait_for("toy", "Running", pods=4)
+    team.scale("toy", 5)
+    status = team.wait_for("toy", "Running", pods=5)
+    assert team.pods() == ["master-0", "worker-0", "worker-1", "worker-2", "worker-3"]
     kept = {name: uid for name, uid in before.items() if name != "toy-worker-1"}
     assert kept.items() <= team.uids().items()
     assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (1, 1, 0)

@@ -57,6 +57,7 @@ def test_the_job_of_fixed_size_trains_and_survives_the_loss_of_a_pod(team):
     team.wait_log("fixed-size-master-0", ") loss =", times=3)
     team.delete_pod("fixed-size-worker-0")
     team.wait_log("fixed-size-master-0", "load checkpoint from /checkpoints/fixed-size.pt", seconds=120)
-    team.wait_log("fixed-size-worker-0", ") loss =", times=3, seconds=120)
+    worker = team.wait("a new worker", lambda: [pod for pod in team.pods("fixed-size") if pod != "master-0"])[0]
+    team.wait_log(f"fixed-size-{worker}", ") loss =", times=3, seconds=120)
     status = team.wait_for("fixed-size", "Running", pods=2)
     assert (status["restarts"], status.get("failures", 0), status["incarnation"]) == (1, 0, 1)

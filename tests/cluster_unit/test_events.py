@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from elastic_operator.cluster import events
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.plan.model import Event
+from elastic_operator.plan.decisions import Event
 from tests.cluster_unit.fake_api import FakeApi, fake_api, hang, session_to, status
 
 EVENTS = "/apis/events.k8s.io/v1/events"

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus, Limit
-from elastic_operator.plan.model import Grant, Job, MainContainer, OwnPod, Plan, Slot
+from elastic_operator.plan.decisions import Grant, Plan, Slot
+from elastic_operator.plan.model import Job, MainContainer, OwnPod
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle
@@ -110,3 +111,15 @@ def plan(job, grant=None, *, now=200.0, unready=None, frozen=(2, 4096)) -> Plan:
 def reasons(planned: Plan) -> dict[str, tuple[str, str]]:
     """Condition -> (status, reason)."""
     return {str(c.type): (c.status, c.reason) for c in planned.status.conditions}
+
+
+BOTH = make_grant(keep=["master-0", "worker-0"])
+
+
+def names(items):
+    return [item.name for item in items]
+
+
+def started(workers=1, **status):
+    """Status of a job whose pods run since long."""
+    return make_status(replicas=workers + 1, target_replicas=workers + 1, running_since=at(5), **status)

@@ -20,7 +20,8 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
-from elastic_operator.plan.model import CreatePod, DeletePod, Job, Plan, Route
+from elastic_operator.plan.decisions import CreatePod, DeletePod, Plan, Route
+from elastic_operator.plan.model import Job
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,8 @@ from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import Grant, Job, Plan, Route, Snapshot
+from elastic_operator.plan.decisions import Grant, Plan, Route
+from elastic_operator.plan.model import Job, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle

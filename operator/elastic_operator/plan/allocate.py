@@ -1,7 +1,7 @@
 """Decides for all jobs at once how many pods each gets, which go, and where the new ones are placed, and says why.
 
-One team, for now: a job is ordered by (priority, has its minimum or holds its place, age, uid). Minima come first, then
-growth. Pure, deterministic, in integers; the order of the input does not matter, and what was decided, once carried
+All jobs are one team. A job is ordered by (priority, has its minimum or holds its place, age, uid). Minima come first,
+then growth. Pure, deterministic, in integers; the order of the input does not matter, and what was decided, once carried
 out, is decided again.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from itertools import count
 
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, Table, keep_order
+from elastic_operator.plan.decisions import Grant, Slot
 from elastic_operator.plan.explain import Explainer
 from elastic_operator.plan.grow import grow_all, settle_sizes, trim
 from elastic_operator.plan.minimum import serve_minima
-from elastic_operator.plan.model import Grant, Member, Slot, Snapshot
+from elastic_operator.plan.model import Member, Snapshot
 
 
 def allocate(snapshot: Snapshot) -> dict[str, Grant]:

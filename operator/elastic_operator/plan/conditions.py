@@ -7,7 +7,8 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
-from elastic_operator.plan.model import Grant, OwnPod
+from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, set_condition
 from elastic_operator.plan.report import is_running
 

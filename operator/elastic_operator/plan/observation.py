@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
-from elastic_operator.plan.model import Event, Job, OwnPod
+from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.model import Job, OwnPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
-from elastic_operator.plan.model import Event, Job, OwnPod
+from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.model import Job, OwnPod
 from elastic_operator.plan.observation import (
     Observation,
     at,

@@ -10,7 +10,8 @@ from dataclasses import replace
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.conditions import with_conditions
-from elastic_operator.plan.model import CreatePod, DeletePod, Event, Grant, OwnPod, Plan, Route, Slot
+from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
+from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, record, seconds
 from elastic_operator.plan.report import with_counts
 

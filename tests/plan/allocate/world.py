@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import Grant, JobDemand, Member, Node, PodShape, Snapshot
+from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.model import JobDemand, Member, Node, PodShape, Snapshot
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0

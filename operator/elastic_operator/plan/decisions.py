@@ -1,0 +1,92 @@
+"""What is decided: grants for all jobs (`allocate.py`), and the plan of one pass for one job (`settle.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastic_operator.api.status import JobStatus, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A pod to create. `node` None leaves the place to the scheduler. `ready`: its room is free now, not just soon."""
+
+    role: str
+    index: int
+    node: str | None
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one job gets: `keep` and `release` partition its members by uid, `create` are the pods still missing.
+
+    `replicas` = len(keep) + len(create); 0 or an allowed size, or below the minimum (only kept members, nothing to
+    create) while a job that lost pods holds on to what nobody else needs. `limit` and `message` answer why it is not
+    bigger, or not running. `wake_at` is when, with nothing else changed, the answer may differ.
+    """
+
+    replicas: int
+    keep: tuple[str, ...]
+    release: tuple[str, ...]
+    create: tuple[Slot, ...]
+    limit: Limit
+    message: str
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment."""
+
+    role: str
+    index: int
+    node: str | None
+    incarnation: int
+    nnodes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete exactly that pod (UID precondition). `force`: its node is gone, grace 0."""
+
+    name: str
+    uid: str
+    reason: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on the job: `type` is Normal or Warning."""
+
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the job's Service leads: the master's address and node; both "" for nowhere."""
+
+    address: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
+
+    `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
+    successor of this process must find it before it finds the actions' traces. `route` is where
+    the job's Service is to lead, None to leave it.
+    """
+
+    status: JobStatus
+    commit_first: bool = False
+    deletes: tuple[DeletePod, ...] = ()
+    creates: tuple[CreatePod, ...] = ()
+    events: tuple[Event, ...] = ()
+    delete_job: bool = False
+    route: Route | None = None
+    wake_at: float | None = None

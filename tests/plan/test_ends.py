@@ -1,0 +1,212 @@
+"""How a job ends, stops or cannot begin, one fact a test."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.status import Change
+from elastic_operator.plan.model import MainContainer
+from tests.plan.jobs import (
+    BOTH,
+    START,
+    at,
+    ended,
+    group,
+    make_grant,
+    make_job,
+    make_pod,
+    make_spec,
+    make_status,
+    names,
+    plan,
+    reasons,
+    see,
+    started,
+)
+
+
+def succeeded():
+    return make_job((ended(make_pod("master-0"), 0), make_pod("worker-0")), status=started())
+
+
+def test_the_master_decides_success():
+    planned = plan(succeeded())
+    assert reasons(planned)["Ready"] == ("True", "Succeeded")
+    assert reasons(planned)["Succeeded"] == ("True", "Succeeded")
+    assert planned.status.completion_time == at(200)
+    assert planned.commit_first
+    assert planned.deletes == ()
+
+
+def test_workers_get_a_minute_after_success():
+    done = replace(succeeded(), status=plan(succeeded()).status)
+    assert plan(done, now=259).deletes == ()
+    assert plan(done, now=259).wake_at == START + 260
+    assert names(plan(done, now=260).deletes) == ["toy-worker-0"]
+
+
+def test_pods_that_all_ended_by_themselves_do_not_wait_for_the_minute_to_pass():
+    done = succeeded()
+    pods = tuple(pod if pod.ended else ended(pod, 0) for pod in done.pods)
+    done = replace(done, pods=pods, status=plan(done).status, spec=make_spec(cleanPodPolicy="All"))
+    assert names(plan(done, now=201).deletes) == ["toy-master-0", "toy-worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"), [("Running", ["toy-worker-0"]), ("All", ["toy-master-0", "toy-worker-0"]), ("None", [])]
+)
+def test_clean_pod_policy_chooses_the_pods_that_go(policy, gone):
+    done = succeeded()
+    done = replace(done, status=plan(done).status, spec=make_spec(cleanPodPolicy=policy))
+    assert names(plan(done, now=260).deletes) == gone
+
+
+def test_a_master_told_to_go_does_not_succeed_by_exiting_zero():
+    master = ended(make_pod("master-0"), 0, finished=150, deleting_since=START + 140, grace_seconds=120.0)
+    planned = plan(make_job((master, make_pod("worker-0")), status=started()), make_grant())
+    assert not planned.status.finished
+    assert planned.status.incarnation == 2
+
+
+def test_a_worker_that_ended_well_is_not_replaced_nor_lost():
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0))
+    planned = plan(make_job(pods, status=started()), make_grant(keep=["master-0"], create=["worker-1"]))
+    assert planned.creates == ()
+    assert (planned.status.restarts, planned.status.incarnation) == (0, 1)
+    assert reasons(planned)["Ready"][1] in ("Running", "Rendezvousing")
+
+
+def test_a_master_lost_after_a_worker_ended_well_starts_over():
+    planned = plan(make_job((ended(make_pod("worker-0"), 0),), status=started()), make_grant())
+    assert planned.status.incarnation == 2
+
+
+def test_the_deadline_fails_the_job():
+    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started())
+    assert plan(job, BOTH, now=99).wake_at == START + 100
+    late = plan(job, BOTH, now=100)
+    assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_a_finished_job_is_deleted_after_its_ttl():
+    done = replace(succeeded(), spec=make_spec(ttlSecondsAfterFinished=100))
+    done = replace(done, status=plan(done).status)
+    assert not plan(done, now=299).delete_job
+    assert plan(done, now=300).delete_job
+
+
+def test_an_ended_job_stays_as_it_ended():
+    done = replace(succeeded(), status=plan(succeeded()).status)
+    again = plan(done, now=205)
+    assert again.events == ()
+    assert reasons(again)["Succeeded"] == ("True", "Succeeded")
+
+
+def test_suspending_stops_every_pod_and_ends_the_incarnation():
+    job = make_job(spec=make_spec(suspend=True), status=started())
+    planned = plan(job)
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert (planned.status.incarnation, planned.status.target_replicas) == (2, 0)
+    assert reasons(planned)["Ready"] == ("True", "Suspended")
+    assert reasons(planned)["FullSize"] == ("False", "Suspended")
+    assert planned.status.restarts == 0
+
+
+def test_a_resumed_job_starts_like_a_new_one():
+    stopped = plan(make_job(spec=make_spec(suspend=True), status=started())).status
+    planned = plan(make_job((), status=stopped), make_grant(create=["master-0", "worker-0"]))
+    assert [c.incarnation for c in planned.creates] == [2, 2]
+
+
+def test_an_unreadable_spec_leaves_running_pods_alone_and_says_what_is_wrong():
+    job = replace(make_job(status=started()), spec=None, invalid="spec.template: must be ...")
+    planned = plan(job)
+    assert planned.deletes == ()
+    assert reasons(planned)["Ready"] == ("False", "InvalidSpec")
+    assert reasons(planned)["Stalled"] == ("True", "InvalidSpec")
+
+
+def test_what_the_api_server_refuses_is_an_invalid_spec():
+    job = make_job((), status=make_status(replicas=0), refused="unknown field spec.containrs")
+    planned = plan(job)
+    assert reasons(planned)["Ready"] == ("False", "InvalidSpec")
+    assert "containrs" in planned.status.condition("Ready").message
+
+
+def test_trouble_with_writes_is_told():
+    job = make_job((), status=make_status(replicas=0), trouble="exceeded quota: pods=0")
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert planned.status.condition("Ready").message == "exceeded quota: pods=0"
+
+
+def test_a_start_the_scheduler_cannot_place_is_taken_back_and_tried_later():
+    waiting = {"phase": "Pending", "bound": False, "main": MainContainer(), "unschedulable": "no node"}
+    pods = group(1, unschedulable_since=START + 100, **waiting)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=160)
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert planned.status.retry.size == 1
+    assert planned.status.target_replicas == 0
+    assert reasons(planned)["Ready"] == ("False", "Queued")
+    assert reasons(planned)["FullSize"] == ("False", "ScaleUpFailed")
+    assert plan(make_job(pods, status=make_status()), BOTH, now=159).deletes == ()
+
+
+def test_growth_the_scheduler_cannot_place_is_taken_back_and_the_rest_goes_on():
+    stuck = make_pod(
+        "worker-1", phase="Pending", main=MainContainer(), unschedulable="no cpu", unschedulable_since=START
+    )
+    job = make_job((*group(1), stuck), status=started(2))
+    planned = plan(job, BOTH)
+    assert names(planned.deletes) == ["toy-worker-1"]
+    assert (planned.status.retry.size, planned.status.incarnation) == (3, 1)
+    assert "no cpu" in planned.status.retry.reason
+
+
+def test_an_image_that_cannot_be_pulled_is_told():
+    main = MainContainer(waiting_reason="ImagePullBackOff", waiting_message="no such image")
+    pods = (make_pod("master-0", phase="Pending", main=main), make_pod("worker-0", main=main))
+    planned = plan(make_job(pods, status=make_status()), BOTH)
+    assert reasons(planned)["Ready"] == ("False", "Starting")
+    assert "ImagePullBackOff: no such image" in planned.status.condition("Ready").message
+
+
+def test_below_its_minimum_a_job_says_that_training_stands():
+    planned = plan(make_job((make_pod("master-0"),), status=started(0)), make_grant(keep=["master-0"]))
+    assert reasons(planned)["Ready"] == ("False", "Rendezvousing")
+    assert "minimum of 2" in planned.status.condition("Ready").message
+
+
+def test_giving_everything_back_ends_the_incarnation():
+    planned = plan(make_job(status=started()), make_grant(release=["master-0", "worker-0"], message="others first"))
+    assert (planned.status.incarnation, planned.status.target_replicas) == (2, 0)
+    assert len(planned.deletes) == 2
+
+
+def test_members_are_told_apart_from_what_is_on_its_way_out():
+    pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
+    seen = see(make_job(pods, status=started()))
+    assert names(seen.live) == ["toy-master-0", "toy-worker-0"]
+    assert [p.name for p, _ in seen.gone] == ["toy-worker-2"]
+
+
+def test_pods_of_an_older_template_are_replaced():
+    job = make_job(group(1, template="old"), status=started(), fingerprints={"master": "new", "worker": "new"})
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert planned.status.incarnation == 2
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert planned.creates == ()
+
+
+def test_pods_that_note_no_template_stay():
+    job = make_job(status=started(), fingerprints={"master": "new", "worker": "new"})
+    assert plan(job, BOTH).deletes == ()
+
+
+def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
+    lost = [Change(time=at(190 - i), from_=2, to=1, reason="PodLost") for i in range(3)]
+    job = make_job((make_pod("master-0"),), status=started(history=lost))
+    grant = make_grant(keep=["master-0"], create=["worker-0"])
+    planned = plan(job, grant)
+    assert planned.creates == ()
+    assert planned.wake_at == START + 204
+    assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1

@@ -1,0 +1,121 @@
+"""A job's start and its changes of size, one fact a test."""
+
+from dataclasses import replace
+
+from elastic_operator.api.status import Change, Limit
+from elastic_operator.plan.decisions import Route
+from tests.plan.jobs import (
+    BOTH,
+    START,
+    at,
+    group,
+    make_grant,
+    make_job,
+    make_pod,
+    make_spec,
+    make_status,
+    names,
+    plan,
+    reasons,
+    started,
+)
+
+
+def test_a_new_job_gets_its_pods_once_its_whole_minimum_has_room():
+    job = make_job((), status=make_status(target_replicas=0, replicas=0, start_time=None))
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert [(c.role, c.index, c.node, c.incarnation) for c in planned.creates] == [
+        ("master", 0, "n1", 1),
+        ("worker", 0, "n1", 1),
+    ]
+    assert planned.commit_first
+    assert planned.status.target_replicas == 2
+    assert planned.status.start_time == at(200)
+
+
+def test_a_start_whose_room_is_not_free_yet_creates_nothing():
+    job = make_job((), status=make_status(target_replicas=0, replicas=0))
+    assert plan(job, make_grant(create=["master-0", "worker-0"], ready=False)).creates == ()
+
+
+def test_a_start_waits_for_the_name_of_a_pod_that_still_terminates():
+    old = replace(make_pod("master-0"), incarnation=0, deleting_since=START)
+    job = make_job([old], status=make_status(replicas=0))
+    assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
+
+
+def test_a_start_waits_for_a_master_name_that_belongs_to_somebody_else():
+    job = make_job((), status=make_status(replicas=0), foreign_names=frozenset({"toy-master-0"}))
+    assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
+
+
+def test_a_job_without_room_is_queued_and_says_why():
+    job = make_job((), status=make_status(replicas=0, target_replicas=0))
+    planned = plan(job, make_grant(limit=Limit.INSUFFICIENT_NODES, message="no room"))
+    assert reasons(planned)["Ready"] == ("False", "Queued")
+    assert reasons(planned)["FullSize"] == ("False", "InsufficientNodes")
+    assert planned.status.condition("Ready").message == "no room"
+
+
+def test_a_complete_group_is_running():
+    planned = plan(make_job(status=started()), BOTH)
+    assert reasons(planned)["Ready"] == ("True", "Running")
+    assert reasons(planned)["FullSize"] == ("True", "AtMaximum")
+    assert (planned.deletes, planned.creates, planned.commit_first) == ((), (), False)
+    assert planned.status.world_size == 2
+    assert planned.route == Route("10.0.0.1", "n1")
+
+
+def test_settling_again_on_its_own_status_changes_nothing():
+    job = make_job(status=started())
+    first = plan(job, BOTH)
+    second = plan(replace(job, status=first.status), BOTH, now=260)
+    assert second.status == first.status
+    assert second.events == ()
+
+
+def test_growth_is_written_down_before_it_is_done():
+    planned = plan(make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
+    assert planned.commit_first
+    assert [c.index for c in planned.creates] == [1]
+    assert (planned.status.target_replicas, planned.status.resizes) == (3, 1)
+    assert (planned.status.history[0].from_, planned.status.history[0].to) == (2, 3)
+
+
+def test_a_new_pod_gets_the_limits_its_group_was_made_with():
+    planned = plan(
+        make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]), frozen=(1, 9)
+    )
+    assert planned.creates[0].nnodes == (2, 4096)
+
+
+def test_a_shrink_takes_the_highest_worker_first_and_is_not_a_loss_afterwards():
+    job = make_job(group(3), status=started(3))
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=Limit.AT_MAXIMUM)
+    planned = plan(job, grant)
+    assert names(planned.deletes) == ["toy-worker-2", "toy-worker-1"]
+    assert planned.status.replicas == 2
+    left = tuple(p if p.index < 1 else replace(p, deleting_since=START + 200) for p in job.pods)
+    later = plan(replace(job, pods=left, status=planned.status), BOTH, now=201)
+    assert later.status.restarts == 0
+    assert reasons(later)["Ready"] == ("True", "Resizing")
+
+
+def test_the_change_is_complete_when_the_last_leaver_is_gone():
+    history = [Change(time=at(190), from_=4, to=2, reason="ScaledDown")]
+    planned = plan(make_job(status=started(history=history)), BOTH, now=205)
+    assert planned.status.last_resize_time == at(205)
+
+
+def test_a_size_below_what_a_command_was_made_with_starts_a_new_incarnation():
+    job = make_job(group(1, nnodes=(2, 4)), spec=make_spec(minReplicas=1), status=started())
+    planned = plan(job, make_grant(keep=["master-0"], release=["worker-0"]))
+    assert planned.status.incarnation == 2
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+
+
+def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
+    job = make_job(group(1, nnodes=(2, 2)), status=started())
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
+    assert planned.status.incarnation == 2
+    assert planned.creates == ()

@@ -1,0 +1,160 @@
+"""What a job survives and what it fails of, one fact a test."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.status import Change, Retry
+from elastic_operator.plan.model import MainContainer
+from tests.plan.jobs import (
+    BOTH,
+    START,
+    at,
+    ended,
+    group,
+    make_grant,
+    make_job,
+    make_pod,
+    make_spec,
+    make_status,
+    names,
+    plan,
+    reasons,
+    started,
+)
+
+
+def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
+    status = plan(make_job(group(2), status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    job = make_job(group(1), status=status)
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
+    assert (planned.status.restarts, planned.status.failures) == (1, 0)
+    assert [c.index for c in planned.creates] == [1]
+    assert planned.status.incarnation == 1
+    assert [e.reason for e in planned.events] == ["PodLost"]
+    assert "toy-worker-1" in planned.events[0].message
+
+
+def test_without_its_master_an_incarnation_is_over():
+    pods = (make_pod("worker-0"), make_pod("worker-1"))
+    planned = plan(make_job(pods, status=started(2)), make_grant(keep=[], create=["master-0", "worker-2"]))
+    assert planned.status.incarnation == 2
+    assert sorted(names(planned.deletes)) == ["toy-worker-0", "toy-worker-1"]
+    assert {c.incarnation for c in planned.creates} == {2}
+    assert planned.commit_first
+    assert planned.status.failures == 0
+
+
+def test_a_pod_the_cluster_ended_is_a_loss():
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 137, disrupted="evicted by the kubelet"))
+    planned = plan(make_job(pods, status=started()), make_grant(keep=["master-0"], create=["worker-1"]))
+    assert (planned.status.restarts, planned.status.failures, planned.status.incarnation) == (1, 0, 1)
+    assert names(planned.deletes) == ["toy-worker-0"]
+    assert "evicted by the kubelet" in planned.events[0].message
+
+
+def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time():
+    pods = (make_pod("master-0"), make_pod("worker-0", node="n2"))
+    job = make_job(pods, status=started())
+    early = plan(job, BOTH, now=139, unready={"n2": 100})
+    assert early.deletes == ()
+    assert early.wake_at == START + 140
+    late = plan(job, make_grant(keep=["master-0"], create=["worker-1"]), now=141, unready={"n2": 100})
+    assert [(d.name, d.force) for d in late.deletes] == [("toy-worker-0", True)]
+    assert late.events[0].reason == "NodeLost"
+
+
+def test_a_pod_already_terminating_on_a_lost_node_is_forced_too():
+    pods = (*group(1), make_pod("worker-1", node="n2", deleting_since=START))
+    planned = plan(make_job(pods, status=started()), BOTH, unready={"n2": 100})
+    assert [(d.name, d.force) for d in planned.deletes] == [("toy-worker-1", True)]
+
+
+def failed_job(**status):
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1, message="ValueError: no"))
+    return make_job(pods, status=started(**status))
+
+
+def test_an_agent_that_gives_up_ends_the_incarnation_and_counts_as_a_failure():
+    planned = plan(failed_job(), make_grant())
+    assert (planned.status.incarnation, planned.status.failures, planned.status.restarts) == (2, 1, 1)
+    assert planned.status.retry.attempt == 1
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert "ValueError: no" in planned.status.retry.reason
+
+
+@pytest.mark.parametrize(("attempt", "wait"), [(1, 2), (3, 8), (9, 60)])
+def test_the_wait_doubles_up_to_a_minute(attempt, wait):
+    job = failed_job(retry=Retry(reason="", not_before=at(0), attempt=attempt), failures=0)
+    retry = plan(job, make_grant()).status.retry
+    assert 200 + wait <= retry.not_before.timestamp() - START <= 200 + wait + 1
+
+
+def test_nothing_is_created_before_the_wait_is_over():
+    status = make_status(incarnation=2, replicas=0, retry=Retry(reason="boom", not_before=at(210)))
+    job = make_job((), status=status)
+    grant = make_grant(create=["master-0", "worker-0"])
+    assert plan(job, grant, now=209).creates == ()
+    assert plan(job, grant, now=209).wake_at == START + 210
+    assert reasons(plan(job, grant, now=209))["Ready"] == ("False", "Restarting")
+    assert len(plan(job, grant, now=210).creates) == 2
+
+
+def test_soon_after_a_change_of_size_it_is_not_a_failure():
+    history = [Change(time=at(50), from_=3, to=2, reason="ScaledDown")]
+    planned = plan(failed_job(history=history), make_grant())
+    assert (planned.status.failures, planned.status.incarnation) == (0, 2)
+
+
+def test_the_start_itself_is_no_excuse():
+    history = [Change(time=at(50), from_=0, to=2, reason="Started")]
+    assert plan(failed_job(history=history), make_grant()).status.failures == 1
+
+
+def test_a_worker_that_joined_late_is_an_excuse():
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1), make_pod("worker-1", created=START + 60))
+    pods = (*pods[:2], replace(pods[2], main=MainContainer(running_since=START + 70)))
+    assert plan(make_job(pods, status=started(2)), make_grant()).status.failures == 0
+
+
+def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
+    planned = plan(failed_job(failures=2), make_grant())
+    assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
+    assert reasons(planned)["Ready"] == ("False", "Failed")
+    assert reasons(planned)["Stalled"] == ("True", "Failed")
+    message = planned.status.condition("Failed").message
+    assert "toy-worker-0" in message
+    assert "exit code 1" in message
+    assert "ValueError: no" in message
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_zero_and_one_allowed_failures_fail_at_the_first(limit):
+    spec = make_spec(recovery={"maxFailuresWithoutProgress": limit})
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1))
+    assert plan(make_job(pods, spec=spec, status=started()), make_grant()).status.finished
+
+
+def test_ten_minutes_of_running_forget_failures():
+    status = started(failures=2, retry=Retry(reason="old", not_before=at(1), attempt=2))
+    planned = plan(make_job(status=status), BOTH, now=606)
+    assert (planned.status.failures, planned.status.retry) == (0, None)
+    assert plan(make_job(status=status), BOTH, now=604).status.failures == 2
+
+
+def test_the_exit_of_a_pod_that_was_told_to_go_says_nothing():
+    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 140, grace_seconds=120.0)
+    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
+    assert planned.status.incarnation == 1
+
+
+def test_the_last_step_of_a_deletion_which_moves_its_time_says_nothing_either():
+    leaver = ended(make_pod("worker-1"), 143, finished=150, deleting_since=START + 151, grace_seconds=0.0)
+    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
+    assert planned.status.incarnation == 1
+
+
+def test_a_pod_that_failed_before_it_was_told_to_go_has_failed():
+    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 160, grace_seconds=120.0)
+    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
+    assert planned.status.incarnation == 2
