@@ -1,8 +1,8 @@
 """Decides for all jobs at once how many pods each gets, which go, and where the new ones are placed, and says why.
 
 All jobs are one team. A job is ordered by (priority, has its minimum or holds its place, age, uid). Minima come first,
-then growth. Pure, deterministic, in integers; the order of the input does not matter, and what was decided, once carried
-out, is decided again.
+then growth. Pure, deterministic, in integers; the order of the input does not matter, and what was decided, once
+carried out, is decided again.
 """
 
 from __future__ import annotations
