@@ -9,7 +9,7 @@ from __future__ import annotations
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
 from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, set_condition
+from elastic_operator.plan.observation import Observation, pods, set_condition
 from elastic_operator.plan.report import is_running
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
@@ -33,6 +33,9 @@ def with_conditions(seen: Observation, grant: Grant | None, now: float) -> JobSt
             (ConditionType.SUCCEEDED, False, "NotFinished", ""),
             (ConditionType.FAILED, False, "NotFailed", ""),
         ]
+    else:
+        left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
+        status = status.model_copy(update={"conditions": left})
     for kind, value, reason, message in answers:
         truth: Truth = "True" if value else "False"
         status = set_condition(status, kind, truth, reason, message, seen.job.generation, now)
@@ -68,7 +71,7 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
     """For a job that has its place: how far its group is."""
     status = seen.status
     running = sum(is_running(pod) for pod in seen.live)
-    told = f"{running} of {status.target_replicas} pods run."
+    told = f"{running} of {pods(status.target_replicas)} run."
     trouble = "; ".join(filter(None, (_pod_trouble(pod) for pod in seen.live)))
     told = f"{told} {trouble}".strip()
     if not _enough(seen):
@@ -78,7 +81,7 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
         assert seen.job.spec is not None
         return Phase.RENDEZVOUSING, f"{told} Training stands until the minimum of {seen.job.spec.min_replicas} runs."
     if _complete(seen):
-        return Phase.RUNNING, f"{status.target_replicas} pods, world size {status.world_size}."
+        return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}."
     lost = bool(status.history) and status.history[0].reason == "PodLost"
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
 
@@ -115,13 +118,13 @@ def _suspended(seen: Observation) -> tuple[str, str]:
 
 def _admitted(seen: Observation) -> tuple[bool, str, str]:
     granted = seen.status.target_replicas
-    return (True, "Admitted", f"{granted} pods are granted.") if granted else (False, "NotAdmitted", "")
+    return (True, "Admitted", f"{pods(granted)} granted.") if granted else (False, "NotAdmitted", "")
 
 
 def _resizing(seen: Observation, phase: Phase) -> tuple[bool, str, str]:
     history = seen.status.history
     if phase == Phase.RESIZING and history:
-        return True, history[0].reason, f"From {history[0].from_} to {history[0].to} pods."
+        return True, history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}."
     return False, "Steady", ""
 
 

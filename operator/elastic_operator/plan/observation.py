@@ -54,6 +54,11 @@ def seconds(time: datetime | None) -> float:
     return time.timestamp() if time else 0.0
 
 
+def pods(count: int) -> str:
+    """So many pods, in words."""
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
 def set_condition(
     status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
 ) -> JobStatus:

@@ -17,6 +17,7 @@ from elastic_operator.plan.observation import (
     at,
     end_incarnation,
     fail,
+    pods,
     present,
     record,
     replace_all,
@@ -140,7 +141,7 @@ def _suspension(seen: Observation, now: float) -> Observation:
     if not seen.job.spec.suspend or not seen.live:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
-    event = Event("ScaledDown", f"Suspended: {len(seen.live)} pods are stopped.")
+    event = Event("ScaledDown", f"Suspended: {pods(len(seen.live))} stopped.")
     return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 

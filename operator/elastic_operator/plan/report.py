@@ -25,6 +25,8 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running),
     }
+    if status.finished:
+        update["target_replicas"] = 0
     if complete and _resizing(status):
         update["last_resize_time"] = at(now)
     return status.model_copy(update=update)

@@ -12,7 +12,7 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.conditions import with_conditions
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, at, end_incarnation, record, seconds
+from elastic_operator.plan.observation import Observation, at, end_incarnation, pods, record, seconds
 from elastic_operator.plan.report import with_counts
 
 FINISH_SECONDS = 60.0
@@ -116,14 +116,14 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
         update["replicas"] = after
     if before == 0:
         update["start_time"] = status.start_time or at(now)
-        reason, event = "Started", Event("ScaledUp", f"Starts with {after} pods.")
+        reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
     elif after > before:
         update["resizes"] = status.resizes + 1
-        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {after} pods.")
+        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
     else:
         planned = bool(grant.release) or after == 0
         update["resizes"] = status.resizes + (1 if planned else 0)
-        reason, event = "ScaledDown", Event("ScaledDown", f"Shrinks from {before} to {after} pods: {grant.message}")
+        reason, event = "ScaledDown", Event("ScaledDown", f"Shrinks from {before} to {pods(after)}: {grant.message}")
     status = record(status.model_copy(update=update), now, before, after, reason, grant.message)
     return replace(seen, status=status, commit=True, events=(*seen.events, event))
 
