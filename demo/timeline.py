@@ -67,7 +67,7 @@ class Timeline:
             text = self.core.read_namespaced_pod_log(pod.metadata.name, self.namespace, timestamps=True)
         except ApiException:
             return
-        self._logs[pod.metadata.uid] = text
+        self._logs[pod.metadata.uid] = text or ""  # the client returns None for a log that is still empty
         self.epochs = sorted(
             (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines())), key=lambda e: e.time
         )

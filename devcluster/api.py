@@ -49,6 +49,15 @@ class Api:
             if error.code != 409:
                 raise DevclusterError(f"POST {path}: {error.read().decode(errors='replace')}") from error
 
+    def delete(self, path: str) -> None:
+        """Delete the object at `path` and wait until it is gone; fine if there is none."""
+        try:
+            self._send("DELETE", path, None)
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+        wait_until(lambda: self.get(path) is None, seconds=REQUEST_SECONDS, what=f"{path} to be gone")
+
     def is_ready(self, *, seconds: float = REQUEST_SECONDS) -> bool:
         """Whether the API server says, within `seconds`, that it is ready."""
         try:

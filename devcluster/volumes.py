@@ -18,6 +18,8 @@ def shared_claim(api: Api, layout: Layout, *, namespace: str, name: str) -> None
     folder.chmod(0o777)
     volume = f"{namespace}-{name}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    if api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}") is None:
+        api.delete(f"/api/v1/persistentvolumes/{volume}")  # one that is left from a former claim binds to no other
     api.create("/api/v1/persistentvolumes", _volume(volume, path=str(folder), namespace=namespace, claim=name))
     api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", _claim(name, volume=volume))
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import pytest
 
 from demo import install
-from devcluster import projectimage
 from devcluster.progress import Progress
 from elastic_operator.api.job import PLURAL
 from tests.cluster.lab import Lab, Team
@@ -45,9 +44,7 @@ def lab() -> Iterator[Lab]:
     """Two nodes with four GPUs each, and the operator, installed as a user installs it."""
     progress = Progress()
     cluster, kube = install.local_cluster(name=NAME, nodes=NODES, gpus=GPUS, progress=progress)
-    # The image's tag is always the same: this makes new pods where a running cluster has an older build.
-    build = projectimage.build(progress).parent.name
-    install.install_operator(kube, progress, "--set-string", f"podAnnotations.build={build}")
+    install.install_operator(kube, progress)
     lab = Lab(cluster)
     yield lab
     lab.http.close()
@@ -82,3 +79,4 @@ def _clean_up(team: Team) -> None:
     team.kubectl("delete", PLURAL, "--all", "--wait")
     team.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
     team.lab.kubectl("delete", "namespace", team.name, "--wait=false")
+    team.lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")

@@ -23,10 +23,12 @@ def test_a_lost_worker_is_replaced_and_holes_among_the_indices_are_filled_first(
     team.wait_for("toy", "Running", pods=5)
     team.scale("toy", 4)
     team.wait_for("toy", "Running", pods=4)
+    team.wait("the name worker-3 to be free", lambda: len(team.all_pods()) == 4)
     before = team.uids()
     team.delete_pod("toy-worker-1")
     team.wait("the loss", lambda: team.status()["restarts"] == 1)
     team.wait_for("toy", "Running", pods=4)
+    team.wait("the name worker-1 to be free or taken again", lambda: len(team.all_pods()) == 4)
     team.scale("toy", 5)
     status = team.wait_for("toy", "Running", pods=5)
     assert team.pods() == ["master-0", "worker-0", "worker-1", "worker-2", "worker-3"]
