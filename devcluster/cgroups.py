@@ -7,6 +7,7 @@ controllers. Which hierarchies there are is read from the mount table.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,20 +76,15 @@ def remove(name: str) -> None:
 
 
 def _folders(name: str) -> Iterator[Path]:
-    """Deepest first."""
+    """Deepest first. Containers come and go meanwhile: what vanishes while it is looked at is left out."""
     roots = {hierarchy.root / name for hierarchy in hierarchies(MOUNTS.read_text())}
     # Where both versions are mounted, runc may also have made one in version 2.
     for line in MOUNTS.read_text().splitlines():
         if line.split()[2] == "cgroup2":
             roots.add(Path(line.split()[1]) / name)
     for root in roots:
-        if root.is_dir():
-            yield from sorted((path for path in root.rglob("*") if path.is_dir()), key=_depth, reverse=True)
-            yield root
-
-
-def _depth(path: Path) -> int:
-    return len(path.parts)
+        for folder, _, _ in os.walk(root, topdown=False):
+            yield Path(folder)
 
 
 def _hand_down_controllers(folder: Path) -> None:
