@@ -8,6 +8,7 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 from rich.console import Console
+from rich.text import Text
 
 from demo.journal import Epoch, epochs_of
 from demo.kube import Kube, wait_for
@@ -34,12 +35,14 @@ class Timeline:
     def __post_init__(self) -> None:
         self.core, self.custom = self.kube.apis()
 
-    def say(self, event: str) -> None:
+    def say(self, event: str, *, style: str = "") -> None:
         """A line of the timeline: time, event, pods, world size, epoch."""
         _, pods, _ = self._shown
         last = self.epochs[-1] if self.epochs else None
         where = f"pods {max(pods, 0)}  world {last.world_size if last else 0}  epoch {last.number if last else '-'}"
-        self.console.print(f"[dim]{time.monotonic() - self.started:7.1f} s[/dim]  {event:<58} [cyan]{where}[/cyan]")
+        now = f"{time.monotonic() - self.started:7.1f} s"
+        line = Text.assemble((now, "dim"), "  ", (f"{event[:58]:<58}", style), " ", (where, "cyan"))
+        self.console.print(line)
 
     def status(self) -> dict[str, Any]:
         """The job's status, {} before it has one."""
@@ -55,7 +58,7 @@ class Timeline:
         shown = (ready.get("reason", ""), status.get("replicas", 0), status.get("worldSize", 0))
         if shown != self._shown:
             self._shown = shown
-            self.say(f"{shown[0] or 'created'}: {ready.get('message', '')}"[:58])
+            self.say(f"{shown[0] or 'created'}: {ready.get('message', '')}")
         if self.epochs and self.epochs[-1].number >= self._next_epoch:
             self.say(f"training: epoch {self.epochs[-1].number} on {self.epochs[-1].world_size} processes")
             self._next_epoch = self.epochs[-1].number + EPOCHS_PER_LINE
