@@ -139,10 +139,20 @@ async def test_a_silent_stream_is_given_up_and_resumed():
         await eventually(lambda: api.streams)
         api.silent = True
         await put(api, "missed")
-        await eventually(lambda: api.requests["WATCH"] == 2)
+        await eventually(lambda: api.requests["WATCH"] >= 2)
         api.silent = False
         await put(api, "new")
         await eventually(lambda: {"missed", "new"} <= names(reflector))
+
+
+async def test_a_kind_of_which_nothing_is_ever_said_stays_fresh():
+    async with fake_api() as api, reflecting(api, inactivity=0.05, first=5.0) as reflector:
+        await eventually(lambda: api.streams)
+        api.silent = True
+        await eventually(lambda: api.requests["WATCH"] >= 6)
+        assert api.requests["LIST"] == 1
+        assert reflector.stats.errors == 0
+        assert reflector.age() < 1.0
 
 
 async def test_a_broken_stream_is_resumed_from_where_it_was():

@@ -208,12 +208,18 @@ class Reflector(Generic[T]):
         }
         async with self._session.stream(self.path, params=params, inactivity=self._inactivity) as stream:
             self.last_ok = time.monotonic()
-            async for line in self._lines(stream):
-                self._take(line)
-                self.stats.events += 1
+            try:
+                async for line in self._lines(stream):
+                    self._take(line)
+                    self.stats.events += 1
+                    self._backoff.reset()
+                    if self.stats.events % _YIELD_EVERY == 0:
+                        await asyncio.sleep(0)
+            except TimeoutError:
+                # Of a kind that never changes the server may say nothing at all, bookmarks included. So silence is no
+                # failure: the stream may be dead or not, and a new one, opened at once, tells.
                 self._backoff.reset()
-                if self.stats.events % _YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
+                return
         if self.stats.events == before or time.monotonic() - begun < _SHORT_SECONDS:
             raise Unreachable(f"WATCH {self.path}: ended early")
 
