@@ -139,10 +139,11 @@ async def test_a_silent_stream_is_given_up_and_resumed():
         await eventually(lambda: api.streams)
         api.silent = True
         await put(api, "missed")
-        await eventually(lambda: api.requests["WATCH"] >= 2)
+        await asyncio.sleep(0.03)  # the stream that is open has swallowed it by now; the next one starts before it
         api.silent = False
-        await put(api, "new")
-        await eventually(lambda: {"missed", "new"} <= names(reflector))
+        assert api.requests["WATCH"] == 1
+        await eventually(lambda: "missed" in names(reflector))
+        assert api.requests["WATCH"] >= 2
 
 
 async def test_a_kind_of_which_nothing_is_ever_said_stays_fresh():
