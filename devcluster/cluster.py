@@ -36,7 +36,6 @@ from devcluster import (
     nodedisks,
     packages,
     processes,
-    projectimage,
     settings,
     torchtree,
     volumes,
@@ -168,11 +167,6 @@ class Cluster:
     def _set_loaded(self, archive: Path) -> None:
         self.layout.loaded.mkdir(exist_ok=True)
         (self.layout.loaded / archive.name).write_text(nodedisks.identity(archive))
-
-    def load_project_image(self, *, target: str = "operator", progress: Progress | None = None) -> str:
-        """Build a target of the repository's Dockerfile if it changed, put it on every node, and return its name."""
-        self.load_image(projectimage.build(progress or Progress(), target=target), progress=progress)
-        return projectimage.ref(target)
 
     def shared_claim(self, namespace: str, *, name: str = "checkpoints") -> None:
         """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""

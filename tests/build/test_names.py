@@ -47,7 +47,3 @@ def test_the_longest_names_are_dns_labels():
 def test_each_incarnation_of_each_job_has_a_rendezvous_of_its_own():
     assert names.rendezvous_id("u1", 2) == "u1-2"
     assert len({names.rendezvous_id(uid, number) for uid in ("u1", "u2") for number in (1, 2)}) == 4
-
-
-def test_the_selector_is_the_label_that_pods_carry():
-    assert names.selector("toy") == "elastic-pytorch.dev/job-name=toy"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.build.traceback import MAX_TRACEBACK, TAIL_LINES, Failure, failure_of, first_cause
+from elastic_operator.build.traceback import MAX_TRACEBACK, TAIL_LINES, Failure, failure_of
 
 LOGS = Path(__file__).parent / "logs"
 KEY_ERROR = """\
@@ -114,13 +114,6 @@ def test_a_lost_peer_or_master_is_known_as_a_consequence():
 def test_a_script_that_speaks_of_connections_is_no_consequence():
     text = 'Traceback (most recent call last):\n  File "/app/DistNetworkError.py", line 1, in f\n    x\nKeyError: 1'
     assert not Failure(0, 1, text).secondary
-
-
-def test_of_all_pods_the_first_that_is_no_consequence_is_shown():
-    lost, failed, killed = failure("peer-lost"), failure("peer-failed"), failure("killed")
-    assert first_cause([lost, failed, killed]) == failed
-    assert first_cause([lost, Failure(exit_code=-15)]) == lost
-    assert first_cause([]) is None
 
 
 def test_the_tail_that_is_read_is_enough():

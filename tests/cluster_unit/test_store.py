@@ -128,17 +128,6 @@ def test_a_listener_hears_of_what_was_there_before_it():
     assert recorded(store) == [("-", "3")]
 
 
-def test_an_index_follows_its_objects():
-    store = Store[Pod]()
-    store.observe(pod("x", rv=1, node="n1"))
-    by_node = store.index_by(lambda obj: [obj.spec.node_name])
-    store.observe(pod("y", rv=2, node="n1"))
-    store.observe(pod("x", rv=3, node="n2"))
-    store.observe_deleted("uid-y", "4")
-    assert by_node.get("n1") == ()
-    assert [obj.metadata.name for obj in by_node.get("n2")] == ["x"]
-
-
 @given(st.permutations(range(8)), st.data())
 def test_any_order_of_news_ends_in_the_same_state(order, data):
     """Creation, changes, deletion and re-creation of one name, heard in any order, some of them twice."""

@@ -158,3 +158,11 @@ def test_a_pod_that_failed_before_it_was_told_to_go_has_failed():
     leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 160, grace_seconds=120.0)
     planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
     assert planned.status.incarnation == 2
+
+
+def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer():
+    lost = ended(make_pod("master-0"), 1, finished=99, message="Connection closed by peer")
+    lost = replace(lost, main=replace(lost.main, is_consequence=True))
+    pods = (lost, ended(make_pod("worker-0"), 1, finished=100, message="ValueError: no"))
+    planned = plan(make_job(pods, status=started()), make_grant())
+    assert "ValueError: no" in planned.status.retry.reason

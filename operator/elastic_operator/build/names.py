@@ -10,7 +10,7 @@ import re
 from typing import Protocol
 
 from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
-from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")
 
@@ -43,11 +43,6 @@ def parse_pod_name(job_name: str, name: str) -> tuple[str, int] | None:
 def service_name(job_name: str) -> str:
     """The Service in front of the master, and its EndpointSlice."""
     return f"{job_name}-master"
-
-
-def selector(job_name: str) -> str:
-    """Label selector of a job's pods, as text. A pod is the job's only if its controller owner is the job, too."""
-    return f"{LABEL_JOB_NAME}={job_name}"
 
 
 def rendezvous_id(uid: str, incarnation: int) -> str:

@@ -9,7 +9,7 @@ can change: what is not found is None or empty, and nothing raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -69,11 +69,6 @@ def failure_of(log_tail: str) -> Failure:
     else:
         text = _printed_by(rank, _last_attempt(lines) if summary else lines)
     return Failure(rank, exit_code, text.strip("\n")[-MAX_TRACEBACK:])
-
-
-def first_cause(failures: Iterable[Failure]) -> Failure | None:
-    """Of the failures of a job's pods, in the order in which the pods ended, the one to show to the user."""
-    return min(failures, key=lambda failure: failure.secondary, default=None)
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -8,7 +8,7 @@ remembered for some minutes, so that late news of it does not bring it back.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
@@ -29,30 +29,6 @@ class HasMeta(Protocol):
 T = TypeVar("T", bound=HasMeta)
 Listener = Callable[[T | None, T | None], None]
 """Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick."""
-
-
-class Index(Generic[T]):
-    """Objects by a key derived from them; kept current by its store."""
-
-    def __init__(self, keys: Callable[[T], Iterable[Hashable]]) -> None:
-        self._keys = keys
-        self._by_key: dict[Hashable, dict[str, T]] = {}
-
-    def get(self, key: Hashable) -> tuple[T, ...]:
-        """All objects with that key."""
-        return tuple(self._by_key.get(key, {}).values())
-
-    def change(self, old: T | None, new: T | None) -> None:
-        """Take in a change of the store."""
-        if old is not None:
-            for key in self._keys(old):
-                members = self._by_key[key]
-                del members[old.metadata.uid]
-                if not members:
-                    del self._by_key[key]
-        if new is not None:
-            for key in self._keys(new):
-                self._by_key.setdefault(key, {})[new.metadata.uid] = new
 
 
 class Store(Generic[T]):
@@ -91,15 +67,6 @@ class Store(Generic[T]):
         self._listeners.append(listener)
         for obj in self.values():
             listener(None, obj)
-
-    def index_by(self, keys: Callable[[T], Iterable[Hashable]]) -> Index[T]:
-        """An index of the objects by the keys that `keys` draws from each."""
-        index = Index(keys)
-        # First, so that listeners that read the index find it current.
-        self._listeners.insert(0, index.change)
-        for obj in self.values():
-            index.change(None, obj)
-        return index
 
     def observe(self, obj: T) -> None:
         """Take in the state of an object, as a list, a watch or a write's answer told it. Older states are ignored."""

@@ -29,7 +29,7 @@ class FailureLogs:
 
     def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
         self.session, self.container_of, self.changed = session, container_of, changed
-        self._said: dict[str, str] = {}
+        self._said: dict[str, Failure] = {}
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     def as_read(self, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
@@ -38,7 +38,9 @@ class FailureLogs:
 
     def _as_read(self, namespace: str, pod: OwnPod) -> OwnPod:
         if pod.uid in self._said:
-            return replace(pod, main=replace(pod.main, message=self._said[pod.uid] or pod.main.message))
+            said = self._said[pod.uid]
+            told = _in_words(said) or pod.main.message
+            return replace(pod, main=replace(pod.main, message=told, is_consequence=said.secondary))
         if pod.uid not in self._reading:
             self._reading[pod.uid] = asyncio.create_task(self._read(namespace, pod))
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
@@ -54,7 +56,7 @@ class FailureLogs:
             log.info("pod=%s/%s its log cannot be read: %s", namespace, pod.name, error)
         if len(self._said) >= KEPT:
             self._said.pop(next(iter(self._said)))
-        self._said[pod.uid] = _in_words(failure_of(text)) if text else ""
+        self._said[pod.uid] = failure_of(text)
         self._reading.pop(pod.uid, None)
         self.changed()
 

@@ -141,7 +141,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
-    """State of a pod's main container; all None/False before it starts."""
+    """State of a pod's main container; all None/False before it starts.
+
+    `is_consequence`: from what it said, it failed because another pod had.
+    """
 
     running_since: float | None = None
     exit_code: int | None = None
@@ -150,6 +153,7 @@ class MainContainer:
     message: str = ""
     waiting_reason: str = ""
     waiting_message: str = ""
+    is_consequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

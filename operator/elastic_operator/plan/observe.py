@@ -120,7 +120,7 @@ def _failure(seen: Observation, now: float) -> Observation:
     failed = [p for p in present(seen) if _failed(p) and not _told_to_go(p) and p.node not in seen.lost_nodes]
     if not failed or seen.job.spec.suspend:
         return seen
-    first = min(failed, key=lambda p: (p.main.finished_at or now, p.role != "master", p.index))
+    first = min(failed, key=lambda p: (p.main.is_consequence, p.main.finished_at or now, p.role != "master", p.index))
     what = describe_failure(first)
     counts = not _disturbed(seen, first.main.finished_at or now)
     failures = seen.status.failures + counts

@@ -6,6 +6,7 @@ from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, seconds
+from elastic_worker.contract import LABEL_JOB_NAME
 
 
 def with_counts(seen: Observation, now: float) -> JobStatus:
@@ -20,7 +21,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "ready_replicas": sum(pod.ready for pod in seen.live),
         "world_size": _world_size(seen, running),
         "gpus": sum(pod.gpus for pod in holding),
-        "selector": f"elastic-pytorch.dev/job-name={job.name}",
+        "selector": f"{LABEL_JOB_NAME}={job.name}",
         "pods": [_pod_status(pod) for pod in _listed(job.pods)],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running),
