@@ -80,4 +80,4 @@ def test_the_tutorial_works_line_by_line(lab: Lab, shell: dict[str, str]) -> Non
             lab.cluster.shared_claim("tutorial")
     (columns,) = [text for line, text in told.items() if line.endswith("get elasticpytorchjobs")]
     assert "LIMITED BY" in columns
-    assert "Running" in columns
+    assert re.search(r"^toy +(Running|Resizing) ", columns, re.MULTILINE), columns  # its second pod may still start
