@@ -151,7 +151,7 @@ async def test_a_kind_of_which_nothing_is_ever_said_stays_fresh():
         await eventually(lambda: api.streams)
         api.silent = True
         await eventually(lambda: api.requests["WATCH"] >= 6)
-        assert api.requests["LIST"] == 1
+        assert api.requests["LIST"] <= 1 + api.requests["WATCH"] // 3
         assert reflector.stats.errors == 0
         assert reflector.age() < 1.0
 

@@ -127,6 +127,7 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff()
         self._revision = ""
         self._highest = 0
+        self._silences = 0
 
     def age(self) -> float:
         """Seconds since the server was last heard; infinite before the first list."""
@@ -212,16 +213,26 @@ class Reflector(Generic[T]):
                 async for line in self._lines(stream):
                     self._take(line)
                     self.stats.events += 1
+                    self._silences = 0
                     self._backoff.reset()
                     if self.stats.events % _YIELD_EVERY == 0:
                         await asyncio.sleep(0)
             except TimeoutError:
-                # Of a kind that never changes the server may say nothing at all, bookmarks included. So silence is no
-                # failure: the stream may be dead or not, and a new one, opened at once, tells.
-                self._backoff.reset()
+                self._take_silence()
                 return
         if self.stats.events == before or time.monotonic() - begun < _SHORT_SECONDS:
             raise Unreachable(f"WATCH {self.path}: ended early")
+
+    def _take_silence(self) -> None:
+        """Of a kind that never changes the server may say nothing at all, bookmarks included.
+
+        So silence is no failure: the stream may be dead or not, and a new one, opened at once, tells. Only if that goes
+        on, a list does: the server is as silent about a resourceVersion that its history has not reached.
+        """
+        self._backoff.reset()
+        self._silences += 1
+        if self._silences >= _RELIST_AFTER:
+            self._silences, self._revision = 0, ""
 
     async def _lines(self, stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         rest = b""
