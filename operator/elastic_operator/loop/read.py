@@ -12,6 +12,7 @@ from typing import Any, Literal
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.parse import parse_spec, parse_status
+from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.ledger import Ledger
@@ -54,11 +55,13 @@ class Reader:
     def __init__(self, stores: Stores, ledger: Ledger, settings: Settings) -> None:
         self.stores, self.ledger, self.settings = stores, ledger, settings
         self._parsed: dict[str, Parsed] = {}
+        self._statuses: dict[str, tuple[str, JobStatus]] = {}
         self._shapes: dict[str, tuple[object, tuple[PodShape, PodShape]]] = {}
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
         self._parsed.pop(uid, None)
+        self._statuses.pop(uid, None)
         self._shapes.pop(uid, None)
 
     def job(self, body: objects.CustomObject, *, pods: tuple[OwnPod, ...], trouble: str, refused: str) -> Job:
@@ -72,17 +75,25 @@ class Reader:
             uid=meta.uid,
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
-            status=parse_status({"status": body.status}),
+            status=self._status(body),
             spec=parsed.spec if not unknown else None,
             invalid=parsed.invalid or unknown,
             priority=priority,
-            deleting=meta.deletion_timestamp is not None,
             pods=pods,
             foreign_names=self.ledger.foreign_names(meta.uid),
             fingerprints=parsed.fingerprints,
             trouble=trouble,
             refused=refused,
         )
+
+    def _status(self, body: objects.CustomObject) -> JobStatus:
+        """The job's status, read once per resourceVersion: most jobs do not change between two passes."""
+        meta = body.metadata
+        known = self._statuses.get(meta.uid)
+        if known is None or known[0] != meta.resource_version:
+            known = (meta.resource_version, parse_status({"status": body.status}))
+            self._statuses[meta.uid] = known
+        return known[1]
 
     def _parse(self, body: objects.CustomObject) -> Parsed:
         meta = body.metadata

@@ -214,7 +214,6 @@ class Job:
     spec: JobSpec | None
     invalid: str = ""
     priority: int = 0
-    deleting: bool = False
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
