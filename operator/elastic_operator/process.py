@@ -207,8 +207,11 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 
 
 def identity() -> str:
-    """Who holds the lease: the pod, or the host, and something no successor of the same name shares."""
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.urandom(4).hex()}"
+    """Who holds the lease: the pod, whose containers run one after the other, or else this process alone.
+
+    So a container that was restarted goes on at once under the lease of the one before it, which is certainly dead.
+    """
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 
 
 def namespace() -> str:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -21,8 +23,12 @@ from elastic_operator.api import crd
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.operators import Operators
 
 READY_SECONDS = 30
+MERGE = {"Content-Type": "application/merge-patch+json"}
+CAPACITY = {"cpu": "64", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
+HEARTBEAT_SECONDS = 2.0
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +76,46 @@ def jobs(api: httpx.Client, job_crd: None) -> Iterator[Jobs]:  # noqa: ARG001 # 
     yield Jobs(api, namespace)
     api.delete(f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}").raise_for_status()
     api.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
+
+
+@pytest.fixture
+def operators(
+    kubeconfig: Path,
+    api: httpx.Client,
+    job_crd: None,  # noqa: ARG001 - it only has to be there
+    tmp_path: Path,
+) -> Iterator[Operators]:
+    """Starts operators; they are stopped after the test."""
+    api.post("/api/v1/namespaces", json={"metadata": {"name": "elastic-system"}})
+    for role, value in (("worker", 0), ("master", 1)):
+        body = {"metadata": {"name": f"elastic-pytorch-{role}"}, "value": value, "preemptionPolicy": "Never"}
+        api.post("/apis/scheduling.k8s.io/v1/priorityclasses", json=body)
+    running = Operators(kubeconfig, tmp_path)
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def nodes(api: httpx.Client) -> Iterator[list[str]]:
+    """Two nodes of four GPUs that somebody keeps Ready."""
+    names = [f"node-{uuid.uuid4().hex[:6]}" for _ in range(2)]
+    for name in names:
+        api.post("/api/v1/nodes", json={"metadata": {"name": name}}).raise_for_status()
+    done = threading.Event()
+
+    def keep_ready() -> None:
+        while not done.is_set():
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": now}
+            status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}
+            for name in names:
+                api.patch(f"/api/v1/nodes/{name}/status", headers=MERGE, json={"status": status})
+            done.wait(HEARTBEAT_SECONDS)
+
+    keeper = threading.Thread(target=keep_ready)
+    keeper.start()
+    yield names
+    done.set()
+    keeper.join()
+    for name in names:
+        api.delete(f"/api/v1/nodes/{name}")
