@@ -100,18 +100,29 @@ class Process:
             services=stores["services"],
             slices=stores["slices"],
         )
-        self.ledger = Ledger(job_of=self._job_ref, parse=names.parse_pod_name, gpu_resources=settings.gpu_resources)
+        self.controller: Controller | None = None
+        self.ledger = Ledger(
+            job_of=self._job_ref,
+            parse=names.parse_pod_name,
+            gpu_resources=settings.gpu_resources,
+            changed=self._wake,
+        )
         feed.store.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))  # type: ignore[union-attr]
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.controller: Controller | None = None
-        for store in (feed.store, *stores.values()):
-            store.subscribe(self._changed)
+        for store in (feed.store, *(store for kind, store in stores.items() if kind not in ("pods", "nodes"))):
+            store.subscribe(lambda _old, _new: self._wake())
+        self.stores.nodes.subscribe(self._node_changed)
 
     def _job_ref(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
         return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
-    def _changed(self, _old: Any, _new: Any) -> None:
+    def _node_changed(self, old: objects.Node | None, new: objects.Node | None) -> None:
+        """A node's status is renewed every few minutes, or seconds, whether or not it says anything new."""
+        if old is None or new is None or not new.says_the_same(old):
+            self._wake()
+
+    def _wake(self) -> None:
         if self.controller:
             self.controller.wake()
 
@@ -175,7 +186,7 @@ class Process:
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.session, self.stores, self.ledger, events, build),
-            logs=FailureLogs(self.session, self._main_container, lambda: self._changed(None, None)),
+            logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
             api_time=self.session.api_time,

@@ -28,7 +28,6 @@ def test_a_new_job_gets_its_pods_once_its_whole_minimum_has_room():
         ("master", 0, "n1", 1),
         ("worker", 0, "n1", 1),
     ]
-    assert planned.commit_first
     assert planned.status.target_replicas == 2
     assert planned.status.start_time == at(200)
 
@@ -74,9 +73,9 @@ def test_settling_again_on_its_own_status_changes_nothing():
     assert second.events == ()
 
 
-def test_growth_is_written_down_before_it_is_done():
+def test_growth_does_not_wait_for_being_written_down():
     planned = plan(make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
-    assert planned.commit_first
+    assert not planned.commit_first
     assert [c.index for c in planned.creates] == [1]
     assert (planned.status.target_replicas, planned.status.resizes) == (3, 1)
     assert (planned.status.history[0].from_, planned.status.history[0].to) == (2, 3)

@@ -144,6 +144,12 @@ async def read_log_tail(
     return log[-max_bytes:].decode(errors="replace")
 
 
+def is_ours(meta: Meta, job_uid: str) -> bool:
+    """Whether that job controls the object, and it is not being deleted."""
+    controlled = any(owner.controller and owner.uid == job_uid for owner in meta.owner_references)
+    return controlled and meta.deletion_timestamp is None
+
+
 def _require_ours(kind: str, meta: Meta, job_uid: str) -> None:
     controller = next((owner for owner in meta.owner_references if owner.controller), None)
     if controller is None or controller.uid != job_uid:

@@ -23,6 +23,9 @@ from elastic_operator.plan.model import HostPort, OwnPod, Resources
 ASSUMED_SECONDS = 60.0
 """A create whose outcome stays unknown counts for so long. Far more than a request and its watch event take."""
 
+MOST_KINDS = 10_000
+"""So many different requests of pods are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
@@ -68,6 +71,14 @@ class _Entry:
         """Whether it is a foreign pod that uses a node."""
         return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
 
+    def counts_like(self, other: _Entry) -> bool:
+        """Whether it makes no difference to anybody which of the two states of a pod is known."""
+        return (
+            (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
+            and self.requests == other.requests
+            and self.host_ports == other.host_ports
+        )
+
 
 @dataclass(slots=True)
 class _Foreign:
@@ -85,6 +96,7 @@ class Ledger:
         job_of: The job with a uid, None if there is none (any more).
         parse: (job name, pod name) to (role, index), None where a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
+        changed: Called when a change of a pod makes a difference: to its node, or to a job.
         now: A monotonic clock.
     """
 
@@ -94,11 +106,13 @@ class Ledger:
         job_of: Callable[[str], JobRef | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
+        changed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
+        self._changed = changed
         self._now = now
         self._entries: dict[str, _Entry] = {}
         self._claims = _Groups()
@@ -109,33 +123,57 @@ class Ledger:
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = _Groups()
         self._assumed_by_node = _Groups()
+        self._revisions: Counter[str | None] = Counter()
+        self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
+        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Account for a change; a listener of the pods' store."""
-        known = self._drop(old.metadata.uid) if old is not None else None
+        known = self._entries[old.metadata.uid] if old is not None else None
         if new is not None:
             self.forget(new.metadata.namespace, new.metadata.name)
-            self._add(new, known)
+            entry = self._entry(new, known)
+            if known is not None and entry.counts_like(known):
+                self._entries[new.metadata.uid] = entry
+                return
+        if known is not None:
+            self._drop(known.pod.metadata.uid)
+        if new is not None:
+            self._add(entry)
+        self._changed()
 
     def job_changed(self, job_uid: str) -> None:
         """A job appeared or vanished: decide anew which pods are its own."""
+        self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
             entry = self._drop(uid)
-            self._add(entry.pod, entry)
+            self._add(self._entry(entry.pod, entry))
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
-        """The pods of a job, by name."""
-        own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
-        return tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
+        """The pods of a job, by name; the same object as long as none of them changes."""
+        if job_uid not in self._own_pods:
+            own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
+            self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
+        return self._own_pods[job_uid]
+
+    def revision(self, node: str) -> int:
+        """A number that changes whenever what `node_usage` says of the node may change."""
+        return self._revisions[node]
+
+    def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
+        """Our pods on the node, those being created too, that are not among `members`."""
+        own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
+        if own <= members and assumed <= members:
+            return frozenset()
+        return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
         """Names that the job's pods would get, and that pods hold that are not its own."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
-        holders = (self._entries[uid] for uid in self._names.get((job.namespace, job.name)))
-        own = self._own_by_job.get(job_uid)
-        return frozenset(e.pod.metadata.name for e in holders if e.pod.metadata.uid not in own)
+        foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
+        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(self, node: str, members: Set[str] = frozenset()) -> Usage:
         """What pods use of `node`, but for `members`: uids (of `Assumed` too) that the snapshot lists in its jobs."""
@@ -175,6 +213,7 @@ class Ledger:
         self._assumed[uid] = Assumed(uid, job_uid, namespace, name, role, index, node, requests, host_ports, until)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
+        self._revisions[node] += 1
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
@@ -182,6 +221,7 @@ class Ledger:
         uid = _assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
+            self._revisions[assumed.node] += 1
             self._assumed_by_job.remove(assumed.job_uid, uid)
             self._assumed_by_node.remove(assumed.node, uid)
 
@@ -196,10 +236,8 @@ class Ledger:
                 self.forget(assumed.namespace, assumed.name)
         return tuple(a for a in known if a.uid in self._assumed)
 
-    def _add(self, pod: Pod, known: _Entry | None) -> None:
-        entry = self._entry(pod, known)
-        meta = pod.metadata
-        self._entries[meta.uid] = entry
+    def _add(self, entry: _Entry) -> None:
+        self._entries[entry.pod.metadata.uid] = entry
         self._group(entry, _Groups.add)
         if entry.holds and entry.node:
             foreign = self._foreign.setdefault(entry.node, _Foreign())
@@ -221,7 +259,9 @@ class Ledger:
 
     def _group(self, entry: _Entry, change: Callable[[_Groups, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
+        self._revisions[entry.node] += 1
         if entry.claims is not None:
+            self._own_pods.pop(entry.claims, None)
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
             change(self._own_by_job, entry.claims, meta.uid)
@@ -233,7 +273,7 @@ class Ledger:
     def _entry(self, pod: Pod, known: _Entry | None) -> _Entry:
         """`known` is the same pod as accounted for before; most changes leave its spec, and so its requests, alone."""
         same = known is not None and known.pod.spec == pod.spec
-        requests = known.requests if known and same else convert.requests_of(pod)
+        requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
         owner = _controlling_job(pod)
         own = None
@@ -242,6 +282,12 @@ class Ledger:
             role, index = place
             own = convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
         return _Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own)
+
+    def _one_of_its_kind(self, requests: Resources) -> Resources:
+        """One object for equal requests: the allocator adds up thousands of them at each pass."""
+        if len(self._alike) > MOST_KINDS:
+            self._alike.clear()
+        return self._alike.setdefault(tuple(sorted(requests.items())), requests)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, whatever they claim."""

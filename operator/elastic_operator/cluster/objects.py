@@ -57,6 +57,10 @@ class Node(Struct, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
+    def says_the_same(self, other: Node) -> bool:
+        """Whether all that is read of a node is equal."""
+        return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
+
 
 class PriorityClass(Struct, frozen=True):
     """scheduling.k8s.io/v1 PriorityClass."""

@@ -96,8 +96,10 @@ class Actor:
             self.stores.pods.observe(answer)
 
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
-        self.stores.services.observe(service)
+        service = self.stores.services.named(service_name(job.name), job.namespace)
+        if service is None or not apply.is_ours(service.metadata, job.uid):
+            service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
+            self.stores.services.observe(service)
         await self._together([self._create(job, create, service.spec.cluster_ip) for create in creates])
 
     async def _create(self, job: Job, create: CreatePod, service_ip: str) -> None:

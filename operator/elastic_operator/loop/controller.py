@@ -1,8 +1,11 @@
 """Wake -> read -> decide -> apply.
 
-A pass runs in one go, without awaiting anything, so it sees one state of the stores: every job is observed, one
-allocation is made for all of them, every job is settled. Plans are then carried out side by side, one at a time per
-job; while a job's plan is under way the job is decided on but nothing more is started for it.
+A pass runs in one go, without awaiting anything, so it sees one state of the stores: jobs are observed, one allocation
+is made for all of them, each job is settled, and what is to be done is started. Only what changed is done again: jobs
+that are seen otherwise, or get otherwise, or are due. Everything is done again every two minutes all the same.
+
+Why a job is not bigger depends on all the others, and so may read otherwise after any change. That is told in turn,
+a few jobs at a time: nobody waits for it, and the API server must not be flooded with it.
 """
 
 from __future__ import annotations
@@ -11,34 +14,45 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
+from math import inf
 
+from elastic_operator.api.status import ConditionType
 from elastic_operator.build.environment import frozen_nnodes
-from elastic_operator.build.names import pod_name, service_name
-from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.build.names import service_name
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
+from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.decisions import Grant, Plan, Route
+from elastic_operator.plan.allocate import Allocation, allocate, next_change
+from elastic_operator.plan.decisions import Plan, Route, Share
 from elastic_operator.plan.model import Job, Snapshot
 from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 120.0
-"""Every job is looked at again at least this often, whatever the watches say."""
-MESSAGE_SECONDS = 5.0
-"""A status in which only the wording is new waits so long after the last one."""
+"""Every job is decided on again at least this often, whatever the watches say."""
+WORDING_SECONDS = 0.5
+WORDING_BATCH = 10
+"""So many jobs are told again, every so many seconds, why they are not bigger."""
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What one job's last plan was made from, and when (monotonic) it is to be made again all the same."""
+
+    seen: Observation
+    share: Share | None
+    again_at: float
+    phase: str
 
 
 class Controller:
@@ -56,14 +70,27 @@ class Controller:
         api_time: Callable[[], float],
         fresh: Callable[[], bool],
     ) -> None:
-        self.stores, self.ledger, self.actor, self.logs = stores, ledger, actor, logs
-        self.settings, self.metrics, self.api_time, self.fresh = settings, metrics, api_time, fresh
-        self.reader = Reader(stores, ledger, settings)
-        self.troubles = Troubles()
+        self.stores, self.metrics, self.api_time = stores, metrics, api_time
         self.last_pass = time.monotonic()
+        reader, troubles = Reader(stores, ledger, settings), Troubles()
+        self.view = View(reader, logs, troubles)
+        self.dispatcher = Dispatcher(
+            actor=actor,
+            reader=reader,
+            ledger=ledger,
+            troubles=troubles,
+            metrics=metrics,
+            fresh=fresh,
+            done=self._decide_again,
+        )
         self._wake = asyncio.Event()
-        self._busy: dict[str, asyncio.Task[None]] = {}
-        self._told: dict[str, float] = {}
+        self._settled: dict[str, _Settled] = {}
+        self._snapshot: Snapshot | None = None
+        self._allocation: Allocation | None = None
+        self._allocated_until = 0.0
+        self._resync_at = 0.0
+        self._unsaid: dict[str, None] = {}
+        self._say_at = 0.0
 
     def wake(self) -> None:
         """Something changed: look again."""
@@ -80,10 +107,7 @@ class Controller:
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await self._sleep(wait)
         finally:
-            under_way = list(self._busy.values())
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await self.dispatcher.stop()
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -97,6 +121,7 @@ class Controller:
             wait = self.run_pass()
         except Exception:
             log.exception("a pass failed; the next one starts from the stores again")
+            self._forget()
             return 1.0
         self.last_pass = time.monotonic()
         return wait
@@ -105,49 +130,67 @@ class Controller:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self.metrics.passes.time():
             now = self.api_time()
-            self._forget_gone()
-            bodies = {b.metadata.uid: b for b in self.stores.jobs.values() if self._is_mine(b)}
-            unready = self.reader.unready_since()
-            seen = {uid: observe(self._job(body), unready, now) for uid, body in bodies.items()}
-            grants = self._allocate(seen, now)
-            plans = {uid: self._settle(s, grants.get(uid), now) for uid, s in seen.items()}
-            waits = [self._start(bodies[uid], seen[uid].job, plan) for uid, plan in plans.items()]
-            self._count(plans)
-        due = [plan.wake_at - now for plan in plans.values() if plan.wake_at is not None]
-        return max(0.01, min([RESYNC_SECONDS, *waits, *due]))
+            if time.monotonic() >= self._resync_at:
+                self._forget()
+                self._resync_at = time.monotonic() + RESYNC_SECONDS
+            sight = self.view.look(now)
+            self._forget_gone(sight.seen.keys())
+            allocation = self._allocate(sight.snapshot, now)
+            for seen in sight.seen.values():
+                if not self._is_settled(seen, allocation):
+                    self._settle(seen, allocation, now)
+            self._say_why(allocation, now)
+            self._count()
+        soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
+        due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf)
+        return max(0.01, min(due - time.monotonic(), self._allocated_until - now))
 
-    def _forget_gone(self) -> None:
-        """What is kept per job goes with the job."""
-        for uid in [uid for uid in self._told if uid not in self.stores.jobs]:
-            del self._told[uid]
-            self.troubles.clear(uid)
-            self.reader.forget(uid)
+    def _decide_again(self, uid: str) -> None:
+        """What was to be done for a job is done, or has failed."""
+        self._settled.pop(uid, None)
+        self.wake()
 
-    def _is_mine(self, body: objects.CustomObject) -> bool:
-        return body.metadata.deletion_timestamp is None and self.settings.watches(body.metadata.namespace)
+    def _forget(self) -> None:
+        """Decide everything again."""
+        self.view.forget()
+        self._settled.clear()
 
-    def _job(self, body: objects.CustomObject) -> Job:
-        uid = body.metadata.uid
-        return self.reader.job(
-            body,
-            pods=self.logs.as_read(body.metadata.namespace, self.ledger.own_pods(uid)),
-            trouble=self.troubles.message(uid),
-            refused=self.troubles.refused(uid, body.metadata.generation),
-        )
+    def _forget_gone(self, present: Set[str]) -> None:
+        for uid in [uid for uid in self._settled if uid not in present]:
+            del self._settled[uid]
+            self.dispatcher.forget(uid)
 
-    def _allocate(self, seen: dict[str, Observation], now: float) -> dict[str, Grant]:
-        wanting = [s for s in seen.values() if s.wants_pods]
-        demands = tuple(self.reader.demand(s) for s in wanting)
-        members = frozenset(m.uid for demand in demands for m in demand.members)
-        nodes = self.reader.nodes(members, [pod for s in seen.values() for pod, _ in s.gone])
-        snapshot = Snapshot(now=now, nodes=nodes, jobs=demands, gpu_resources=self.settings.gpu_resources)
-        with self.metrics.allocate.time():
-            return allocate(snapshot)
+    def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
+        """The last one, as long as it would come out again."""
+        if self._allocation is None or snapshot is not self._snapshot or now >= self._allocated_until:
+            self._snapshot = snapshot
+            snapshot = replace(snapshot, now=now)
+            with self.metrics.allocate.time():
+                self._allocation = allocate(snapshot)
+            self._allocated_until = next_change(snapshot)
+            self._unsaid |= dict.fromkeys(self._allocation)
+        return self._allocation
 
-    def _settle(self, seen: Observation, grant: Grant | None, now: float) -> Plan:
-        spec = seen.job.spec
-        plan = settle(seen, grant, frozen=frozen_nnodes(spec) if spec else (1, 1), now=now)
-        return replace(plan, route=self._changed_route(seen.job, plan.route))
+    def _is_settled(self, seen: Observation, allocation: Allocation) -> bool:
+        """Whether another plan for the job would be the same, up to its wording."""
+        known = self._settled.get(seen.job.uid)
+        if known is None or known.seen is not seen or time.monotonic() >= known.again_at:
+            return False
+        return known.share == (allocation.share(seen.job.uid) if seen.job.uid in allocation else None)
+
+    def _settle(self, seen: Observation, allocation: Allocation, now: float) -> None:
+        """Make the job's plan and start on it."""
+        job = seen.job
+        grant = allocation.get(job.uid)
+        plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
+        plan = replace(plan, route=self._changed_route(job, plan.route))
+        body = self.stores.jobs.get(job.uid)
+        assert body is not None, "a pass awaits nothing, so the job is still there"
+        wait = self.dispatcher.start(body, job, plan)
+        again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
+        share = allocation.share(job.uid) if grant else None
+        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again, _phase(plan))
+        self._unsaid.pop(job.uid, None)
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if the Service does not lead there yet."""
@@ -155,98 +198,26 @@ class Controller:
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
         return None if wanted is None or "".join(addresses[:1]) == wanted.address else wanted
 
-    def _start(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
-        """Starts carrying the plan out if there is anything to do; returns seconds until it is to be looked at."""
-        uid = job.uid
-        if uid in self._busy:
-            return RESYNC_SECONDS
-        quiet = self._quiet_for(body, plan)
-        if quiet > 0:
-            return quiet
-        wait = self.troubles.wait(uid, time.monotonic())
-        if wait > 0:
-            self._tell_only(body, job, plan)
-            return wait
-        may_create = self.fresh()
-        if may_create:
-            self._assume(job, plan)
-        self._run(uid, self._carry_out(job, plan, written=body.status, may_create=may_create))
-        return RESYNC_SECONDS if may_create else 1.0
+    def _say_why(self, allocation: Allocation, now: float) -> None:
+        """Tell some of the jobs whose answer may read otherwise now."""
+        if not self._unsaid or time.monotonic() < self._say_at:
+            return
+        self._say_at = time.monotonic() + WORDING_SECONDS
+        for uid in list(self._unsaid)[:WORDING_BATCH]:
+            del self._unsaid[uid]
+            known = self._settled.get(uid)
+            if known is None or uid not in allocation or self.dispatcher.busy(uid):
+                continue
+            told, grant = known.seen.job.status.condition(ConditionType.FULL_SIZE), allocation[uid]
+            if told is None or (told.reason, told.message) != (grant.limit, grant.message):
+                self._settle(known.seen, allocation, now)
 
-    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
-        """While a job waits for its next try, its status still says why; decisions wait with it."""
-        told = Plan(status=plan.status)
-        if not plan.commit_first and self._quiet_for(body, told) <= 0:
-            self._run(job.uid, self._carry_out(job, told, written=body.status, may_create=False))
-
-    def _run(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
-        self._told[uid] = time.monotonic()
-        task = asyncio.create_task(work)
-        self._busy[uid] = task
-        task.add_done_callback(lambda _: self._done(uid))
-
-    def _done(self, uid: str) -> None:
-        self._busy.pop(uid, None)
-        self.wake()
-
-    def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
-        """Seconds for which the plan can wait; 0 if there is something to do now.
-
-        Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
-        the status is not written more often than every few seconds.
-        """
-        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None:
-            return 0.0
-        wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if wanted == body.status:
-            return RESYNC_SECONDS
-        if without_messages(wanted) != without_messages(body.status):
-            return 0.0
-        return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
-
-    def _assume(self, job: Job, plan: Plan) -> None:
-        """From here on the pods to be created count as used, whatever the API server's answer will be."""
-        assert job.spec is not None or not plan.creates
-        for create in plan.creates:
-            shape = self.reader.shape(job, create.role)
-            self.ledger.assume(
-                job_uid=job.uid,
-                namespace=job.namespace,
-                name=pod_name(job.name, create.role, create.index),
-                role=create.role,
-                index=create.index,
-                node=create.node,
-                requests=shape.requests,
-                host_ports=shape.host_ports,
-            )
-
-    async def _carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
-        try:
-            with self.metrics.reconcile.time():
-                await self.actor.carry_out(job, plan, written=written, may_create=may_create)
-        except ClusterError as error:
-            self.metrics.reconcile_errors.inc()
-            trouble = self.troubles.add(job.uid, job.generation, error, time.monotonic())
-            if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
-                log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
-        except Exception:
-            self.metrics.reconcile_errors.inc()
-            log.exception("job=%s the plan could not be carried out", job.key)
-            await asyncio.sleep(1.0)
-        else:
-            if may_create:
-                self.troubles.clear(job.uid)
-
-    def _count(self, plans: dict[str, Plan]) -> None:
-        reasons = Counter(
-            next((c.reason for c in plan.status.conditions if c.type == "Ready"), "") for plan in plans.values()
-        )
+    def _count(self) -> None:
         self.metrics.jobs.clear()
-        for reason, count in reasons.items():
-            self.metrics.jobs.labels(reason).set(count)
+        for phase, count in Counter(settled.phase for settled in self._settled.values()).items():
+            self.metrics.jobs.labels(phase).set(count)
 
 
-def without_messages(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without the texts of its conditions."""
-    conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
-    return {**status, "conditions": conditions}
+def _phase(plan: Plan) -> str:
+    ready = plan.status.condition(ConditionType.READY)
+    return ready.reason if ready else ""

@@ -34,6 +34,8 @@ class FailureLogs:
 
     def as_read(self, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The pods as the planner may see them: failed ones with what they said, or not failed yet."""
+        if not any(map(_is_worth_reading, pods)):
+            return pods
         return tuple(self._as_read(namespace, pod) if _is_worth_reading(pod) else pod for pod in pods)
 
     def _as_read(self, namespace: str, pod: OwnPod) -> OwnPod:

@@ -5,9 +5,9 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
@@ -15,7 +15,7 @@ from elastic_operator.api.parse import parse_spec, parse_status
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
-from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.ledger import MOST_KINDS, Assumed, Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.demand import demand_of
 from elastic_operator.plan.model import Job, JobDemand, Member, Node, OwnPod, PodShape
@@ -23,6 +23,11 @@ from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+Shapes = tuple[PodShape, PodShape]
+"""Of the master and of a worker."""
+Unready = Mapping[str, float]
+"""Nodes that are not Ready, with since when."""
 
 
 @dataclass(slots=True)
@@ -47,6 +52,28 @@ class Parsed:
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    claims: frozenset[str] = frozenset()
+    """Names of the volume claims that its pods mount."""
+
+
+class Facts(NamedTuple):
+    """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
+
+    `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when.
+    """
+
+    body: objects.CustomObject
+    pods: tuple[OwnPod, ...]
+    foreign_names: frozenset[str]
+    priority: int
+    unknown_priority: str
+    trouble: str
+    refused: str
+    unready: tuple[tuple[str, float], ...]
+
+    def equal(self, other: Facts) -> bool:
+        """Whether nothing differs; objects are not looked into, since the stores never change one."""
+        return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 
 class Reader:
@@ -56,7 +83,9 @@ class Reader:
         self.stores, self.ledger, self.settings = stores, ledger, settings
         self._parsed: dict[str, Parsed] = {}
         self._statuses: dict[str, tuple[str, JobStatus]] = {}
-        self._shapes: dict[str, tuple[object, tuple[PodShape, PodShape]]] = {}
+        self._shapes: dict[str, tuple[object, Shapes]] = {}
+        self._alike: dict[str, PodShape] = {}
+        self._nodes: dict[str, tuple[objects.Node, object, Node]] = {}
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -64,26 +93,34 @@ class Reader:
         self._statuses.pop(uid, None)
         self._shapes.pop(uid, None)
 
-    def job(self, body: objects.CustomObject, *, pods: tuple[OwnPod, ...], trouble: str, refused: str) -> Job:
-        """One job; `pods` are its own as they are to be seen."""
-        meta = body.metadata
-        parsed = self._parse(body)
-        priority, unknown = self._priority(parsed.spec)
+    def facts(
+        self, body: objects.CustomObject, *, pods: tuple[OwnPod, ...], trouble: str, refused: str, unready: Unready
+    ) -> Facts:
+        """What is known of one job now; `unready` are all nodes that are not Ready."""
+        priority, unknown = self._priority(self._parse(body).spec)
+        down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
+        names = self.ledger.foreign_names(body.metadata.uid)
+        return Facts(body, pods, names, priority, unknown, trouble, refused, down)
+
+    def job(self, facts: Facts) -> Job:
+        """One job, from its facts."""
+        meta = facts.body.metadata
+        parsed = self._parse(facts.body)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
-            status=self._status(body),
-            spec=parsed.spec if not unknown else None,
-            invalid=parsed.invalid or unknown,
-            priority=priority,
-            pods=pods,
-            foreign_names=self.ledger.foreign_names(meta.uid),
+            status=self._status(facts.body),
+            spec=parsed.spec if not facts.unknown_priority else None,
+            invalid=parsed.invalid or facts.unknown_priority,
+            priority=facts.priority,
+            pods=facts.pods,
+            foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
-            trouble=trouble,
-            refused=refused,
+            trouble=facts.trouble,
+            refused=facts.refused,
         )
 
     def _status(self, body: objects.CustomObject) -> JobStatus:
@@ -103,7 +140,8 @@ class Reader:
         try:
             spec = parse_spec({"spec": body.spec}, gpu_resources=self.settings.gpu_resources)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints)
+            claims = frozenset(name for role in prints for name in _claims(spec.template_of(role)))
+            parsed = Parsed(meta.generation, spec, "", prints, claims)
         except InvalidSpecError as error:
             parsed = Parsed(meta.generation, None, str(error))
         self._parsed[meta.uid] = parsed
@@ -124,11 +162,9 @@ class Reader:
         default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
         return (default.value if default else 0), ""
 
-    def demand(self, seen: Observation) -> JobDemand:
+    def demand(self, seen: Observation, shapes: Shapes, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
-        master, worker = self._shapes_of(seen)
-        demand = demand_of(seen, master=master, worker=worker)
-        assumed = self.ledger.assumed(seen.job.uid)
+        demand = demand_of(seen, master=shapes[0], worker=shapes[1])
         if not assumed:
             return demand
         members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
@@ -140,22 +176,26 @@ class Reader:
         master, worker = self._shapes[job.uid][1]
         return master if role == "master" else worker
 
-    def _shapes_of(self, seen: Observation) -> tuple[PodShape, PodShape]:
-        job, spec = seen.job, seen.job.spec
+    def shapes(self, job: Job) -> Shapes:
+        """What the job's master and its workers ask of a node; the same object as long as that does not change."""
+        spec = job.spec
         assert spec is not None
-        volumes = self._volume_facts(job.namespace, spec)
-        key = (job.generation, tuple(sorted(volumes.items())))
+        volumes = {name: self._claim_state(job.namespace, name) for name in self._parsed[job.uid].claims}
+        key = (job.generation, volumes)
         known = self._shapes.get(job.uid)
-        if known and known[0] == key:
-            return known[1]
-        master = shape_of(spec.template_of("master"), gpu_resources=self.settings.gpu_resources, volumes=volumes)
-        worker = shape_of(spec.template_of("worker"), gpu_resources=self.settings.gpu_resources, volumes=volumes)
-        self._shapes[job.uid] = (key, (master, worker))
-        return master, worker
+        if known is None or known[0] != key:
+            known = self._shapes[job.uid] = (
+                key,
+                (self._shape(spec, ROLE_MASTER, volumes), self._shape(spec, ROLE_WORKER, volumes)),
+            )
+        return known[1]
 
-    def _volume_facts(self, namespace: str, spec: JobSpec) -> VolumeFacts:
-        names = {name for role in ("master", "worker") for name in _claims(spec.template_of(role))}
-        return {name: self._claim_state(namespace, name) for name in names}
+    def _shape(self, spec: JobSpec, role: str, volumes: VolumeFacts) -> PodShape:
+        """One object for equal shapes: most jobs of a cluster ask for much the same."""
+        shape = shape_of(spec.template_of(role), gpu_resources=self.settings.gpu_resources, volumes=volumes)
+        if len(self._alike) > MOST_KINDS:
+            self._alike.clear()
+        return self._alike.setdefault(repr(shape), shape)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self.stores.claims.named(name, namespace)
@@ -164,26 +204,41 @@ class Reader:
         volume = self.stores.volumes.named(claim.spec.volume_name)
         return "bound" if volume and volume.spec.node_affinity is None else "zonal"
 
-    def nodes(self, members: frozenset[str], leaving: Iterable[OwnPod]) -> tuple[Node, ...]:
-        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted."""
-        going: dict[str, list[OwnPod]] = {}
+    def nodes(self, members: Set[str], leaving: Iterable[OwnPod]) -> tuple[Node, ...]:
+        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
+
+        A node of which nothing changed is the same object as before.
+        """
+        going: dict[str, tuple[OwnPod, ...]] = {}
         for pod in leaving:
             if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
-                going.setdefault(pod.node, []).append(pod)
-        apart = members | {pod.uid for pods in going.values() for pod in pods}
-        return tuple(self._node(node, apart, going.get(node.metadata.name, [])) for node in self.stores.nodes.values())
+                going[pod.node] = (*going.get(pod.node, ()), pod)
+        apart = members | {pod.uid for pods in going.values() for pod in pods} if going else members
+        stored = self.stores.nodes.values()
+        nodes = tuple(self._node(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        if len(self._nodes) > len(nodes):
+            here = {node.name for node in nodes}
+            self._nodes = {name: known for name, known in self._nodes.items() if name in here}
+        return nodes
 
-    def _node(self, node: objects.Node, apart: frozenset[str], going: list[OwnPod]) -> Node:
-        known = convert.node(node, self.ledger.node_usage(node.metadata.name, apart))
-        if not going:
-            return known
-        leaving = dict(known.leaving)
+    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[OwnPod, ...]) -> Node:
+        name = stored.metadata.name
+        key = (self.ledger.revision(name), self.ledger.outsiders(name, apart), going)
+        known = self._nodes.get(name)
+        if known is not None and known[0] is stored and known[1] == key:
+            return known[2]
+        node = convert.node(stored, self.ledger.node_usage(name, apart))
         for pod in going:
-            for name, amount in pod.requests.items():
-                leaving[name] = leaving.get(name, 0) + amount
-        return replace(known, leaving=leaving)
+            leaving = dict(node.leaving)
+            for resource, amount in pod.requests.items():
+                leaving[resource] = leaving.get(resource, 0) + amount
+            node = replace(node, leaving=leaving)
+        if known is not None and known[2] == node:
+            node = known[2]
+        self._nodes[name] = (stored, key, node)
+        return node
 
-    def unready_since(self) -> Mapping[str, float]:
+    def unready_since(self) -> Unready:
         """Since when each node that is not Ready is so."""
         facts = ((node.metadata.name, convert.unready_since(node)) for node in self.stores.nodes.values())
         return {name: since for name, since in facts if since is not None}

@@ -7,19 +7,52 @@ carried out, is decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
+from math import inf
 
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, Table, keep_order
-from elastic_operator.plan.decisions import Grant, Slot
+from elastic_operator.plan.decisions import Grant, Share, Slot
 from elastic_operator.plan.explain import Explainer
 from elastic_operator.plan.grow import grow_all, settle_sizes, trim
 from elastic_operator.plan.minimum import serve_minima
 from elastic_operator.plan.model import Member, Snapshot
 
 
-def allocate(snapshot: Snapshot) -> dict[str, Grant]:
-    """What each job gets, by its uid.
+class Allocation(Mapping[str, Grant]):
+    """What each job gets, by its uid. Why it is not more is put into words when its grant is read, and only then."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._explainer = Explainer(table)
+        self._claims = {claim.job.uid: claim for claim in table.claims}
+        self._shares: dict[str, Share] = {}
+        self._grants: dict[str, Grant] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._claims)
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._claims
+
+    def __getitem__(self, uid: str) -> Grant:
+        if uid not in self._grants:
+            share, why = self.share(uid), self._explainer.why(self._claims[uid])
+            self._grants[uid] = Grant(*share, limit=why.limit, message=why.message, wake_at=why.wake_at)
+        return self._grants[uid]
+
+    def share(self, uid: str) -> Share:
+        """The grant without its reasons. Raises KeyError for a job that was not asked about."""
+        if uid not in self._shares:
+            self._shares[uid] = _share(self._table, self._claims[uid])
+        return self._shares[uid]
+
+
+def allocate(snapshot: Snapshot) -> Allocation:
+    """What each job gets.
 
     A job without sizes keeps its members and gets nothing new (it is ending).
     """
@@ -29,27 +62,29 @@ def allocate(snapshot: Snapshot) -> dict[str, Grant]:
     settle_sizes(table)
     grow_all(table)
     _settle_readiness(table)
-    explainer = Explainer(table)
-    return {claim.job.uid: _grant(table, claim, explainer) for claim in table.claims}
+    return Allocation(table)
+
+
+def next_change(snapshot: Snapshot) -> float:
+    """When, with nothing else changed, the same snapshot at a later time may be allocated otherwise; else infinity."""
+    times = (time for job in snapshot.jobs for time in (job.failed_until, job.grow_after) if time > snapshot.now)
+    return min(times, default=inf)
 
 
 def _settle_readiness(table: Table) -> None:
     """What became free now while others were moved about goes to the jobs in order."""
     for claim in table.claims:
-        claim.seats = tuple(Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats)
+        if claim.seats:
+            claim.seats = tuple(Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats)
 
 
-def _grant(table: Table, claim: Claim, explainer: Explainer) -> Grant:
-    kept = {member.uid for member in claim.kept}
-    why = explainer.why(claim)
-    return Grant(
+def _share(table: Table, claim: Claim) -> Share:
+    keep = tuple([member.uid for member in claim.kept])
+    return Share(
         replicas=claim.size,
-        keep=tuple(member.uid for member in claim.kept),
-        release=tuple(m.uid for m in _leaving_order(claim) if m.uid not in kept),
-        create=tuple(_slots(table, claim)),
-        limit=why.limit,
-        message=why.message,
-        wake_at=why.wake_at,
+        keep=keep,
+        release=tuple(m.uid for m in _leaving_order(claim) if m.uid not in keep) if claim.gives else (),
+        create=tuple(_slots(table, claim)) if claim.seats else (),
     )
 
 

@@ -52,6 +52,11 @@ class Claim:
         return len(self.kept) + len(self.seats)
 
     @property
+    def gives(self) -> bool:
+        """Whether any of its members goes."""
+        return len(self.kept) < len(self.job.members)
+
+    @property
     def minimum(self) -> int:
         """The smallest size it may run with; 0 where it has no say (see `JobDemand.sizes`)."""
         return self.job.sizes[0] if self.job.sizes else 0
@@ -118,34 +123,36 @@ class Table:
         self.claims = tuple(self._claim(job, rank) for rank, job in enumerate(sorted(snapshot.jobs, key=_order)))
         self.residents: list[dict[str, tuple[Claim, Member]]] = [{} for _ in self.board.nodes]
         for claim in self.claims:
-            self._count_placed(claim)
+            self._note_placed(claim)
+        for node, residents in enumerate(self.residents):
+            self.board.settle([(member.requests, member.host_ports) for _, member in residents.values()], node)
         for claim in self.claims:
             self._count_unplaced(claim)
 
     def _claim(self, job: JobDemand, rank: int) -> Claim:
-        ceiling = max(job.max_new_size, len(job.members)) if job.max_new_size is not None else None
-        sizes = tuple(n for n in job.sizes if ceiling is None or n <= ceiling)
+        sizes = job.sizes
+        if job.max_new_size is not None:
+            ceiling = max(job.max_new_size, len(job.members))
+            sizes = tuple(n for n in sizes if n <= ceiling)
         claim = Claim(job, rank, sizes, self.board.ask(job.master), self.board.ask(job.worker))
         claim.staying = claim.kept = tuple(sorted(job.members, key=keep_order))
         return claim
 
-    def _count_placed(self, claim: Claim) -> None:
+    def _note_placed(self, claim: Claim) -> None:
         for member in claim.kept:
             node = self.board.number.get(member.node) if member.node is not None else None
             if node is not None:
-                self._count(claim, member, node)
+                claim.at[member.uid] = node
+                self.residents[node][member.uid] = (claim, member)
 
     def _count_unplaced(self, claim: Claim) -> None:
         """Count unbound, unpinned members where they would fit best, so that their room is not given away."""
         for member in claim.kept:
             spot = self.board.find(claim.ask(member.role), claim.near) if member.node is None else None
             if spot is not None:
-                self._count(claim, member, spot.node)
-
-    def _count(self, claim: Claim, member: Member, node: int) -> None:
-        claim.at[member.uid] = node
-        self.residents[node][member.uid] = (claim, member)
-        self.board.hold(member.requests, member.host_ports, node, now=True)
+                claim.at[member.uid] = spot.node
+                self.residents[spot.node][member.uid] = (claim, member)
+                self.board.hold(member.requests, member.host_ports, spot.node, now=True)
 
     # -- members -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from elastic_operator.api.status import JobStatus, Limit
 
@@ -17,13 +18,24 @@ class Slot:
     ready: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Share(NamedTuple):
     """What one job gets: `keep` and `release` partition its members by uid, `create` are the pods still missing.
 
     `replicas` = len(keep) + len(create); 0 or an allowed size, or below the minimum (only kept members, nothing to
-    create) while a job that lost pods holds on to what nobody else needs. `limit` and `message` answer why it is not
-    bigger, or not running. `wake_at` is when, with nothing else changed, the answer may differ.
+    create) while a job that lost pods holds on to what nobody else needs.
+    """
+
+    replicas: int
+    keep: tuple[str, ...]
+    release: tuple[str, ...]
+    create: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A `Share` with its reasons: `limit` and `message` answer why the job is not bigger, or not running.
+
+    `wake_at` is when, with nothing else changed, the answer may differ.
     """
 
     replicas: int

@@ -57,6 +57,9 @@ def _grow(table: Table, claim: Claim) -> bool:
     size = claim.next_size
     if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now):
         return False
+    if not claim.gives:
+        master, workers = claim.missing(size)
+        return table.seat_all(claim, master=master, workers=workers)
     mark = table.mark()
     for member in list(table.released(claim)):
         if claim.size < size and table.fits_back(claim, member):

@@ -168,6 +168,12 @@ class Board:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
+    def settle(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
+        """Count the loads that are on the node from the start; not to be undone."""
+        total = total_of(requests for requests, _ in loads)
+        ports = [port for _, taken in loads for port in taken]
+        self._change(total, ports, node, True, -1)
+
     def take(self, ask: Ask, spot: Spot) -> None:
         """Hold the place for one such pod."""
         self.hold(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
@@ -241,6 +247,18 @@ class Board:
     def remember_short(self, ask: Ask, count: int) -> None:
         """Note that so many such pods do not fit."""
         self._too_many[ask] = min(count, self._too_many.get(ask, count))
+
+
+def total_of(loads: Iterable[Resources]) -> dict[str, int]:
+    """The sum of the loads. Most are one and the same object, so these are counted and multiplied."""
+    alike: dict[int, tuple[Resources, int]] = {}
+    for load in loads:
+        alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
+    total: dict[str, int] = {}
+    for load, times in alike.values():
+        for name, amount in load.items():
+            total[name] = total.get(name, 0) + times * amount
+    return total
 
 
 def _less(allocatable: Resources, *used: Resources) -> dict[str, int]:

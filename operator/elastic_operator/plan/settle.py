@@ -107,7 +107,10 @@ def _start_over_if_needed(seen: Observation, grant: Grant) -> Observation:
 
 
 def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observation:
-    """A new target is history, an event, and a decision to be written before it is acted on."""
+    """A new target is history and an event. To shrink is a decision to be written before it is acted on.
+
+    Growth is not: whoever finds its new pods, and not the status, decides the same again, and nobody waits for a write.
+    """
     before, after, status = seen.status.target_replicas, grant.replicas, seen.status
     if before == after or seen.finishing:
         return seen
@@ -125,7 +128,8 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, event = "ScaledDown", Event("ScaledDown", f"Shrinks from {before} to {pods(after)}: {grant.message}")
     status = record(status.model_copy(update=update), now, before, after, reason, grant.message)
-    return replace(seen, status=status, commit=True, events=(*seen.events, event))
+    commit = seen.commit or after < before
+    return replace(seen, status=status, commit=commit, events=(*seen.events, event))
 
 
 def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.claim import Claim, Table
 from elastic_operator.plan.fit import collide, misfit
-from elastic_operator.plan.place import Ask
+from elastic_operator.plan.model import Resources
+from elastic_operator.plan.place import Ask, total_of
 
 UNBOUNDED = 1 << 30
 """More pods than any cluster holds: what a shape that asks for nothing of a kind is limited to."""
@@ -21,15 +22,14 @@ UNBOUNDED = 1 << 30
 class Supply:
     """Numbers about the nodes that pods of one shape may go to (`ask.hosts`), and about those closed to them now.
 
-    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered, `alone` (by node) if no job had any pod.
-    `lacking` are the resources that are short on nodes whose GPUs would do; `largest` the most of each resource on any
-    one node, `closed` the suitable nodes that take no new pods, `misfits` why others are unsuitable, with counts.
+    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that are short on
+    nodes whose GPUs would do; `largest` the most of each resource on any one node, `closed` the suitable nodes that
+    take no new pods, `misfits` why others are unsuitable, with counts.
     """
 
     ask: Ask
     fitting: int
     by_gpus: int
-    alone: Mapping[int, int]
     free_gpus: int
     all_gpus: int
     lacking: tuple[str, ...]
@@ -43,8 +43,9 @@ class Supplies:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._jobs_hold = _held_by_jobs(table)
+        self._jobs_hold: dict[int, dict[str, int]] | None = None
         self._known: dict[Ask, Supply] = {}
+        self._times_alone: dict[Ask, Mapping[int, int]] = {}
 
     def of(self, ask: Ask) -> Supply:
         """What there is for pods of that shape."""
@@ -54,7 +55,9 @@ class Supplies:
 
     def without_others(self, claim: Claim, ask: Ask) -> int:
         """How many more such pods of the job would fit if no other job had any."""
-        alone = self.of(ask).alone
+        alone = self._times_alone.get(ask)
+        if alone is None:
+            alone = self._times_alone[ask] = {node: self._times(ask, self._alone(node, {})) for node in ask.hosts}
         own = {node: load for node, load in _held_by(claim).items() if node in alone}
         beside_own = sum(self._times(ask, self._alone(node, load)) for node, load in own.items())
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
@@ -72,7 +75,6 @@ class Supplies:
             ask=ask,
             fitting=sum(self._times(ask, free[n]) for n in ask.hosts if board.fits(ask, n)),
             by_gpus=sum(_times(gpu_needs, free[node]) for node in ask.hosts),
-            alone={node: self._times(ask, self._alone(node, {})) for node in ask.hosts},
             free_gpus=sum(max(0, free[node].get(name, 0)) for node in ask.hosts for name, _ in gpu_needs),
             all_gpus=sum(board.nodes[node].allocatable.get(name, 0) for node in ask.hosts for name, _ in gpu_needs),
             lacking=tuple(sorted(lacking)),
@@ -83,6 +85,8 @@ class Supplies:
 
     def _alone(self, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """What is free on the node if jobs held nothing there but `own`."""
+        if self._jobs_hold is None:
+            self._jobs_hold = _held_by_jobs(self._table)
         free = self._table.board.free_soon(node)
         held: Mapping[str, int] = self._jobs_hold.get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
@@ -114,19 +118,21 @@ def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _held_by_jobs(table: Table) -> dict[int, Counter[str]]:
-    held: dict[int, Counter[str]] = {}
+def _held_by_jobs(table: Table) -> dict[int, dict[str, int]]:
+    """What all jobs hold, by node."""
+    loads = [[member.requests for _, member in residents.values()] for residents in table.residents]
     for claim in table.claims:
-        for node, load in _held_by(claim).items():
-            held.setdefault(node, Counter()).update(load)
-    return held
+        for seat in claim.seats:
+            loads[seat.spot.node].append(claim.ask(seat.role).shape.requests)
+    return {node: total_of(held) for node, held in enumerate(loads) if held}
 
 
-def _held_by(claim: Claim) -> dict[int, Counter[str]]:
-    held: dict[int, Counter[str]] = {}
+def _held_by(claim: Claim) -> dict[int, dict[str, int]]:
+    """What one job holds, by node."""
+    loads: dict[int, list[Resources]] = {}
     for member in claim.kept:
         if member.uid in claim.at:
-            held.setdefault(claim.at[member.uid], Counter()).update(member.requests)
+            loads.setdefault(claim.at[member.uid], []).append(member.requests)
     for seat in claim.seats:
-        held.setdefault(seat.spot.node, Counter()).update(claim.ask(seat.role).shape.requests)
-    return held
+        loads.setdefault(seat.spot.node, []).append(claim.ask(seat.role).shape.requests)
+    return {node: total_of(held) for node, held in loads.items()}

@@ -1,0 +1,161 @@
+"""Hands plans to the actor: one at a time per job, none before a job's next try is due, none where nothing is to do.
+
+What cannot be handed over now is not queued: `start` says after how many seconds the job is to be decided on again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from elastic_operator.build.names import pod_name
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.read import Reader
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.decisions import Plan
+from elastic_operator.plan.model import Job
+
+log = logging.getLogger(__name__)
+
+MESSAGE_SECONDS = 5.0
+"""A status in which only the wording is new waits so long after the last one."""
+NOT_FRESH_SECONDS = 1.0
+"""While the stores cannot be trusted to create pods, a job is decided on again after so long."""
+NEVER = float("inf")
+
+
+class Dispatcher:
+    """Plans under way.
+
+    Args:
+        fresh: Whether the stores can be trusted to create pods.
+        done: Called with a job's uid when its plan is carried out or has failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        actor: Actor,
+        reader: Reader,
+        ledger: Ledger,
+        troubles: Troubles,
+        metrics: Metrics,
+        fresh: Callable[[], bool],
+        done: Callable[[str], None],
+    ) -> None:
+        self.actor, self.reader, self.ledger = actor, reader, ledger
+        self.troubles, self.metrics, self.fresh, self.done = troubles, metrics, fresh, done
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._told: dict[str, float] = {}
+
+    def busy(self, uid: str) -> bool:
+        """Whether a plan of that job is under way."""
+        return uid in self._busy
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        self._told.pop(uid, None)
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        under_way = list(self._busy.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def start(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+        """Start carrying the plan out, if there is anything to do; returns seconds until the job is to be decided on.
+
+        Not before it is done (`done` tells) or something changes, where that is NEVER.
+        """
+        uid = job.uid
+        if uid in self._busy:
+            return NEVER
+        quiet = self._quiet_for(body, plan)
+        if quiet > 0:
+            return quiet
+        wait = self.troubles.wait(uid, time.monotonic())
+        if wait > 0:
+            self._tell_only(body, job, plan)
+            return wait
+        may_create = self.fresh()
+        if may_create:
+            self._assume(job, plan)
+        self._run(uid, self._carry_out(job, plan, written=body.status, may_create=may_create))
+        return NEVER if may_create or not plan.creates else NOT_FRESH_SECONDS
+
+    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
+        """While a job waits for its next try, its status still says why; decisions wait with it."""
+        told = Plan(status=plan.status)
+        if not plan.commit_first and self._quiet_for(body, told) <= 0:
+            self._run(job.uid, self._carry_out(job, told, written=body.status, may_create=False))
+
+    def _run(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
+        self._told[uid] = time.monotonic()
+        task = asyncio.create_task(work)
+        self._busy[uid] = task
+        task.add_done_callback(lambda _: self._end(uid))
+
+    def _end(self, uid: str) -> None:
+        self._busy.pop(uid, None)
+        self.done(uid)
+
+    def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
+        """Seconds for which the plan can wait; 0 if there is something to do now.
+
+        Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
+        the status is not written more often than every few seconds.
+        """
+        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None:
+            return 0.0
+        wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if wanted == body.status:
+            return NEVER
+        if without_messages(wanted) != without_messages(body.status):
+            return 0.0
+        return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
+
+    def _assume(self, job: Job, plan: Plan) -> None:
+        """From here on the pods to be created count as used, whatever the API server's answer will be."""
+        for create in plan.creates:
+            shape = self.reader.shape(job, create.role)
+            self.ledger.assume(
+                job_uid=job.uid,
+                namespace=job.namespace,
+                name=pod_name(job.name, create.role, create.index),
+                role=create.role,
+                index=create.index,
+                node=create.node,
+                requests=shape.requests,
+                host_ports=shape.host_ports,
+            )
+
+    async def _carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
+        try:
+            with self.metrics.reconcile.time():
+                await self.actor.carry_out(job, plan, written=written, may_create=may_create)
+        except ClusterError as error:
+            self.metrics.reconcile_errors.inc()
+            trouble = self.troubles.add(job.uid, job.generation, error, time.monotonic())
+            if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
+                log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
+        except Exception:
+            self.metrics.reconcile_errors.inc()
+            log.exception("job=%s the plan could not be carried out", job.key)
+            await asyncio.sleep(1.0)
+        else:
+            if may_create:
+                self.troubles.clear(job.uid)
+
+
+def without_messages(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without the texts of its conditions."""
+    conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
+    return {**status, "conditions": conditions}

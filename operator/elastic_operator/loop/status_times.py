@@ -1,0 +1,92 @@
+"""The times in jobs' statuses, moved along when the API server's clock steps.
+
+A status is always written whole, so all its times are on one clock, times to come included; which clock, it does not
+say. That is counted here: a step of the clock leaves every status behind by it, and a status whose times have moved
+was written anew on a later clock, by whichever replica leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from statistics import median_low
+from typing import Any
+
+from elastic_operator.api.status import JobStatus
+from elastic_operator.cluster.clock import STEP_SECONDS
+from elastic_operator.cluster.objects import CustomObject
+
+
+class StatusTimes:
+    """How far each job's status is behind. A listener of the store of jobs, from the start of the process.
+
+    Args:
+        stepped: The sum of all steps of the API server's clock so far, in seconds.
+    """
+
+    def __init__(self, stepped: Callable[[], int]) -> None:
+        self._stepped = stepped
+        self._written_at: dict[str, int] = {}
+        """By the job's uid: the sum of steps that the times of its status know of."""
+
+    def changed(self, old: CustomObject | None, new: CustomObject | None) -> None:
+        """A job appeared, was written, or is gone."""
+        if new is None:
+            assert old is not None
+            self._written_at.pop(old.metadata.uid, None)
+            return
+        uid = new.metadata.uid
+        moved = times_moved(old.status, new.status) if old is not None else None
+        known = self._written_at.get(uid)
+        self._written_at[uid] = self._stepped() if known is None or moved is None else known + moved
+
+    def behind(self, uid: str) -> int:
+        """Seconds to add to the times of the job's status, to have them on the present clock."""
+        return self._stepped() - self._written_at.get(uid, self._stepped())
+
+
+def moved(status: JobStatus, seconds: int) -> JobStatus:
+    """The status with all its times later by so many seconds."""
+    if not seconds:
+        return status
+    by = timedelta(seconds=seconds)
+    retry = status.retry
+    return status.model_copy(
+        update={
+            "start_time": status.start_time and status.start_time + by,
+            "completion_time": status.completion_time and status.completion_time + by,
+            "last_resize_time": status.last_resize_time and status.last_resize_time + by,
+            "running_since": status.running_since and status.running_since + by,
+            "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
+            "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
+            "conditions": [
+                c.model_copy(update={"last_transition_time": c.last_transition_time + by}) for c in status.conditions
+            ],
+        }
+    )
+
+
+def times_moved(old: dict[str, Any], new: dict[str, Any]) -> int | None:
+    """By how many seconds the lasting times of a status moved as a whole; None where it has none to compare.
+
+    A single one that moved, as when a condition changed and changed back between two looks, is no move.
+    """
+    before, after = dict(_lasting(old)), dict(_lasting(new))
+    moves = [_seconds_between(before[what], after[what]) for what in before.keys() & after.keys()]
+    if not moves:
+        return None
+    most = median_low(moves)
+    return most if abs(most) >= STEP_SECONDS else 0
+
+
+def _lasting(status: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    """Times that change only with the clock, each with what it is the time of."""
+    for field in ("startTime", "completionTime"):
+        if field in status:
+            yield field, status[field]
+    for condition in status.get("conditions", ()):
+        yield (condition["type"], condition["status"]), condition["lastTransitionTime"]
+
+
+def _seconds_between(before: str, after: str) -> int:
+    return round((datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds())
