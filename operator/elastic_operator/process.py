@@ -33,6 +33,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Stores
+from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
@@ -107,6 +108,8 @@ class Process:
             gpu_resources=settings.gpu_resources,
             changed=self._wake,
         )
+        self.times = StatusTimes(lambda: session.clock.stepped)
+        feed.store.subscribe(self.times.changed)
         feed.store.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))  # type: ignore[union-attr]
         self.stores.pods.subscribe(self.ledger.pod_changed)
         for store in (feed.store, *(store for kind, store in stores.items() if kind not in ("pods", "nodes"))):
@@ -189,7 +192,8 @@ class Process:
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
-            api_time=self.session.api_time,
+            clock=self.session.clock,
+            times=self.times,
             fresh=self.watches.fresh,
         )
 

@@ -9,11 +9,8 @@ from collections import Counter
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from elastic_operator.cluster import errors
-from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import TOKEN_SECONDS, Connection, Credentials
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import eventually, fake_api, hang, json, session_to, status
@@ -199,38 +196,3 @@ async def test_the_time_is_the_server_s():
 
 def http_date(epoch: float) -> str:
     return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(int(epoch)))
-
-
-@given(st.floats(1e9, 2e9), st.floats(0, 1e6), st.lists(st.floats(0.01, 100), min_size=1), st.floats(0, 0.5))
-def test_the_estimate_of_the_server_s_clock_is_never_off_by_more_than_a_second_and_the_round_trip(
-    server, local, pauses, trip
-):
-    clock = ServerClock()
-    for pause in pauses:
-        server, local = server + pause, local + pause
-        clock.sample(http_date(server), sent=local - trip / 2, received=local + trip / 2)
-        assert abs(clock.at(local) - server) <= 1 + trip + 1e-3
-
-
-def test_many_samples_close_in_on_the_server_s_clock():
-    clock = ServerClock()
-    for i in range(200):
-        clock.sample(http_date(1e9 + i * 0.377), sent=i * 0.377 - 0.002, received=i * 0.377 + 0.002)
-    assert abs(clock.at(0.0) - 1e9) < 0.02
-
-
-@pytest.mark.parametrize("step", [-3600, 3600])
-def test_a_step_of_the_server_s_clock_is_followed_at_once(step):
-    clock = ServerClock()
-    clock.sample(http_date(1e9), sent=0.0, received=0.01)
-    clock.sample(http_date(1e9 + 1 + step), sent=1.0, received=1.01)
-    assert abs(clock.at(1.0) - (1e9 + 1 + step)) <= 1.02
-
-
-def test_a_response_without_a_usable_date_says_nothing():
-    clock = ServerClock()
-    clock.sample(http_date(1e9), sent=0.0, received=0.01)
-    before = clock.at(0.0)
-    clock.sample(None, sent=1.0, received=1.0)
-    clock.sample("yesterday", sent=1.0, received=1.0)
-    assert clock.at(0.0) == before

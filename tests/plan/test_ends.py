@@ -24,6 +24,8 @@ from tests.plan.jobs import (
     started,
 )
 
+FAILS_AT_ONCE = {"maxFailuresWithoutProgress": 0}
+
 
 def succeeded():
     return make_job((ended(make_pod("master-0"), 0), make_pod("worker-0")), status=started())
@@ -59,6 +61,14 @@ def test_clean_pod_policy_chooses_the_pods_that_go(policy, gone):
     done = succeeded()
     done = replace(done, status=plan(done).status, spec=make_spec(cleanPodPolicy=policy))
     assert names(plan(done, now=260).deletes) == gone
+
+
+def test_a_failed_pod_keeps_its_log_though_the_kubelet_tells_of_the_container_before_the_pod():
+    exited = make_pod("worker-0", main=MainContainer(exit_code=3, finished_at=START + 150))
+    job = make_job((make_pod("master-0"), exited), status=started(), spec=make_spec(recovery=FAILS_AT_ONCE))
+    failed = replace(job, status=plan(job, BOTH).status)
+    assert names(plan(failed, now=201).deletes) == ["toy-master-0"]
+    assert names(plan(failed, now=260).deletes) == ["toy-master-0", "toy-worker-0"]
 
 
 def test_a_master_told_to_go_does_not_succeed_by_exiting_zero():

@@ -6,6 +6,8 @@ import pytest
 
 from elastic_operator.api.status import Change, Retry
 from elastic_operator.plan.model import MainContainer
+from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.observe import observe
 from tests.plan.jobs import (
     BOTH,
     START,
@@ -166,3 +168,40 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
     pods = (lost, ended(make_pod("worker-0"), 1, finished=100, message="ValueError: no"))
     planned = plan(make_job(pods, status=started()), make_grant())
     assert "ValueError: no" in planned.status.retry.reason
+
+
+QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
+
+
+def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
+    job = make_job(status=make_status(target_replicas=4), spec=make_spec(), blocked=QUOTA)
+    seen = observe(job, {}, START + 100)
+    assert (seen.status.retry.size, seen.status.retry.attempt) == (3, 1)
+    assert seconds(seen.status.retry.not_before) == START + 110
+    assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
+    assert len(seen.live) == 2
+    assert seen.gone == ()
+
+
+def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
+    job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA)
+    seen = observe(job, {}, START + 100)
+    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
+    assert seen.held_back
+    assert not seen.wants_pods
+
+
+def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
+    leaving = make_pod("worker-0", deleting_since=START + 99)
+    job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)
+    assert observe(job, {}, START + 100).gone == ()
+
+
+def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
+    waits = []
+    for attempt in (1, 3, 9, 40):
+        retry = Retry(reason="x", not_before=at(0), attempt=attempt)
+        seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), {}, START + 100)
+        waits.append(seconds(seen.status.retry.not_before) - START - 100)
+    assert waits == [20, 80, 300, 300]

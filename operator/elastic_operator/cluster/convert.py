@@ -58,15 +58,13 @@ def epoch(time: str) -> float:
 
 def node(node: Node, usage: Usage) -> model.Node:
     """A node and what pods use of it."""
-    since = unready_since(node)
     return model.Node(
         name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
         labels=node.metadata.labels,
         taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
-        ready=since is None,
-        unready_since=since,
+        ready=unready_since(node) is None,
         used=usage.used,
         used_ports=usage.used_ports,
         leaving=usage.leaving,

@@ -99,6 +99,26 @@ class ServerError(ApiError):
     """5xx."""
 
 
+class PodRefused(ClusterError):
+    """The API server does not take a pod as it is: a mistake in its template, a quota, a policy, a webhook."""
+
+    def __init__(self, error: ApiError, *, role: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.role = role
+
+    @property
+    def is_final(self) -> bool:
+        """Whether only another template can help. A webhook may change its mind, whatever code it answers with."""
+        return isinstance(self.error, BadRequest | Invalid) and "webhook" not in self.error.message
+
+
+def refuses_pod(error: ApiError) -> bool:
+    """Whether the answer to the creation of a pod is about the pod, not about the server's own state."""
+    by_webhook = isinstance(error, ServerError) and "webhook" in error.message
+    return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
+
+
 _BY_STATUS: Mapping[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,

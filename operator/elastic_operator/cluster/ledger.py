@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field
+from math import inf
 
 from elastic_operator.api.job import GROUP, KIND
 from elastic_operator.api.template import GPU_RESOURCES
@@ -20,7 +21,7 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.model import HostPort, OwnPod, Resources
 
-ASSUMED_SECONDS = 60.0
+ASSUMED_SECONDS = 15.0
 """A create whose outcome stays unknown counts for so long. Far more than a request and its watch event take."""
 
 MOST_KINDS = 10_000
@@ -228,6 +229,10 @@ class Ledger:
     def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
         """The job's pods that are being created and not seen yet."""
         return self._current(self._assumed_by_job.get(job_uid))
+
+    def next_expiry(self) -> float:
+        """Seconds until a pod that is being created counts no more, unless it is seen; infinity if there is none."""
+        return min((assumed.until for assumed in self._assumed.values()), default=inf) - self._now()
 
     def _current(self, uids: Set[str]) -> tuple[Assumed, ...]:
         known = [self._assumed[uid] for uid in sorted(uids)]

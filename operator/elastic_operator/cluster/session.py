@@ -68,7 +68,7 @@ class Session:
         self._connection = connection
         self._on_request = on_request
         self._writes = asyncio.Semaphore(max_writes)
-        self._clock = ServerClock()
+        self.clock = ServerClock()
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=connection.tls if connection.tls else True
@@ -97,7 +97,7 @@ class Session:
 
     def api_time(self) -> float:
         """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
-        return self._clock.time()
+        return self.clock.time()
 
     async def get(
         self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
@@ -195,7 +195,7 @@ class Session:
                 server_hostname=self._connection.server_hostname,
                 allow_redirects=False,
             ) as response:
-                self._clock.sample(response.headers.get("Date"), sent=sent, received=time.monotonic())
+                self.clock.sample(response.headers.get("Date"), sent=sent, received=time.monotonic())
                 self._on_request(verb, str(response.status))
                 if response.status >= 300:
                     await self._refuse(response)

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from elastic_operator.build.names import service_name
+from elastic_operator.build.names import pod_name, service_name
 from elastic_operator.build.pod import BuildSettings, build_pod
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
+from elastic_operator.cluster.errors import ApiError, Conflict, NotFound, PodRefused, Unreachable, refuses_pod
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
@@ -35,7 +35,22 @@ class Actor:
         self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
 
     async def carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
-        """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises."""
+        """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises.
+
+        The pods to be created were assumed in the ledger; those that were certainly not created are not any more.
+        """
+        unknown: set[str] = set()
+        try:
+            await self._do(job, plan, written=written, may_create=may_create, unknown=unknown)
+        except Exception:
+            for create in plan.creates:
+                name = pod_name(job.name, create.role, create.index)
+                if name not in unknown:
+                    self.ledger.forget(job.namespace, name)
+            raise
+
+    async def _do(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, unknown: set[str]) -> None:
+        """`unknown` takes the names of pods that may have been created, or not."""
         if plan.commit_first:
             await self._write_status(job, plan, written)
         for event in plan.events:
@@ -43,7 +58,7 @@ class Actor:
             self.events.record(job.namespace, job.name, job.uid, event)
         await self._together([self._delete(job, pod) for pod in plan.deletes])
         if plan.creates and may_create:
-            await self._create_all(job, plan.creates)
+            await self._create_all(job, plan.creates, unknown)
         if plan.route is not None:
             await self._route(job, plan.route)
         if not plan.commit_first:
@@ -95,23 +110,25 @@ class Actor:
         else:
             self.stores.pods.observe(answer)
 
-    async def _create_all(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
+    async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], unknown: set[str]) -> None:
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
             self.stores.services.observe(service)
-        await self._together([self._create(job, create, service.spec.cluster_ip) for create in creates])
+        await self._together([self._create(job, create, service.spec.cluster_ip, unknown) for create in creates])
 
-    async def _create(self, job: Job, create: CreatePod, service_ip: str) -> None:
+    async def _create(self, job: Job, create: CreatePod, service_ip: str, unknown: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
         name = manifest["metadata"]["name"]
         try:
             pod = await apply.create_pod(self.session, manifest, job_uid=job.uid)
         except Unreachable:
-            raise  # it may have been created: it counts as used until the watch or a time limit tells
-        except ClusterError:
-            self.ledger.forget(job.namespace, name)
+            unknown.add(name)  # it counts as used until the watch or a time limit tells
+            raise
+        except ApiError as error:
+            if refuses_pod(error):
+                raise PodRefused(error, role=create.role) from error
             raise
         log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
         self.stores.pods.observe(pod)

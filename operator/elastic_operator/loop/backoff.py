@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from elastic_operator.cluster.errors import ApiError, BadRequest, ClusterError, Conflict, Fenced, Invalid, NameTaken
+from elastic_operator.api.refusal import pod_blocked, pod_refusal
+from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
+from elastic_operator.plan.model import Job
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0
@@ -16,11 +18,15 @@ LONGEST_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Trouble:
-    """One job's: `refused` holds for `generation` only, `message` while tries go on failing. Times are monotonic."""
+    """One job's: `refused` holds for `generation` only, the rest while tries go on failing. Times are monotonic.
+
+    `blocked` is why the API server takes no more pods of the job for now.
+    """
 
     attempts: int = 0
     retry_at: float = 0.0
     message: str = ""
+    blocked: str = ""
     refused: str = ""
     generation: int = 0
 
@@ -45,14 +51,19 @@ class Troubles:
         known = self._jobs.get(uid)
         return known.refused if known and known.generation == generation else ""
 
+    def blocked(self, uid: str) -> str:
+        """Why the API server takes no more pods of the job for now, "" if it was not asked or takes them."""
+        known = self._jobs.get(uid)
+        return known.blocked if known else ""
+
     def wait(self, uid: str, now: float) -> float:
         """Seconds until the job may be tried again."""
         known = self._jobs.get(uid)
         return max(0.0, known.retry_at - now) if known else 0.0
 
-    def add(self, uid: str, generation: int, error: ClusterError, now: float) -> Trouble:
+    def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
         """A try failed; returns what is known of the job's trouble now."""
-        known = self._jobs.setdefault(uid, Trouble())
+        known = self._jobs.setdefault(job.uid, Trouble())
         if isinstance(error, Conflict):
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
@@ -62,11 +73,15 @@ class Troubles:
         known.retry_at = now + max(wait * random.uniform(0.8, 1.2), asked)
         if not isinstance(error, Fenced):
             known.message = str(error)
-        if _is_final(error):
-            known.refused, known.generation = f"the API server refuses the pods of this template: {error}", generation
+        if isinstance(error, PodRefused):
+            _take_refusal(known, job, error)
         return known
 
 
-def _is_final(error: ClusterError) -> bool:
-    """Whether only an edit of the spec can help. A webhook's refusal may pass by itself, whatever its code."""
-    return isinstance(error, BadRequest | Invalid) and "admission webhook" not in str(error)
+def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
+    assert job.spec is not None, "pods are created from a spec that could be read"
+    if refusal.is_final:
+        known.refused = pod_refusal(job.spec, role=refusal.role, message=refusal.error.message)
+        known.generation = job.generation
+    else:
+        known.blocked = known.message = pod_blocked(refusal.error.message)

@@ -21,12 +21,14 @@ from math import inf
 from elastic_operator.api.status import ConditionType
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
+from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
+from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation, allocate, next_change
@@ -67,12 +69,13 @@ class Controller:
         logs: FailureLogs,
         settings: Settings,
         metrics: Metrics,
-        api_time: Callable[[], float],
+        clock: ServerClock,
+        times: StatusTimes,
         fresh: Callable[[], bool],
     ) -> None:
-        self.stores, self.metrics, self.api_time = stores, metrics, api_time
+        self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.last_pass = time.monotonic()
-        reader, troubles = Reader(stores, ledger, settings), Troubles()
+        reader, troubles = Reader(stores, ledger, settings, clock=clock, times=times), Troubles()
         self.view = View(reader, logs, troubles)
         self.dispatcher = Dispatcher(
             actor=actor,
@@ -129,7 +132,7 @@ class Controller:
     def run_pass(self) -> float:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self.metrics.passes.time():
-            now = self.api_time()
+            now = self.clock.time()
             if time.monotonic() >= self._resync_at:
                 self._forget()
                 self._resync_at = time.monotonic() + RESYNC_SECONDS
@@ -143,7 +146,7 @@ class Controller:
             self._count()
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf)
-        return max(0.01, min(due - time.monotonic(), self._allocated_until - now))
+        return max(0.01, min(due - time.monotonic(), self._allocated_until - now, self.ledger.next_expiry()))
 
     def _decide_again(self, uid: str) -> None:
         """What was to be done for a job is done, or has failed."""

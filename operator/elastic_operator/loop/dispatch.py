@@ -143,7 +143,7 @@ class Dispatcher:
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create)
         except ClusterError as error:
             self.metrics.reconcile_errors.inc()
-            trouble = self.troubles.add(job.uid, job.generation, error, time.monotonic())
+            trouble = self.troubles.add(job, error, time.monotonic())
             if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
                 log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
         except Exception:

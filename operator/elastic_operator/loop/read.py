@@ -15,8 +15,10 @@ from elastic_operator.api.parse import parse_spec, parse_status
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
+from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import MOST_KINDS, Assumed, Ledger
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.plan.demand import demand_of
 from elastic_operator.plan.model import Job, JobDemand, Member, Node, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation
@@ -68,6 +70,7 @@ class Facts(NamedTuple):
     priority: int
     unknown_priority: str
     trouble: str
+    blocked: str
     refused: str
     unready: tuple[tuple[str, float], ...]
 
@@ -79,10 +82,13 @@ class Facts(NamedTuple):
 class Reader:
     """Turns stores into `plan` facts."""
 
-    def __init__(self, stores: Stores, ledger: Ledger, settings: Settings) -> None:
+    def __init__(
+        self, stores: Stores, ledger: Ledger, settings: Settings, *, clock: ServerClock, times: StatusTimes
+    ) -> None:
         self.stores, self.ledger, self.settings = stores, ledger, settings
+        self.clock, self.times = clock, times
         self._parsed: dict[str, Parsed] = {}
-        self._statuses: dict[str, tuple[str, JobStatus]] = {}
+        self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
         self._shapes: dict[str, tuple[object, Shapes]] = {}
         self._alike: dict[str, PodShape] = {}
         self._nodes: dict[str, tuple[objects.Node, object, Node]] = {}
@@ -94,13 +100,20 @@ class Reader:
         self._shapes.pop(uid, None)
 
     def facts(
-        self, body: objects.CustomObject, *, pods: tuple[OwnPod, ...], trouble: str, refused: str, unready: Unready
+        self,
+        body: objects.CustomObject,
+        *,
+        pods: tuple[OwnPod, ...],
+        trouble: str,
+        blocked: str,
+        refused: str,
+        unready: Unready,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         priority, unknown = self._priority(self._parse(body).spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         names = self.ledger.foreign_names(body.metadata.uid)
-        return Facts(body, pods, names, priority, unknown, trouble, refused, down)
+        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -112,25 +125,44 @@ class Reader:
             uid=meta.uid,
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
-            status=self._status(facts.body),
+            status=self.status(facts.body),
             spec=parsed.spec if not facts.unknown_priority else None,
             invalid=parsed.invalid or facts.unknown_priority,
             priority=facts.priority,
-            pods=facts.pods,
+            pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
             trouble=facts.trouble,
+            blocked=facts.blocked,
             refused=facts.refused,
         )
 
-    def _status(self, body: objects.CustomObject) -> JobStatus:
-        """The job's status, read once per resourceVersion: most jobs do not change between two passes."""
+    def status(self, body: objects.CustomObject) -> JobStatus:
+        """The job's status, its times on the present clock; the same object as long as it does not change."""
         meta = body.metadata
+        behind = self.times.behind(meta.uid)
         known = self._statuses.get(meta.uid)
-        if known is None or known[0] != meta.resource_version:
-            known = (meta.resource_version, parse_status({"status": body.status}))
+        if known is None or known[0] != (meta.resource_version, behind):
+            known = ((meta.resource_version, behind), moved(parse_status({"status": body.status}), behind))
             self._statuses[meta.uid] = known
         return known[1]
+
+    def _on_present_clock(self, pod: OwnPod) -> OwnPod:
+        """The pod, with its times as the API server's clock would have shown them if it had not stepped since."""
+        if self.clock.revision == 0:
+            return pod
+
+        def now(time: float | None) -> float | None:
+            return self.clock.current(time, of=pod.uid) if time else time
+
+        main = replace(pod.main, running_since=now(pod.main.running_since), finished_at=now(pod.main.finished_at))
+        return replace(
+            pod,
+            main=main,
+            created=now(pod.created) or 0.0,
+            deleting_since=now(pod.deleting_since),
+            unschedulable_since=now(pod.unschedulable_since),
+        )
 
     def _parse(self, body: objects.CustomObject) -> Parsed:
         meta = body.metadata
@@ -240,8 +272,8 @@ class Reader:
 
     def unready_since(self) -> Unready:
         """Since when each node that is not Ready is so."""
-        facts = ((node.metadata.name, convert.unready_since(node)) for node in self.stores.nodes.values())
-        return {name: since for name, since in facts if since is not None}
+        facts = ((node.metadata, convert.unready_since(node)) for node in self.stores.nodes.values())
+        return {meta.name: self.clock.current(since, of=meta.uid) for meta, since in facts if since is not None}
 
 
 def _claims(template: Mapping[str, Any]) -> set[str]:

@@ -47,6 +47,7 @@ class View:
         self.reader, self.logs, self.troubles = reader, logs, troubles
         self._known: dict[str, _Known] = {}
         self._snapshot: Snapshot | None = None
+        self._clock_revision = reader.clock.revision
 
     def forget(self) -> None:
         """Look at everything anew the next time."""
@@ -55,6 +56,9 @@ class View:
 
     def look(self, now: float) -> Sight:
         """Everything, as the stores have it at `now` (epoch seconds on the API server's clock)."""
+        if self.reader.clock.revision != self._clock_revision:
+            self._clock_revision = self.reader.clock.revision
+            self.forget()
         unready = self.reader.unready_since()
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         for uid in [uid for uid in self._known if uid not in bodies]:
@@ -69,10 +73,12 @@ class View:
 
     def _job(self, body: objects.CustomObject, unready: Unready, now: float) -> Observation:
         uid = body.metadata.uid
+        own = self.reader.ledger.own_pods(uid)
         facts = self.reader.facts(
             body,
-            pods=self.logs.as_read(body.metadata.namespace, self.reader.ledger.own_pods(uid)),
+            pods=own if self.reader.status(body).finished else self.logs.as_read(body.metadata.namespace, own),
             trouble=self.troubles.message(uid),
+            blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, body.metadata.generation),
             unready=unready,
         )

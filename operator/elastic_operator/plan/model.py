@@ -42,7 +42,6 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    unready_since: float | None = None
     used: Resources = field(default_factory=dict)
     used_ports: frozenset[HostPort] = frozenset()
     leaving: Resources = field(default_factory=dict)
@@ -201,8 +200,8 @@ class Job:
 
     `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
-    the last write for this job failed, while that is retried; `refused` says what the API server refused in this
-    generation's pods: it will not take them until the spec changes.
+    the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
+    for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
     """
 
     namespace: str
@@ -218,6 +217,7 @@ class Job:
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
+    blocked: str = ""
     refused: str = ""
 
     @property

@@ -30,8 +30,14 @@ DISTURBANCE_SECONDS = 120.0
 STEADY_SECONDS = 600.0
 """Running so long forgets earlier failures."""
 MAX_BACKOFF_SECONDS = 60
+BLOCKED_SECONDS = 10
+LONGEST_BLOCKED_SECONDS = 300
+"""Pods that the API server refuses are tried again after so long, doubled each time up to the longest."""
 STUCK_SECONDS = 60.0
 """A pod the scheduler cannot place for so long is taken back."""
+UNPLACED_SECONDS = 30
+LONGEST_UNPLACED_SECONDS = 1800
+"""And is tried again after so long, doubled each time up to the longest."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -41,7 +47,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.spec is None:
         return seen
     seen = _sort_pods(seen, unready_since, now)
-    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _stuck, _steady):
+    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _blocked, _stuck, _steady):
         seen = rule(seen, now)
         if seen.status.finished:
             return seen
@@ -183,6 +189,20 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
     return status.model_copy(update={"retry": retry})
 
 
+def _blocked(seen: Observation, now: float) -> Observation:
+    """More pods than there are the API server does not take: tried again later, by itself.
+
+    What does not make the minimum goes meanwhile, since it may stand in others' way: two jobs under one quota, say.
+    Pods on their way out may be what stands in the way, so these are waited for first.
+    """
+    assert seen.job.spec is not None
+    leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
+    if not seen.job.blocked or leaving or seen.job.spec.suspend:
+        return seen
+    least, times = seen.job.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
+    return _try_later(seen, now, seen.live, seen.job.blocked, least=least, times=times)
+
+
 def _stuck(seen: Observation, now: float) -> Observation:
     """Pods the scheduler cannot place are taken back, and the size they were for is not tried for a while."""
     stuck = [p for p in seen.live if p.unschedulable and p.unschedulable_since is not None]
@@ -190,17 +210,26 @@ def _stuck(seen: Observation, now: float) -> Observation:
     wake = [(p.unschedulable_since or 0.0) + STUCK_SECONDS for p in stuck if p not in due]
     if not due:
         return replace(seen, wake_at=(*seen.wake_at, *wake))
-    size = len(seen.live) - len(due) + 1
-    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
-    wait = min(30 * 2 ** (attempt - 1), 1800)
+    left = tuple(pod for pod in seen.live if pod not in due)
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size)
-    left = tuple(p for p in seen.live if p not in due)
+    return _try_later(seen, now, left, why, least=1, times=(UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS))
+
+
+def _try_later(
+    seen: Observation, now: float, left: tuple[OwnPod, ...], why: str, *, least: int, times: tuple[int, int]
+) -> Observation:
+    """Only `left` can be had now, which go too if they are fewer than `least`.
+
+    A larger size is tried again after the first of `times`, doubled each time up to the second.
+    """
+    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
+    wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
+    retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=len(left) + 1)
     status = seen.status.model_copy(update={"retry": retry, "replicas": len(left)})
-    event = Event("ScaleUpBlocked", f"{why}. Tried again in {wait} s.", "Warning")
-    if not left or left[0].role != "master":
+    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
+    if len(left) < least or left[0].role != "master":
         return replace_all(seen, end_incarnation(status, target_replicas=0), event)
-    gone = (*seen.gone, *((p, why) for p in due))
+    gone = (*seen.gone, *((pod, why) for pod in seen.live if pod not in left))
     return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
 
 

@@ -63,21 +63,27 @@ def _after_the_end(seen: Observation, now: float) -> Plan:
     ended = seconds(status.completion_time)
     failed = status.condition(ConditionType.FAILED)
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in seen.job.pods)
-    grace_ends = ended if at_once else ended + FINISH_SECONDS
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
     going = [p for p in seen.job.pods if p.deleting_since is None and _goes(p, policy)]
-    deletes = tuple(DeletePod(p.name, p.uid, f"the job has ended ({policy})") for p in going)
-    wakes = [grace_ends] if going and now < grace_ends else []
+    due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
+    why = f"the job has ended ({policy})"
+    deletes = tuple(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid])
+    wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
         wakes.append(ended + ttl)
-    plan = _plan(replace(seen, live=()), None, deletes if now >= grace_ends else (), (), now)
+    plan = _plan(replace(seen, live=()), None, deletes, (), now)
     expired = ttl is not None and now >= ended + ttl
     return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
 
 
 def _goes(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
+
+
+def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+    """Whether it is about to end by itself: the kubelet tells of a container's end before it tells of the pod's."""
+    return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 
 def _without_pods(seen: Observation, now: float) -> Plan:
