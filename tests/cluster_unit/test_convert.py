@@ -158,7 +158,7 @@ def test_a_node_is_told_in_the_planner_s_units():
     known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}), Usage(used={"cpu": 1}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
-    assert (known.ready, known.unready_since, known.usable, known.used) == (True, None, False, {"cpu": 1})
+    assert (known.ready, known.usable, known.used) == (True, False, {"cpu": 1})
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown"])

@@ -35,9 +35,16 @@ class _Known:
     facts: Facts
     seen: Observation
     until: float
-    shapes: Shapes | None = None
-    assumed: tuple[Assumed, ...] = ()
-    demand: JobDemand | None = None
+
+
+@dataclass(slots=True)
+class _Demanded:
+    """What a job demands, and what that was made from."""
+
+    seen: Observation
+    shapes: Shapes
+    assumed: tuple[Assumed, ...]
+    demand: JobDemand
 
 
 class View:
@@ -46,12 +53,14 @@ class View:
     def __init__(self, reader: Reader, logs: FailureLogs, troubles: Troubles) -> None:
         self.reader, self.logs, self.troubles = reader, logs, troubles
         self._known: dict[str, _Known] = {}
+        self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
         self._clock_revision = reader.clock.revision
 
     def forget(self) -> None:
         """Look at everything anew the next time."""
         self._known.clear()
+        self._demanded.clear()
         self._snapshot = None
 
     def look(self, now: float) -> Sight:
@@ -63,6 +72,7 @@ class View:
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         for uid in [uid for uid in self._known if uid not in bodies]:
             del self._known[uid]
+            self._demanded.pop(uid, None)
             self.reader.forget(uid)
             self.troubles.clear(uid)
         seen = {uid: self._job(body, unready, now) for uid, body in bodies.items()}
@@ -89,7 +99,7 @@ class View:
         return known.seen
 
     def _take_snapshot(self, seen: Mapping[str, Observation], now: float) -> Snapshot:
-        demands = tuple(self._demand(uid) for uid, s in seen.items() if s.wants_pods)
+        demands = tuple(self._demand(s) for s in seen.values() if s.wants_pods)
         members = {member.uid for demand in demands for member in demand.members}
         nodes = self.reader.nodes(members, [pod for s in seen.values() for pod, _ in s.gone])
         last = self._snapshot
@@ -98,13 +108,17 @@ class View:
             self._snapshot = last
         return last
 
-    def _demand(self, uid: str) -> JobDemand:
-        known = self._known[uid]
-        shapes, assumed = self.reader.shapes(known.seen.job), self.reader.ledger.assumed(uid)
-        if known.demand is None or known.shapes is not shapes or known.assumed != assumed:
-            known.shapes, known.assumed = shapes, assumed
-            known.demand = self.reader.demand(known.seen, shapes, assumed)
-        return known.demand
+    def _demand(self, seen: Observation) -> JobDemand:
+        uid = seen.job.uid
+        shapes, assumed = self.reader.shapes(seen.job), self.reader.ledger.assumed(uid)
+        known = self._demanded.get(uid)
+        if known is not None and known.seen is seen and known.shapes is shapes and known.assumed == assumed:
+            return known.demand
+        demand = self.reader.demand(seen, shapes, assumed)
+        if known is not None and known.demand == demand:
+            demand = known.demand
+        self._demanded[uid] = _Demanded(seen, shapes, assumed, demand)
+        return demand
 
 
 def _valid_until(seen: Observation, now: float) -> float:
