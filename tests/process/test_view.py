@@ -178,8 +178,10 @@ happenings = st.one_of(
 @given(st.lists(happenings, max_size=30))
 def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     world = World()
-    for name in JOBS:
-        world.job(name, 3, STATUSES[0], "")
+    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
+        world.node(where, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+        world.pod(name, "master-0", where, "Running", False, True)
     for what, *how in history:
         getattr(world, what)(*how)
         remembered, fresh = world.look(), world.new_view().look(world.now)

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -53,7 +53,8 @@ class Session:
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
             An attribute: whoever owns the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once; further ones wait.
+        max_writes: Writes under way at once; further ones wait, but for those of the lease. More would not be answered
+            sooner, but run into their own time limit on a slow server.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Session:
         *,
         remaining: Callable[[], float] = unlimited,
         on_request: Callable[[str, str], None] = uncounted,
-        max_writes: int = 100,
+        max_writes: int = 32,
     ) -> None:
         self.remaining = remaining
         self._connection = connection
@@ -153,7 +154,7 @@ class Session:
         fenced: bool = True,
     ) -> dict[str, Any]:
         data = msgspec.json.encode(body) if body is not None else None
-        async with self._writes:
+        async with self._writes if fenced else nullcontext():
             headers = await self._headers(content_type=content_type)
             # Asked last, so that no waiting stands between the fence and the sending.
             seconds = min(WRITE_SECONDS, self._permitted(method) if fenced else math.inf)
