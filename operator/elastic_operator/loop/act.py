@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
 from elastic_operator.build.names import pod_name, service_name
@@ -20,7 +20,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
-from elastic_operator.plan.decisions import CreatePod, DeletePod, Plan, Route
+from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Plan, Route
 from elastic_operator.plan.model import Job
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,7 @@ class Actor:
         """`unknown` takes the names of pods that may have been created, or not."""
         if plan.commit_first:
             await self._write_status(job, plan, written)
-        for event in plan.events:
-            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
-            self.events.record(job.namespace, job.name, job.uid, event)
+            self.tell(job, plan.events)
         await self._together([self._delete(job, pod) for pod in plan.deletes])
         if plan.creates and may_create:
             await self._create_all(job, plan.creates, unknown)
@@ -63,9 +61,16 @@ class Actor:
             await self._route(job, plan.route)
         if not plan.commit_first:
             await self._write_status(job, plan, written)
+            self.tell(job, plan.events)
         if plan.delete_job:
             log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
             await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid)
+
+    def tell(self, job: Job, events: Iterable[Event]) -> None:
+        """Log the events, and have them written."""
+        for event in events:
+            log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
+            self.events.record(job.namespace, job.name, job.uid, event)
 
     async def _together(self, calls: Sequence[Awaitable[None]]) -> None:
         """All at once; the first error is raised after all have ended."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.errors import ApiError, ClusterError, ServerError, TooManyRequests
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import Plan
+from elastic_operator.plan.decisions import Event, Plan
 from elastic_operator.plan.model import Job
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ MESSAGE_SECONDS = 5.0
 NOT_FRESH_SECONDS = 1.0
 """While the stores cannot be trusted to create pods, a job is decided on again after so long."""
 NEVER = float("inf")
+TELL_ATTEMPTS = 5
+"""A job of which so many writes were refused in a row gets an event."""
 
 
 class Dispatcher:
@@ -146,6 +148,8 @@ class Dispatcher:
             trouble = self.troubles.add(job, error, time.monotonic())
             if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
                 log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
+            if trouble.attempts == TELL_ATTEMPTS and _is_about_the_job(error):
+                self.actor.tell(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
         except Exception:
             self.metrics.reconcile_errors.inc()
             log.exception("job=%s the plan could not be carried out", job.key)
@@ -153,6 +157,12 @@ class Dispatcher:
         else:
             if may_create:
                 self.troubles.clear(job.uid)
+
+
+def _is_about_the_job(error: ClusterError) -> bool:
+    """Whether it is the job's own objects that are refused; its status, where one looks for it, may be one of them."""
+    too_large = isinstance(error, ServerError) and "request is too large" in error.message
+    return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
 
 
 def without_messages(status: dict[str, Any]) -> dict[str, Any]:
