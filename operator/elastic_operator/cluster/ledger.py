@@ -189,7 +189,7 @@ class Ledger:
                 continue
             used.update(pod.requests)
             ports |= pod.host_ports
-        for assumed in self._current(self._assumed_by_node.get(node)):
+        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
             if assumed.uid not in members:
                 used.update(assumed.requests)
                 ports |= assumed.host_ports
@@ -228,18 +228,16 @@ class Ledger:
 
     def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
         """The job's pods that are being created and not seen yet."""
-        return self._current(self._assumed_by_job.get(job_uid))
+        return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
 
     def next_expiry(self) -> float:
         """Seconds until a pod that is being created counts no more, unless it is seen; infinity if there is none."""
         return min((assumed.until for assumed in self._assumed.values()), default=inf) - self._now()
 
-    def _current(self, uids: Set[str]) -> tuple[Assumed, ...]:
-        known = [self._assumed[uid] for uid in sorted(uids)]
-        for assumed in known:
-            if assumed.until <= self._now():
-                self.forget(assumed.namespace, assumed.name)
-        return tuple(a for a in known if a.uid in self._assumed)
+    def expire(self) -> None:
+        """Forget pods whose creation nobody heard of for too long."""
+        for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
+            self.forget(assumed.namespace, assumed.name)
 
     def _add(self, entry: _Entry) -> None:
         self._entries[entry.pod.metadata.uid] = entry

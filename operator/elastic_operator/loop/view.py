@@ -68,6 +68,7 @@ class View:
         if self.reader.clock.revision != self._clock_revision:
             self._clock_revision = self.reader.clock.revision
             self.forget()
+        self.reader.ledger.expire()
         unready = self.reader.unready_since()
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         for uid in [uid for uid in self._known if uid not in bodies]:
