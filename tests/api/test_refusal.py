@@ -4,7 +4,7 @@ import pytest
 
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.api.refusal import REMEDY, pod_refusal
-from tests.api.jobs import make_job, make_template
+from tests.api.jobs import make_container, make_job, make_template
 
 INVALID = 'Pod "toy-master-0" is invalid: '
 DECODING = 'Pod in version "v1" cannot be handled as a Pod: '
@@ -53,3 +53,21 @@ def test_a_role_with_a_template_of_its_own_is_named():
     message = INVALID + "spec.hostname: Invalid value"
     assert pod_refusal(spec, role="worker", message=message).startswith("spec.worker.template.spec.hostname: ")
     assert pod_refusal(spec, role="master", message=message).startswith("spec.template.spec.hostname: ")
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("containers[1].env[20].value", "containers[1].env[1].value"),
+        ("containers[1].env[18].value", "containers[1].env[18].value"),
+        ("containers[0].env[20].value", "containers[0].env[20].value"),
+        ("containers[2].env[20].value", "containers[2].env[20].value"),
+        ("initContainers[1].env[20].value", "initContainers[1].env[20].value"),
+    ],
+)
+def test_a_variable_is_named_by_its_place_among_the_users(place: str, told: str):
+    template = make_template(make_container(name="helper"), make_container())
+    spec = parse_spec(make_job(template=template))
+    message = f"{INVALID}spec.{place}: Invalid value"
+    refusal = pod_refusal(spec, role="master", message=message, own_variables=19)
+    assert refusal.startswith(f"spec.template.spec.{told}: Invalid value")

@@ -1,20 +1,23 @@
 """What the API server says of a pod that it refuses, said of the job that the pod was made for.
 
-The user wrote no pod but a template: fields are named where they stand in the job, and each mistake has its remedy. A
-variable of the environment is named by its place in the pod, where the operator's own come first.
+The user wrote no pod but a template: fields are named where they stand in the job, and each mistake has its remedy.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import main_container
 
 _PREAMBLE = re.compile(
     r'^Pod "[^"]*" is invalid: |^Pod in version "v1" cannot be handled as a Pod: (strict decoding error: )?'
 )
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]*)"')
 _FIELD = re.compile(r"(^|\[|, )(?=(?:spec|metadata)[.\[])")
+_VARIABLE = re.compile(r"(?<=\bcontainers\[)(\d+)(\]\.env\[)(\d+)(?=\])")
 _UNKNOWN = r"\1: must be absent: there is no such field; check its spelling and its indentation"
 REMEDY = "Correct the template; while it is edited the job must be suspended (spec.suspend: true)."
 
@@ -29,13 +32,25 @@ _REMEDIES = (
 )
 
 
-def pod_refusal(spec: JobSpec, *, role: str, message: str) -> str:
-    """The refusal of a pod of `role`, with `message` as in the API server's Status, as text for the job's condition."""
+def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 0) -> str:
+    """The refusal of a pod of `role`, with `message` as in the API server's Status, as text for the job's condition.
+
+    `own_variables` of the main container's environment stand before the user's.
+    """
     own = spec.master if role == "master" else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
     told = _UNKNOWN_FIELD.sub(_UNKNOWN, _PREAMBLE.sub("", message))
     told = _FIELD.sub(rf"\1{template}.", told)
+    told = _VARIABLE.sub(lambda match: _as_written(match, spec.template_of(role), own_variables), told)
     return f"{told.rstrip('.')}. {REMEDY}"
+
+
+def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables: int) -> str:
+    """The place of a variable in the template, from that in the pod."""
+    container, between, variable = int(match[1]), match[2], int(match[3])
+    users = template["spec"]["containers"]
+    is_users = container < len(users) and users[container] is main_container(template) and variable >= own_variables
+    return f"{container}{between}{variable - own_variables if is_users else variable}"
 
 
 def pod_blocked(message: str) -> str:

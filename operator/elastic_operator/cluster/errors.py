@@ -15,7 +15,9 @@ _MAX_SHOWN = 200
 
 
 class ClusterError(Exception):
-    """A call to the cluster did not do what it was made for."""
+    """A call to the cluster did not do what it was made for. `retry_after` is in seconds, where the server named it."""
+
+    retry_after: float | None = None
 
 
 class Unreachable(ClusterError):
@@ -36,7 +38,7 @@ class NameTaken(ClusterError):
 
 
 class ApiError(ClusterError):
-    """The API server refused. `retry_after` is in seconds, where the server named a time."""
+    """The API server refused."""
 
     def __init__(
         self,
@@ -100,10 +102,14 @@ class ServerError(ApiError):
 
 
 class PodRefused(ClusterError):
-    """The API server does not take a pod as it is: a mistake in its template, a quota, a policy, a webhook."""
+    """The API server does not take a pod as it is: a mistake in its template, a quota, a policy, a webhook.
 
-    def __init__(self, error: ApiError, *, role: str) -> None:
+    `own_variables` of its main container's environment stand before those of the template.
+    """
+
+    def __init__(self, error: ApiError, *, role: str, own_variables: int = 0) -> None:
         super().__init__(str(error))
+        self.own_variables = own_variables
         self.error = error
         self.role = role
 

@@ -76,9 +76,13 @@ class EventRecorder:
         else:
             series = _Series(namespace, job_name, job_uid, event, first=wall, last=wall, seen=now)
         self._series[series.key] = series
-        if len(self._series) > KNOWN:
-            self._series.popitem(last=False)
+        self._drop_old(now)
         self._queue.put_nowait(series.key)
+
+    def _drop_old(self, now: float) -> None:
+        """Forget events that would be new ones if they came again; the oldest are in front."""
+        while len(self._series) > KNOWN or now - next(iter(self._series.values())).seen > SERIES_SECONDS:
+            self._series.popitem(last=False)
 
     async def run(self) -> None:
         """Write what is queued, until cancelled."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
+from elastic_operator.api.template import main_container
 from elastic_operator.build.names import pod_name, service_name
 from elastic_operator.build.pod import BuildSettings, build_pod
 from elastic_operator.build.service import build_endpoint_slice, build_service
@@ -25,6 +26,9 @@ from elastic_operator.plan.model import Job
 
 log = logging.getLogger(__name__)
 
+MOST_SERVICES = 8
+"""Services made at once. The API server makes them one after the other; more would only run into their time limit."""
+
 
 class Actor:
     """Does what plans say."""
@@ -33,6 +37,7 @@ class Actor:
         self, session: Session, stores: Stores, ledger: Ledger, events: EventRecorder, build: BuildSettings
     ) -> None:
         self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
+        self._services = asyncio.Semaphore(MOST_SERVICES)
 
     async def carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
         """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises.
@@ -118,12 +123,14 @@ class Actor:
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], unknown: set[str]) -> None:
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None or not apply.is_ours(service.metadata, job.uid):
-            service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
+            async with self._services:
+                service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
             self.stores.services.observe(service)
         await self._together([self._create(job, create, service.spec.cluster_ip, unknown) for create in creates])
 
     async def _create(self, job: Job, create: CreatePod, service_ip: str, unknown: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
+        template = job.spec.template_of(create.role)
         manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
         name = manifest["metadata"]["name"]
         try:
@@ -133,7 +140,8 @@ class Actor:
             raise
         except ApiError as error:
             if refuses_pod(error):
-                raise PodRefused(error, role=create.role) from error
+                ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
+                raise PodRefused(error, role=create.role, own_variables=ours) from error
             raise
         log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
         self.stores.pods.observe(pod)

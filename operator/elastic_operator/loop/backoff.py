@@ -6,6 +6,7 @@ In memory only: a successor finds out by trying once.
 from __future__ import annotations
 
 import random
+from collections.abc import Set
 from dataclasses import dataclass
 
 from elastic_operator.api.refusal import pod_blocked, pod_refusal
@@ -36,6 +37,11 @@ class Troubles:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Trouble] = {}
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._jobs.keys() - present:
+            del self._jobs[uid]
 
     def clear(self, uid: str) -> None:
         """The last try went well."""
@@ -81,7 +87,9 @@ class Troubles:
 def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.is_final:
-        known.refused = pod_refusal(job.spec, role=refusal.role, message=refusal.error.message)
+        known.refused = pod_refusal(
+            job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
+        )
         known.generation = job.generation
     else:
         known.blocked = known.message = pod_blocked(refusal.error.message)

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -27,7 +27,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Reader, Stores
+from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
@@ -137,7 +137,9 @@ class Controller:
                 self._forget()
                 self._resync_at = time.monotonic() + RESYNC_SECONDS
             sight = self.view.look(now)
-            self._forget_gone(sight.seen.keys())
+            drop_absent(self._settled, sight.seen.keys())
+            drop_absent(self._unsaid, sight.seen.keys())
+            self.dispatcher.keep_only(sight.seen.keys())
             allocation = self._allocate(sight.snapshot, now)
             for seen in sight.seen.values():
                 if not self._is_settled(seen, allocation):
@@ -157,11 +159,6 @@ class Controller:
         """Decide everything again."""
         self.view.forget()
         self._settled.clear()
-
-    def _forget_gone(self, present: Set[str]) -> None:
-        for uid in [uid for uid in self._settled if uid not in present]:
-            del self._settled[uid]
-            self.dispatcher.forget(uid)
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""

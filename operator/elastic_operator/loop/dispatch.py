@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from typing import Any
 
 from elastic_operator.build.names import pod_name
@@ -17,7 +17,7 @@ from elastic_operator.cluster.errors import ApiError, ClusterError, ServerError,
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.read import Reader
+from elastic_operator.loop.read import Reader, drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.decisions import Event, Plan
 from elastic_operator.plan.model import Job
@@ -61,9 +61,10 @@ class Dispatcher:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def forget(self, uid: str) -> None:
-        """The job is gone."""
-        self._told.pop(uid, None)
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(self._told, present)
+        self.troubles.keep_only(present)
 
     async def stop(self) -> None:
         """Cancel what is under way."""

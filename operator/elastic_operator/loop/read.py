@@ -93,11 +93,10 @@ class Reader:
         self._alike: dict[str, PodShape] = {}
         self._nodes: dict[str, tuple[objects.Node, object, Node]] = {}
 
-    def forget(self, uid: str) -> None:
-        """The job is gone."""
-        self._parsed.pop(uid, None)
-        self._statuses.pop(uid, None)
-        self._shapes.pop(uid, None)
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone."""
+        for known in (self._parsed, self._statuses, self._shapes):
+            drop_absent(known, present)
 
     def facts(
         self,
@@ -274,6 +273,12 @@ class Reader:
         """Since when each node that is not Ready is so."""
         facts = ((node.metadata, convert.unready_since(node)) for node in self.stores.nodes.values())
         return {meta.name: self.clock.current(since, of=meta.uid) for meta, since in facts if since is not None}
+
+
+def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
+    """Drop what is kept for jobs that are gone; `present` are the uids of those that are not."""
+    for uid in known.keys() - present:
+        del known[uid]
 
 
 def _claims(template: Mapping[str, Any]) -> set[str]:

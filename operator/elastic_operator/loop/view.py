@@ -14,7 +14,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.ledger import Assumed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Facts, Reader, Shapes, Unready
+from elastic_operator.loop.read import Facts, Reader, Shapes, Unready, drop_absent
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
@@ -71,11 +71,9 @@ class View:
         self.reader.ledger.expire()
         unready = self.reader.unready_since()
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
-        for uid in [uid for uid in self._known if uid not in bodies]:
-            del self._known[uid]
-            self._demanded.pop(uid, None)
-            self.reader.forget(uid)
-            self.troubles.clear(uid)
+        drop_absent(self._known, bodies.keys())
+        drop_absent(self._demanded, bodies.keys())
+        self.reader.keep_only(bodies.keys())
         seen = {uid: self._job(body, unready, now) for uid, body in bodies.items()}
         return Sight(seen, self._take_snapshot(seen, now))
 
