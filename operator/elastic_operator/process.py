@@ -202,7 +202,11 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _measure(self) -> None:
+        revision = self.session.clock.revision
         while True:
+            if revision != self.session.clock.revision:
+                revision = self.session.clock.revision
+                self._wake()  # statuses are rewritten before anybody takes their times for new ones
             for kind, age in self.watches.ages().items():
                 self.metrics.watch_age.labels(kind).set(min(age, 1e9))
             await asyncio.sleep(5.0)

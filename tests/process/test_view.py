@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -92,8 +93,9 @@ class World:
     def pod_goes(self, job: str, place: str) -> None:
         self.stores.pods.observe_deleted(f"uid-{job}-{place}", self._next())
 
-    def node(self, name: str, gpus: int, ready: bool, cordoned: bool) -> None:
-        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": STARTED}
+    def node(self, name: str, gpus: int, ready: bool, cordoned: bool, since: float | None = None) -> None:
+        written = datetime.fromtimestamp(since or self.now, UTC).isoformat()
+        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": written}
         body = node(name, gpus=gpus, spec={"unschedulable": cordoned})
         status = msgspec.convert(
             {"allocatable": {GPU: str(gpus), "cpu": "8", "pods": "110"}, "conditions": [condition]}, objects.NodeStatus
@@ -209,3 +211,27 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
 
 def by_name(things):
     return {thing.name: thing for thing in things}
+
+
+def test_a_node_seen_to_turn_not_ready_has_not_been_away_for_long_whatever_clock_that_was_written_by():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n1", "Running", False, True)
+    world.time_passes(3600.0)
+    world.look()
+    world.node("n1", 4, False, False, since=START)
+    assert world.look().seen["uid-second"].lost_nodes == frozenset()
+    world.time_passes(39.0)
+    assert world.look().seen["uid-second"].lost_nodes == frozenset()
+    world.time_passes(1.0)
+    assert world.look().seen["uid-second"].lost_nodes == {"n1"}
+
+
+def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
+    world = World()
+    world.node("n1", 4, False, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n1", "Running", False, True)
+    world.time_passes(3600.0)
+    assert world.look().seen["uid-second"].lost_nodes == {"n1"}

@@ -30,6 +30,8 @@ Shapes = tuple[PodShape, PodShape]
 """Of the master and of a worker."""
 Unready = Mapping[str, float]
 """Nodes that are not Ready, with since when."""
+LATE_SECONDS = 60.0
+"""Later than this, news of a node is not late: the clock of whoever wrote it is."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,8 @@ class Reader:
         self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
         self._shapes: dict[str, tuple[object, Shapes]] = {}
         self._alike: dict[str, PodShape] = {}
+        self._down: dict[str, tuple[float, float]] | None = None
+        """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
         self._nodes: dict[str, tuple[objects.Node, object, Node]] = {}
 
     def keep_only(self, present: Set[str]) -> None:
@@ -269,10 +273,28 @@ class Reader:
         self._nodes[name] = (stored, key, node)
         return node
 
-    def unready_since(self) -> Unready:
-        """Since when each node that is not Ready is so."""
-        facts = ((node.metadata, convert.unready_since(node)) for node in self.stores.nodes.values())
-        return {meta.name: self.clock.current(since, of=meta.uid) for meta, since in facts if since is not None}
+    def unready_since(self, now: float) -> Unready:
+        """Since when each node that is not Ready is so.
+
+        Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
+        away for much longer than that.
+        """
+        down: dict[str, tuple[float, float]] = {}
+        for node in self.stores.nodes.values():
+            written = convert.unready_since(node)
+            if written is None:
+                continue
+            name, known = node.metadata.name, self._down
+            since = self.clock.current(written, of=node.metadata.uid)
+            if known is not None and now - since >= LATE_SECONDS:
+                since = known[name][1] if known.get(name, (None,))[0] == written else now
+            down[name] = (written, since)
+        self._down = down
+        return {name: since for name, (_, since) in down.items()}
+
+    def clock_stepped(self) -> None:
+        """What was reckoned on the clock before is reckoned anew."""
+        self._down = None
 
 
 def drop_absent(known: dict[str, Any], present: Set[str]) -> None:

@@ -67,9 +67,10 @@ class View:
         """Everything, as the stores have it at `now` (epoch seconds on the API server's clock)."""
         if self.reader.clock.revision != self._clock_revision:
             self._clock_revision = self.reader.clock.revision
+            self.reader.clock_stepped()
             self.forget()
         self.reader.ledger.expire()
-        unready = self.reader.unready_since()
+        unready = self.reader.unready_since(now)
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         drop_absent(self._known, bodies.keys())
         drop_absent(self._demanded, bodies.keys())

@@ -1,0 +1,66 @@
+"""Whose clock steps, and by how much, changes nothing of how long anything takes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.apiserver.clock.steps import OwnClock, ServerClock
+from tests.apiserver.clock.waits import EARLY_SECONDS, Waits
+from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.operators import Operators, eventually
+
+pytestmark = pytest.mark.apiserver
+
+HOUR = 3600
+
+
+def lease(api: httpx.Client) -> tuple[Any, ...]:
+    spec = api.get("/apis/coordination.k8s.io/v1/namespaces/elastic-system/leases/elastic-operator").json()["spec"]
+    return spec["holderIdentity"], spec["leaseTransitions"]
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(
+    step: int, operators: Operators, proxy: Proxy, waits: Waits
+) -> None:
+    clock = proxy.filter = ServerClock()
+    operator = operators.start(server=proxy.url)
+    waits.begin()
+    began = datetime.fromisoformat(waits.world.status("deadline")["startTime"])
+    clock.step(step)
+    waits.edit()
+    clock.wait_until_told()
+    waits.lose_another_node()
+    waits.watch()
+    assert waits.amiss() == {}, operator.text()
+    moved = datetime.fromisoformat(waits.world.status("deadline")["startTime"]) - began
+    assert abs(moved.total_seconds() - step) <= EARLY_SECONDS
+
+
+def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(
+    operators: Operators, proxy: Proxy, waits: Waits, api: httpx.Client, tmp_path: Path
+) -> None:
+    clock = OwnClock(tmp_path)
+    operator = operators.start(server=proxy.url, environ=clock.environ)
+    waits.begin()
+    before = lease(api)
+    clock.set(HOUR)
+    eventually("a line under the new clock", lambda: spread(operator.text()) > HOUR - 60)
+    waits.lose_another_node()
+    clock.set(-HOUR)
+    waits.watch()
+    assert waits.amiss() == {}, operator.text()
+    assert spread(operator.text()) > 2 * HOUR - 60
+    assert lease(api) == before
+    assert operator.text().count("leading as") == 1
+
+
+def spread(log: str) -> float:
+    """Seconds between the earliest and the latest time in a log."""
+    times = [datetime.fromisoformat(line[:19]).timestamp() for line in log.splitlines() if line[:2] == "20"]
+    return max(times) - min(times)
