@@ -46,7 +46,8 @@ STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for so long is not alive."""
-SYNC_SECONDS = 60.0
+GC_THRESHOLDS = (50_000, 10, 10)
+"""Seldom enough to cost nothing, often enough that what kopf and aiohttp leave in cycles does not pile up."""
 
 
 @dataclass(slots=True)
@@ -169,6 +170,7 @@ class Process:
             "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
         )
         self.metrics.leader.set(1)
+        gc.collect()
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity)
         posting = asyncio.create_task(events.run())
@@ -178,6 +180,7 @@ class Process:
         finally:
             await events.flush()
             await _cancelled(posting)
+            gc.unfreeze()
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -257,7 +260,7 @@ async def _assembled(settings: Settings, stop: asyncio.Event) -> AsyncIterator[P
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(*GC_THRESHOLDS)
     stop = asyncio.Event()
     async with _assembled(settings, stop) as process:
         running = asyncio.create_task(process.run())

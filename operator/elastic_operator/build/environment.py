@@ -25,7 +25,9 @@ JOIN_TIMEOUT_SECONDS = 30 * 86_400
 """How long agents wait for enough others. Who waits in vain, and how long, is decided by the operator; an agent that
 gave up would count as a failure."""
 KEEP_ALIVE_SECONDS = 1
-KEEP_ALIVE_ATTEMPTS = 3
+KEEP_ALIVE_ATTEMPTS = 6
+"""An agent that was silent for interval times attempts is taken for dead by the others, and for good: should it live,
+nobody who comes later ever meets its group. Each pod that leaves costs the others that time, so it is kept short."""
 LAST_CALL_SECONDS = 1
 """The least that torch takes. The operator decides who takes part, so nothing is gained by waiting for more."""
 

@@ -69,11 +69,14 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
     """Members on one side, pods that must go on the other."""
     assert seen.job.spec is not None
     patience = seen.job.spec.recovery.node_loss_seconds
-    lost_nodes = frozenset(node for node, since in unready_since.items() if now >= since + patience)
+    own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
+    lost_nodes = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
     wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
+        if pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
+            wake.append(unready_since[pod.node] + patience)
         if pod.node in lost_nodes and not pod.ended:
             gone.append((pod, f"node {pod.node} has been unreachable for {patience} s"))
         elif pod.deleting_since is not None:
@@ -84,8 +87,6 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
             gone.append((pod, pod.disrupted))
         elif not pod.ended:
             live.append(pod)
-        if pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
-            wake.append(unready_since[pod.node] + patience)
     finishing = any(p.main.exit_code == 0 and not _told_to_go(p) for p in present(seen))
     return replace(
         seen,
