@@ -205,3 +205,18 @@ def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
         seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), {}, START + 100)
         waits.append(seconds(seen.status.retry.not_before) - START - 100)
     assert waits == [20, 80, 300, 300]
+
+
+def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_back():
+    job = make_job([make_pod("master-0")], status=make_status(replicas=1), refused="spec.worker.template...: odd.")
+    seen = observe(job, {}, START + 100)
+    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
+    whole = observe(make_job(refused="spec.worker.template...: odd."), {}, START + 100)
+    assert (whole.gone, whole.status.incarnation) == ((), 1)
+
+
+def test_a_start_that_waits_for_the_name_of_the_master_before_says_so():
+    old = make_pod("master-0", incarnation=0, deleting_since=START + 99)
+    planned = plan(make_job([old], status=make_status(replicas=0)), make_grant(create=["master-0", "worker-0"]))
+    assert "toy-master-0 is still being deleted" in planned.status.condition("Ready").message

@@ -16,13 +16,22 @@ from elastic_operator.build.names import pod_name, service_name
 from elastic_operator.build.pod import BuildSettings, build_pod
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ApiError, Conflict, NotFound, PodRefused, Unreachable, refuses_pod
+from elastic_operator.cluster.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    PodRefused,
+    Unreachable,
+    refuses_pod,
+)
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Plan, Route
 from elastic_operator.plan.model import Job
+from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +152,17 @@ class Actor:
                 ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
                 raise PodRefused(error, role=create.role, own_variables=ours) from error
             raise
+        if not pod.metadata.labels.incarnation:
+            await self._reject(job, pod, create.role)
         log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
         self.stores.pods.observe(pod)
+
+    async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
+        """A pod not known by its label would be taken for one of an earlier time, and be replaced without end."""
+        label, name = contract.LABEL_INCARNATION, pod.metadata.name
+        await apply.delete_pod(self.session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
+        message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
+        raise PodRefused(Forbidden(message, status=403), role=role)
 
     async def _route(self, job: Job, route: Route) -> None:
         """Points the job's Service at its master."""

@@ -72,7 +72,7 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
     status = seen.status
     running = sum(is_running(pod) for pod in seen.live)
     told = f"{running} of {pods(status.target_replicas)} run."
-    trouble = "; ".join(filter(None, (_pod_trouble(pod) for pod in seen.live)))
+    trouble = "; ".join(filter(None, [*map(_pod_trouble, seen.live), _held_name(seen)]))
     told = f"{told} {trouble}".strip()
     if not _enough(seen):
         if running == 0:
@@ -96,6 +96,12 @@ def _complete(seen: Observation) -> bool:
         return True
     leaving = any(pod.deleting_since is not None and not pod.ended for pod in seen.job.pods)
     return len(seen.live) == seen.status.target_replicas and all(map(is_running, seen.live)) and not leaving
+
+
+def _held_name(seen: Observation) -> str:
+    """Whether a start waits for the name of the master before."""
+    held = [pod.name for pod in seen.job.pods if pod.role == "master" and pod.deleting_since is not None]
+    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not seen.live else ""
 
 
 def _pod_trouble(pod: OwnPod) -> str:

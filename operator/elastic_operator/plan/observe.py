@@ -47,7 +47,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.spec is None:
         return seen
     seen = _sort_pods(seen, unready_since, now)
-    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _blocked, _stuck, _steady):
+    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _refused, _blocked, _stuck, _steady):
         seen = rule(seen, now)
         if seen.status.finished:
             return seen
@@ -188,6 +188,15 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
     wait = min(2 ** (len(lost) - 1), MAX_BACKOFF_SECONDS)
     retry = Retry(reason=f"{len(lost) + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=len(lost))
     return status.model_copy(update={"retry": retry})
+
+
+def _refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+    """What does not make the minimum, and cannot before somebody edits the job, gives its place back."""
+    assert seen.job.spec is not None
+    if not seen.job.refused or not seen.live or len(seen.live) >= seen.job.spec.min_replicas:
+        return seen
+    event = Event("ScaleUpBlocked", f"{seen.job.refused} Its other pods are given back.", "Warning")
+    return replace_all(seen, end_incarnation(seen.status, target_replicas=0), event)
 
 
 def _blocked(seen: Observation, now: float) -> Observation:
