@@ -38,8 +38,8 @@ ABSENT = "must be absent: there is no such field; check its spelling and its ind
             f"spec.template.spec.nodeSelectr: {ABSENT}, spec.template.spec.x.y: {ABSENT}",
         ),
         (
-            DECODING + "json: cannot unmarshal string into Go struct field PodSpec.spec.activeDeadlineSeconds",
-            "json: cannot unmarshal string into Go struct field PodSpec.spec.activeDeadlineSeconds",
+            DECODING + "json: cannot unmarshal number 1.1e21 into Go struct field PodSpec.spec.priority of type int32",
+            "spec.template.spec.priority: number 1.1e21: must be of type int32",
         ),
         ("something else.", "something else"),
     ],

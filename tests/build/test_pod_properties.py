@@ -66,7 +66,9 @@ requirements = st.builds(
 terms = st.lists(fields(matchFields=st.lists(requirements, max_size=2)), max_size=3)
 affinities = fields(nodeAffinity=fields(**{REQUIRED: st.fixed_dictionaries({"nodeSelectorTerms": terms})}))
 string_maps = st.dictionaries(names, words, max_size=2)
-templates = fields(
+metadata = st.fixed_dictionaries({}, optional=dict.fromkeys(("labels", "annotations"), st.none() | string_maps))
+# Of a template, and of its metadata, all fields are known: others are refused.
+templates = st.fixed_dictionaries(
     {
         "spec": fields(
             {"containers": container_lists},
@@ -79,7 +81,7 @@ templates = fields(
             schedulerName=names,
         )
     },
-    metadata=fields(labels=string_maps, annotations=string_maps),
+    optional={"metadata": st.none() | metadata},
 )
 CLASSES = BuildSettings(master_priority_class="m", worker_priority_class="w")
 

@@ -6,6 +6,7 @@ fields, in CEL, and the columns of `kubectl get`. What stands inside the opaque 
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ class Rule:
         rule: CEL; a rule that names `oldSelf` is checked on updates only.
         message: What to write instead.
         field: Field that is wrong, relative to `at`; empty where the node itself is.
+        value: CEL for the wrong value, with which the message then begins; the API server itself shows only scalars
+            that carry the rule themselves.
         reason: Machine-readable cause.
     """
 
@@ -33,11 +36,15 @@ class Rule:
     rule: str
     message: str
     field: str = ""
+    value: str = ""
     reason: str = "FieldValueInvalid"
 
     def manifest(self) -> dict[str, str]:
         """The rule as an entry of `x-kubernetes-validations`."""
         entry = {"rule": self.rule, "message": self.message, "reason": self.reason}
+        if self.value:
+            # `+` would do, but the API server does not know how long a number's text may be and finds it too expensive.
+            entry["messageExpression"] = f"{json.dumps('%s: ' + self.message)}.format([{self.value}])"
         return {**entry, "fieldPath": f".{self.field}"} if self.field else entry
 
 
@@ -65,6 +72,7 @@ RULES = (
         rule=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
         message=f"must be at most {MAX_NAME_LENGTH} characters long: the names of pods are made from it",
         field="metadata.name",
+        value="self.metadata.name",
     ),
     Rule(
         at=(),
@@ -72,12 +80,14 @@ RULES = (
         message="must be lower-case letters, digits and '-', must start with a letter and must end with a letter or a"
         " digit: a Service is named after it",
         field="metadata.name",
+        value="self.metadata.name",
     ),
     Rule(
         at=("spec",),
         rule="self.minReplicas <= self.maxReplicas",
         message="must be at least minReplicas; for no pods at all set suspend to true",
         field="maxReplicas",
+        value="self.maxReplicas",
     ),
     Rule(
         at=("spec",),
@@ -85,12 +95,14 @@ RULES = (
         " || self.allowedReplicas.all(n, n >= self.minReplicas && n <= self.maxReplicas)",
         message="every size must be within minReplicas and maxReplicas",
         field="allowedReplicas",
+        value="self.allowedReplicas.filter(n, n < self.minReplicas || n > self.maxReplicas)",
     ),
     Rule(
         at=("spec",),
         rule="!has(self.allowedReplicas) || !has(self.replicaStep)",
         message="must be absent beside allowedReplicas: write the one or the other",
         field="replicaStep",
+        value="self.replicaStep",
         reason="FieldValueForbidden",
     ),
     Rule(

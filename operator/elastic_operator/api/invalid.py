@@ -97,6 +97,7 @@ _REMEDIES = {
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
     "value_error": "{error}",
 }
 

@@ -21,6 +21,8 @@ PLURAL = "elasticpytorchjobs"
 MAX_REPLICAS = 4096
 MAX_ALLOWED_SIZES = 64
 """CEL's cost budget takes `.all()` over at most so many items."""
+MAX_PROCESSES = 1024
+"""Per pod; with one process per GPU, of GPUs per pod, too."""
 MAX_NAME_LENGTH = 51
 """`NAME-worker-4095` must be a DNS label of at most 63 characters."""
 MAX_SECONDS = 2**31 - 1
@@ -135,7 +137,7 @@ class JobSpec(ApiModel):
         description="Allows the sizes minReplicas, minReplicas + step, minReplicas + 2 * step and so on only. Exclusive"
         " with allowedReplicas.",
     )
-    nproc_per_node: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
+    nproc_per_node: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] | Literal["auto"] = Field(
         default="auto",
         description="Training processes per pod. auto: one per GPU of the pod's main container, one if it asks for"
         " none; the master may have other GPUs, and so other processes, than the workers.",

@@ -6,12 +6,12 @@ values make sense together is judged in `template_rules.py`, and the rest of the
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from elastic_operator.api.quantity import REMEDY, QuantityError, milli
+from elastic_operator.api.quantity import MAX, REMEDY, QuantityError, milli, units
 
 
 class Shape(BaseModel):
@@ -22,11 +22,13 @@ class Shape(BaseModel):
 
 def _quantity(value: object) -> object:
     try:
-        negative = milli(value) < 0
+        negative, absurd = milli(value) < 0, units(value) == MAX
     except QuantityError as error:
         raise ValueError(f"must be {REMEDY}") from error
     if negative:
         raise ValueError("must be 0 or more")
+    if absurd:
+        raise ValueError("must be smaller: no node has so much")
     return value
 
 
@@ -36,9 +38,27 @@ Strings = dict[str, str]
 Object = dict[str, Any]
 
 
-class Metadata(Shape):
+class Metadata(Shape, extra="forbid"):
+    """All fields that there are, so that a misspelt one is seen: the API server is only shown labels and annotations.
+
+    The others mean nothing in a template, but tools write them.
+    """
+
     labels: Strings | None = None
     annotations: Strings | None = None
+    name: Any = None
+    generate_name: Any = None
+    namespace: Any = None
+    creation_timestamp: Any = None
+    deletion_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
+    finalizers: Any = None
+    generation: Any = None
+    managed_fields: Any = None
+    owner_references: Any = None
+    resource_version: Any = None
+    self_link: Any = None
+    uid: Any = None
 
 
 class Env(Shape):
@@ -98,7 +118,7 @@ class Volume(Shape):
 
 class NodeSelectorRequirement(Shape):
     key: str
-    operator: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     values: list[str] | None = None
 
 
@@ -169,6 +189,8 @@ class PodSpec(Shape):
     security_context: Object | None = None
 
 
-class PodTemplate(Shape):
+class PodTemplate(Shape, extra="forbid"):
+    """All fields that there are: what stands beside `spec` by a wrong indentation would never reach the API server."""
+
     metadata: Metadata | None = None
     spec: PodSpec

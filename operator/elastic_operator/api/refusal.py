@@ -15,6 +15,7 @@ from elastic_operator.api.template import main_container
 _PREAMBLE = re.compile(
     r'^Pod "[^"]*" is invalid: |^Pod in version "v1" cannot be handled as a Pod: (strict decoding error: )?'
 )
+_WRONG_TYPE = re.compile(r"json: cannot unmarshal (.+?) into Go struct field \w+\.(\S+) of type (\S+)")
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]*)"')
 _FIELD = re.compile(r"(^|\[|, )(?=(?:spec|metadata)[.\[])")
 _VARIABLE = re.compile(r"(?<=\bcontainers\[)(\d+)(\]\.env\[)(\d+)(?=\])")
@@ -39,7 +40,8 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
     """
     own = spec.master if role == "master" else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
-    told = _UNKNOWN_FIELD.sub(_UNKNOWN, _PREAMBLE.sub("", message))
+    told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", message))
+    told = _UNKNOWN_FIELD.sub(_UNKNOWN, told)
     told = _FIELD.sub(rf"\1{template}.", told)
     told = _VARIABLE.sub(lambda match: _as_written(match, spec.template_of(role), own_variables), told)
     return f"{told.rstrip('.')}. {REMEDY}"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elastic_operator.api.invalid import FieldError, Path
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.quantity import milli
+from elastic_operator.api.job import MAX_PROCESSES, JobSpec
+from elastic_operator.api.quantity import MAX, milli, units
 from elastic_operator.api.template import gpus_of, main_container
 from elastic_worker import contract
 
@@ -23,6 +23,7 @@ _RESERVED_BECAUSE = {
     "PET_NODE_RANK": "ranks are given when the pods meet",
     "PET_STANDALONE": "each pod would train alone",
 }
+_BUILT_IN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _POINTS_AT_MASTER = "it is how the pods find their master"
 
 Located = tuple[Path, Mapping[str, Any]]
@@ -38,6 +39,7 @@ def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Seq
     containers = list(_containers(pod, at=(*at, "spec")))
     yield from _duplicates(containers)
     for path, container in containers:
+        yield from _resource_errors(container, at=path)
         yield from _gpu_errors(container, at=path, gpu_resources=gpu_resources)
     main = main_container(template)
     path = next(path for path, container in containers if container is main)
@@ -87,13 +89,27 @@ def _reserved_variables(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldE
             yield FieldError((*at, "env", index, "name"), remedy, name)
 
 
+def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+    """Names and amounts that no node can ever have: without these the job would wait for such a node."""
+    for kind, quantities in (container.get("resources") or {}).items():
+        for name, quantity in quantities.items() if kind in ("limits", "requests") and quantities else ():
+            path = (*at, "resources", kind, name)
+            if "/" in name:
+                if milli(quantity) < MAX and milli(quantity) % 1000:
+                    yield FieldError(path, "must be a whole number", quantity)
+            elif name not in _BUILT_IN_RESOURCES and not name.startswith("hugepages-"):
+                known = ", ".join(_BUILT_IN_RESOURCES)
+                remedy = f"must be one of {known}, hugepages-SIZE, or a name with a domain, such as nvidia.com/gpu"
+                yield FieldError(path, remedy, quantity)
+
+
 def _gpu_errors(container: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name in gpu_resources:
-        for kind, quantities in (("limits", limits), ("requests", requests)):
-            if name in quantities and milli(quantities[name]) % 1000:
-                yield FieldError((*at, "resources", kind, name), "must be a whole number of GPUs", quantities[name])
+        if name in limits and units(limits[name]) > MAX_PROCESSES:
+            remedy = f"must be at most {MAX_PROCESSES}: it counts the GPUs of one pod"
+            yield FieldError((*at, "resources", "limits", name), remedy, limits[name])
         if name in requests and name not in limits:
             remedy = "must stand in limits: GPUs are never shared or overcommitted"
             yield FieldError((*at, "resources", "requests", name), remedy, requests[name])

@@ -66,15 +66,15 @@ class Actor:
     async def _do(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, unknown: set[str]) -> None:
         """`unknown` takes the names of pods that may have been created, or not."""
         if plan.commit_first:
-            await self._write_status(job, plan, written)
+            if not await self._write_status(job, plan, written):
+                return
             self.tell(job, plan.events)
         await self._together([self._delete(job, pod) for pod in plan.deletes])
         if plan.creates and may_create:
             await self._create_all(job, plan.creates, unknown)
         if plan.route is not None:
             await self._route(job, plan.route)
-        if not plan.commit_first:
-            await self._write_status(job, plan, written)
+        if not plan.commit_first and await self._write_status(job, plan, written):
             self.tell(job, plan.events)
         if plan.delete_job:
             log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
@@ -93,11 +93,12 @@ class Actor:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _write_status(self, job: Job, plan: Plan, written: dict[str, Any]) -> None:
+    async def _write_status(self, job: Job, plan: Plan, written: dict[str, Any]) -> bool:
+        """Returns whether there still is such a job."""
         new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         body = self.stores.jobs.get(job.uid)
         if body is None:
-            return
+            return False
         try:
             answer = await apply.patch_job_status(
                 self.session,
@@ -108,12 +109,13 @@ class Actor:
                 new=new,
             )
         except NotFound:
-            return
+            return False
         except Conflict:
             await self._refresh(job)
             raise
         if answer is not None:
             self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+        return True
 
     async def _refresh(self, job: Job) -> None:
         """Somebody wrote the job meanwhile: look at it again before the next try."""

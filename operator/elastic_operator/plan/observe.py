@@ -230,10 +230,12 @@ def _try_later(
 ) -> Observation:
     """Only `left` can be had now, which go too if they are fewer than `least`.
 
-    A larger size is tried again after the first of `times`, doubled each time up to the second.
+    A larger size is tried again after the first of `times`, doubled each time up to the second, and up to half as long
+    again, so that two jobs that stand in each other's way do not try together for ever.
     """
     attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
     wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
+    wait += wait * (sum(map(ord, seen.job.uid)) % 50) // 100
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=len(left) + 1)
     status = seen.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")

@@ -1,0 +1,135 @@
+"""Jobs that the API server stores, their templates being opaque to it, and that the operator finds wrong: as data.
+
+Each mistake has the three things that the user must be told: the field, what stands there ("" where nothing does), and
+what to write instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.api.jobs import make_container, make_job, make_template, with_gpus
+
+TEMPLATE = "spec.template"
+POD = f"{TEMPLATE}.spec"
+MAIN = f"{POD}.containers[0]"
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A wrong job and what must be said of it."""
+
+    job: dict[str, Any]
+    field: str
+    value: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.value}"
+
+
+def in_template(template: Any, field: str, value: str, remedy: str) -> Mistake:
+    """A mistake of the template as a whole."""
+    return Mistake(make_job(template=template), f"{TEMPLATE}{field}", value, remedy)
+
+
+def in_pod(field: str, value: str, remedy: str, **pod: Any) -> Mistake:
+    """A mistake among the fields `pod` of the pod's spec; "" as `field` is their one name."""
+    return Mistake(make_job(template=make_template(**pod)), f"{POD}.{field or next(iter(pod))}", value, remedy)
+
+
+def in_main(field: str, value: str, remedy: str, **main: Any) -> Mistake:
+    """A mistake among the fields `main` of the main container; "" as `field` is their one name."""
+    job = make_job(template=make_template(make_container(**main)))
+    return Mistake(job, f"{MAIN}.{field or next(iter(main))}", value, remedy)
+
+
+def in_limits(resource: str, quantity: Any, value: str, remedy: str) -> Mistake:
+    """A mistake in what the main container asks of one resource."""
+    step = f"[{resource}]" if "." in resource or "/" in resource else f".{resource}"
+    return in_main(f"resources.limits{step}", value, remedy, resources={"limits": {resource: quantity}})
+
+
+def requiring(key: str, operator: str) -> dict[str, Any]:
+    """Affinity that demands something of a node's label."""
+    terms = [{"matchExpressions": [{"key": key, "operator": operator}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A mapping in a mapping in a mapping."""
+    inner: dict[str, Any] = {}
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+ABSENT = "must be absent: there is no such field; check its spelling and its indentation"
+STRING = "must be a string; put a number or a truth value in quotes"
+UNIQUE = "must be different from the other containers' names"
+NUMBER = "must be a number with an optional suffix, such as 1, 500m or 16Gi"
+PROGRAM = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
+RESERVED = "must not be set here, remove it: the operator sets it, since"
+GPU_REQUEST = f"resources.requests[{GPU}]"
+EXPRESSION = (
+    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
+)
+ONE, TWO = {GPU: 1}, {GPU: "2"}
+
+MISTAKES = [
+    in_template({}, ".spec", "", "must be present"),
+    in_template({"spec": None}, ".spec", "null", "must be a mapping"),
+    in_template({"spec": {}}, ".spec.containers", "", "must be present"),
+    in_template({"spec": {"containers": []}}, ".spec.containers", "a list", "must have at least 1 entries"),
+    in_template({"spec": {"containers": None}}, ".spec.containers", "null", "must be a list"),
+    in_template({"spec": {"containers": {}}}, ".spec.containers", "a mapping", "must be a list"),
+    in_template({"spec": {"containers": ["x"]}}, ".spec.containers[0]", "'x'", "must be a mapping"),
+    in_template({**make_template(), "containers": []}, ".containers", "a list", ABSENT),
+    in_template({**make_template(), "metadata": {"lables": {"a": "b"}}}, ".metadata.lables", "a mapping", ABSENT),
+    in_template({**make_template(), "metadata": {"labels": {"a": 1}}}, ".metadata.labels.a", "1", STRING),
+    in_main("", "", "must be present", name=None),
+    in_main("", "''", "must not be empty", name=""),
+    in_main("", "", "must be present", image=None),
+    in_main("args[1]", "0.1", STRING, args=["--lr", 0.1]),
+    in_main("command[0]", "1", STRING, command=[1]),
+    in_main("", "", PROGRAM, args=None),
+    in_main("", "", PROGRAM, args=[]),
+    in_main("workingDir", "5", STRING, workingDir=5),
+    in_main("env[0].value", "true", STRING, env=[{"name": "A", "value": True}]),
+    in_main("env[0].name", "", "must be present", env=[{"value": "1"}]),
+    in_main("env", "a mapping", "must be a list", env={"A": "1"}),
+    in_main("env[0].name", "'WORLD_SIZE'", RESERVED, env=[{"name": "WORLD_SIZE", "value": "8"}]),
+    in_main("env[1].name", "'PET_NNODES'", RESERVED, env=[{"name": "A"}, {"name": "PET_NNODES", "value": "8"}]),
+    in_main("env[0].name", "'PET_RDZV_ID'", RESERVED, env=[{"name": "PET_RDZV_ID", "value": "mine"}]),
+    in_main("ports[0].containerPort", "'80'", "must be an integer", ports=[{"containerPort": "80"}]),
+    in_main("volumeMounts[0].mountPath", "", "must be present", volumeMounts=[{"name": "data"}]),
+    in_pod("", "'Always'", "must be Never or absent: the operator itself replaces pods", restartPolicy="Always"),
+    in_pod("nodeSelector.zone", "null", STRING, nodeSelector={"zone": None}),
+    in_pod("nodeSelector[example.com/zone]", "1", STRING, nodeSelector={"example.com/zone": 1}),
+    in_pod("", "-1", "must be at least 0", terminationGracePeriodSeconds=-1),
+    in_pod("", "'30'", "must be an integer", terminationGracePeriodSeconds="30"),
+    in_pod("", "1.1805916207174113e+21", "must be an integer", terminationGracePeriodSeconds=float(2**70)),
+    in_pod("", "'false'", "must be true or false", enableServiceLinks="false"),
+    in_pod("overhead.cpu", "'much'", NUMBER, overhead={"cpu": "much"}),
+    in_pod("affinity.nodeAffinity", "a list", "must be a mapping", affinity={"nodeAffinity": []}),
+    in_pod(f"{EXPRESSION}.operator", "'Inn'", "must be 'In', 'NotIn', 'Exists'", affinity=requiring("a", "Inn")),
+    in_pod("containers[1].name", "'pytorch'", UNIQUE, containers=[make_container(), make_container()]),
+    in_pod("initContainers[0].name", "'pytorch'", UNIQUE, initContainers=[make_container()]),
+    in_limits("memory", "16gb", "'16gb'", NUMBER),
+    in_limits("cpu", None, "null", NUMBER),
+    in_limits("cpu", -1, "-1", "must be 0 or more"),
+    in_limits("memory", "1e100", "'1e100'", "must be smaller: no node has so much"),
+    in_limits("cpu", "NaN", "'NaN'", NUMBER),
+    in_limits("gpu", 1, "1", "must be one of cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with a domain"),
+    in_limits("example.com/fpga", "1.5", "'1.5'", "must be a whole number"),
+    in_limits(GPU, "500m", "'500m'", "must be a whole number"),
+    in_limits(GPU, 2**60, "1152921504606846976", "must be at most 1024: it counts the GPUs of one pod"),
+    in_main(GPU_REQUEST, "1", "must stand in limits", resources={"requests": ONE}),
+    in_main(GPU_REQUEST, "1", "must equal the limit, 2; or remove", resources={"requests": ONE, "limits": TWO}),
+    Mistake(make_job(worker={"template": make_template(with_gpus(4))}), TEMPLATE, "", "must ask for GPUs: the master"),
+    Mistake(make_job(worker={"template": {}}), "spec.worker.template.spec", "", "must be present"),
+    Mistake(make_job(template=make_template(x=nested(65))), "spec", "", "must not be nested deeper than 64 levels"),
+    Mistake(make_job(template=make_template(x=nested(200))), "spec", "", "must not be nested deeper than 64 levels"),
+]

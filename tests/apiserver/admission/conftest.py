@@ -1,0 +1,75 @@
+"""Nodes, a webhook beside the API server, namespaces to put obstacles into, and a canary in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devcluster.cluster import Cluster
+from tests.apiserver.admission.obstacles import JUDGES
+from tests.apiserver.admission.place import Place
+from tests.apiserver.admission.webhook import Webhook, serving
+from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.input.pool import Canary, fake_nodes
+from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.operators import Operators
+
+
+@pytest.fixture
+def cluster(kubeconfig: Path) -> Cluster:
+    """The control plane."""
+    return Cluster.attach(kubeconfig.parent.name)
+
+
+@pytest.fixture
+def pool(kubeconfig: Path, api: httpx.Client) -> Iterator[list[str]]:
+    """Nodes on which pods run and go at once."""
+    with fake_nodes(kubeconfig, api, prefix="admission") as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def canary(pool: list[str], jobs: Jobs) -> Canary:  # noqa: ARG001 - it only has to be there
+    """A job that is served throughout; the test starts it."""
+    return Canary(jobs)
+
+
+@pytest.fixture
+def webhook(cluster: Cluster, tmp_path: Path) -> Iterator[Webhook]:
+    """A webhook that the API server reaches."""
+    with serving(cluster, tmp_path, JUDGES) as running:
+        yield running
+
+
+@pytest.fixture
+def places(
+    api: httpx.Client,
+    webhook: Webhook,
+    pool: list[str],  # noqa: ARG001 - it only has to be there
+) -> Iterator[Callable[[], Place]]:
+    """Makes namespaces."""
+    opened: list[Place] = []
+
+    def make() -> Place:
+        opened.append(Place(api, webhook).open())
+        return opened[-1]
+
+    yield make
+    for place in opened:
+        place.close()
+
+
+@pytest.fixture
+def proxy(kubeconfig: Path) -> Iterator[Proxy]:
+    """Between the operator and the API server, to count requests."""
+    with Proxy.of(kubeconfig) as running:
+        yield running
+
+
+@pytest.fixture
+def operators(proxy: Proxy, operators: Operators) -> Operators:  # noqa: ARG001 - to outlive them
+    """Starts operators; they are stopped while the proxy still runs."""
+    return operators
