@@ -43,7 +43,9 @@ FROM ${BASE} AS worker
 RUN echo /opt/elastic-worker > "$(python3 -c 'import site; print(site.getsitepackages()[0])')/elastic-worker.pth"
 COPY --from=worker-builder /opt/elastic-worker /opt/elastic-worker
 # USER: torch asks for the user's name, and a number has none.
-ENV USER=elastic HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# The two of malloc: what a list of thousands of objects took for a moment goes back to the node.
+ENV USER=elastic HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 WORKDIR /tmp
 CMD ["python3"]

@@ -46,7 +46,7 @@ STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for so long is not alive."""
-GC_THRESHOLDS = (50_000, 10, 10)
+GC_THRESHOLDS = (20_000, 10, 10)
 """Seldom enough to cost nothing, often enough that what kopf and aiohttp leave in cycles does not pile up."""
 
 

@@ -62,6 +62,7 @@ def allocate(snapshot: Snapshot) -> Allocation:
     settle_sizes(table)
     grow_all(table)
     _settle_readiness(table)
+    table.board.keep()
     return Allocation(table)
 
 

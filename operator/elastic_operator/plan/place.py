@@ -240,6 +240,10 @@ class Board:
         while len(self._undo) > length:
             self._undo.pop()()
 
+    def keep(self) -> None:
+        """Nothing is undone any more. What would undo it holds the board, and only the collector would free the two."""
+        self._undo.clear()
+
     def known_short(self, ask: Ask, count: int) -> bool:
         """Whether so many such pods are known not to fit, since room last became free."""
         return count >= self._too_many.get(ask, count + 1)
