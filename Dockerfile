@@ -43,9 +43,7 @@ FROM ${BASE} AS worker
 RUN echo /opt/elastic-worker > "$(python3 -c 'import site; print(site.getsitepackages()[0])')/elastic-worker.pth"
 COPY --from=worker-builder /opt/elastic-worker /opt/elastic-worker
 # USER: torch asks for the user's name, and a number has none.
-# The two of malloc: what a list of thousands of objects took for a moment goes back to the node.
-ENV USER=elastic HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
-    MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
+ENV USER=elastic HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532
 WORKDIR /tmp
 CMD ["python3"]
@@ -53,11 +51,14 @@ CMD ["python3"]
 FROM ${BASE} AS operator
 COPY --from=builder /opt/elastic /opt/elastic
 # USER: kopf asks for the user's name, and a number has none, whichever the cluster chooses.
+# MALLOC: what a list of thousands of objects took for a moment goes back to the node.
 ENV PATH=/opt/elastic/bin:/usr/local/bin:/usr/bin:/bin \
     USER=elastic \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["elastic-operator"]
