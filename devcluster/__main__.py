@@ -93,6 +93,7 @@ def prepare() -> None:
     progress = Progress()
     packages.ensure(progress)
     binaries.ensure(progress)
+    binaries.ensure_module(binaries.KWOK, progress)
     images.pause(progress)
     torchtree.ensure(progress)
     projectimage.build(progress)

@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster (Kubernetes, etcd, helm) from Go modules, once per content of the module files.
+"""Builds the programs of the cluster (Kubernetes, etcd, helm, kwok) from Go modules, once per content of their files.
 
 Nothing is downloaded but Go modules, through the machine's own Go settings. Each of tools/*/ is a module of its own, so
 that one program's dependencies do not move another's.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import cache
+from devcluster import cache, shell
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress, Step
 
@@ -25,12 +25,17 @@ ERROR_LINES = 30
 
 @dataclass(frozen=True, slots=True)
 class GoModule:
-    """One folder of tools/: which programs come from which packages, and how they are linked."""
+    """One folder of tools/: which programs come from which packages, and how they are linked.
+
+    `files` of the module `files_of` are copied beside the programs, each under the last part of its path.
+    """
 
     name: str
     packages: Mapping[str, str]
     ldflags: tuple[str, ...] = ("-s", "-w")
     hint: str = ""
+    files_of: str = ""
+    files: tuple[str, ...] = ()
 
     def folder(self) -> Path:
         """Where its go.mod and go.sum are."""
@@ -39,7 +44,11 @@ class GoModule:
     def entry_name(self) -> str:
         """The name of its programs' directory in the cache."""
         files = [self.folder() / "go.mod", self.folder() / "go.sum"]
-        extra = [*self.ldflags, *(f"{program}={package}" for program, package in sorted(self.packages.items()))]
+        extra = [
+            *self.ldflags,
+            *(f"{program}={package}" for program, package in sorted(self.packages.items())),
+            *self.files,
+        ]
         return f"bin/{self.name}-{cache.key_of_files(files, relative_to=TOOLS, extra=extra)}"
 
 
@@ -76,6 +85,19 @@ MODULES = (
     GoModule(name="etcd", packages={"etcd": "go.etcd.io/etcd/server/v3"}, hint="about 1 minute, only the first time"),
     GoModule(name="helm", packages={"helm": "helm.sh/helm/v4/cmd/helm"}, hint="about 1 minute, only the first time"),
 )
+# Not one of MODULES: only who asks for fake nodes waits for its build.
+KWOK = GoModule(
+    name="kwok",
+    packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+    hint="about 1 minute, only the first time",
+    files_of="sigs.k8s.io/kwok",
+    files=(
+        "kustomize/stage/node/fast/node-initialize.yaml",
+        "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+        "kustomize/stage/pod/fast/pod-ready.yaml",
+        "kustomize/stage/pod/fast/pod-delete.yaml",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +118,52 @@ def ensure(progress: Progress) -> Programs:
     """All programs, built where the cache lacks them. Raises DevclusterError when Go is missing or a build fails."""
     paths: dict[str, Path] = {}
     for module in MODULES:
-        folder = _ensure_module(module, progress)
+        folder = ensure_module(module, progress)
         paths |= {program: folder / program for program in module.packages}
     return Programs(paths)
 
 
-def _ensure_module(module: GoModule, progress: Progress) -> Path:
+def ensure_module(module: GoModule, progress: Progress) -> Path:
+    """The folder in the cache with the module's programs and files, built if it is not there."""
+
     def build(target: Path) -> None:
         with progress.step(f"building {module.name} from its Go module ({module.hint})") as step:
             for program, package in module.packages.items():
                 _go_build(module, package, output=target / program, step=step)
+            _copy_files(module, target)
 
     return cache.entry(module.entry_name(), build)
 
 
-def _go_build(module: GoModule, package: str, *, output: Path, step: Step) -> None:
+def _copy_files(module: GoModule, target: Path) -> None:
+    if not module.files:
+        return
+    source = shell.run(_go(), "list", "-m", "-f", "{{.Dir}}", module.files_of, cwd=module.folder()).strip()
+    for file in module.files:
+        shutil.copyfile(Path(source) / file, target / Path(file).name)
+
+
+def _go() -> str:
     go = shutil.which("go")
     if go is None:
         raise DevclusterError("Go is not installed: `go` of 1.26 or newer must be on PATH to build Kubernetes")
-    command = [go, "build", "-v", "-p", PARALLEL_COMPILES, "-trimpath", "-ldflags", " ".join(module.ldflags)]
-    process = subprocess.Popen(
+    return go
+
+
+def _go_build(module: GoModule, package: str, *, output: Path, step: Step) -> None:
+    command = [_go(), "build", "-v", "-p", PARALLEL_COMPILES, "-trimpath", "-ldflags", " ".join(module.ldflags)]
+    lines: list[str] = []
+    with subprocess.Popen(
         [*command, "-o", str(output), package],
         cwd=module.folder(),
         env=os.environ | {"CGO_ENABLED": "0"},
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stderr is not None
-    lines: list[str] = []
-    for line in process.stderr:
-        lines.append(line.rstrip())
-        step.detail = f"{output.name}, {len(lines)} packages, now {lines[-1]}"
-    if process.wait() != 0:
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line.rstrip())
+            step.detail = f"{output.name}, {len(lines)} packages, now {lines[-1]}"
+    if process.returncode != 0:
         tail = "\n".join(lines[-ERROR_LINES:])
         raise DevclusterError(f"go build {package} in {module.folder()} failed:\n{tail}")

@@ -6,6 +6,7 @@
         cluster.node("n1").kill()     # as if the machine lost its power
         cluster.node("n1").restart()
         cluster.part("apiserver").freeze()
+        cluster.add_fake_nodes(100)   # played by KWOK, for scale
 
 `Cluster.up(name="crd-tests", nodes=0)` is a control plane only; it returns when the API server is ready, while its
 controllers may still be starting (a new namespace gets its service account a little later). A cluster that is up
@@ -16,7 +17,7 @@ process that started it; `Cluster.attach(name)` finds it again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from devcluster import (
     cache,
     cgroups,
     control_plane,
+    fakenodes,
     hostchanges,
     images,
     machine,
@@ -143,8 +145,23 @@ class Cluster:
         return NodeFaults(self.layout, self.settings, self.programs, name)
 
     def part(self, name: str) -> PartFaults:
-        """etcd, apiserver, controller-manager or scheduler; or of a node n1/kubelet, n1/containerd, n1/kube-proxy."""
+        """etcd, apiserver, controller-manager, scheduler, kwok; or n1/kubelet, n1/containerd, n1/kube-proxy."""
         return PartFaults.named(self.layout, self.settings, self.programs, name)
+
+    def add_fake_nodes(
+        self,
+        count: int,
+        *,
+        gpus: int = 8,
+        prefix: str = "k",
+        labels: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Add `count` nodes that KWOK plays, PREFIX1 and so on; their names, once they are Ready. See `fakenodes`."""
+        progress = progress or Progress()
+        return fakenodes.add(
+            self.api, self.layout, count=count, gpus=gpus, prefix=prefix, labels=labels or {}, progress=progress
+        )
 
     def load_image(self, archive: Path, *, progress: Progress | None = None) -> None:
         """Put the images of an archive (OCI or docker) on every node, unless they are there.

@@ -6,10 +6,11 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from devcluster import control_plane, network, node, processes
+from devcluster import control_plane, fakenodes, network, node, processes
 from devcluster.binaries import Programs
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
+from devcluster.progress import Progress
 from devcluster.settings import Settings
 
 
@@ -66,8 +67,8 @@ class PartFaults:
 
     @classmethod
     def named(cls, layout: Layout, settings: Settings, programs: Programs, name: str) -> PartFaults:
-        """etcd, apiserver, controller-manager, scheduler, or NODE/PROGRAM. Raises DevclusterError for other names."""
-        short = {part.split("/")[1]: part for part in control_plane.PARTS}
+        """etcd, apiserver, controller-manager, scheduler, kwok, or NODE/PROGRAM. DevclusterError for other names."""
+        short = {part.split("/")[1]: part for part in (*control_plane.PARTS, fakenodes.PART)}
         of_nodes = [f"{n}/{program}" for n in settings.node_names() for program in node.PARTS]
         if name not in short and name not in of_nodes:
             known = ", ".join([*short, *of_nodes])
@@ -91,6 +92,8 @@ class PartFaults:
         processes.kill_all(self._pids)
         if self.part in control_plane.PARTS:
             control_plane.start(self.layout, self.settings, self.programs, part=self.part)
+        elif self.part == fakenodes.PART:
+            fakenodes.start(self.layout, Progress(quiet=True))
         else:
             node.start_part(self.layout, self.settings, self.programs, self.part)
 

@@ -113,6 +113,8 @@ def kubelet_config(layout: Layout, node: str, *, files: Path) -> dict[str, Any]:
             "imagefs.available": "1%",
             "nodefs.inodesFree": "1%",
         },
+        # A container that dies again and again is started again within a second, not after minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         # Images come from nowhere else: none may be collected.
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",

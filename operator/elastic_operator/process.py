@@ -223,9 +223,9 @@ class Process:
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel the task and wait for its end, however it ends. That the caller is cancelled meanwhile is not swallowed."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        await task
+    await asyncio.wait({task})
 
 
 def identity() -> str:

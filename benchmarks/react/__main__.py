@@ -1,0 +1,95 @@
+"""`python -m benchmarks.react`: bring everything up, measure, take everything down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.react import latencies, place, report, tries, weigh
+from benchmarks.react.errors import BenchError
+from benchmarks.react.place import Place
+from benchmarks.react.report import Figures
+from benchmarks.react.scenario import Scenario
+from demo.kube import DemoError
+from devcluster.errors import DevclusterError
+from devcluster.progress import Progress
+
+REST_SECONDS = 60.0
+UNCHANGED_PASSES = 50
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def react(
+    name: Annotated[str, typer.Option(help="The cluster's name; it is made for this and taken down.")] = "bench",
+    jobs: Annotated[int, typer.Option(help="Jobs.")] = 250,
+    pods: Annotated[int, typer.Option(help="Their pods, of one GPU each, all jobs the same number.")] = 1000,
+    count: Annotated[int, typer.Option("--tries", help="Tries of each kind.")] = 20,
+    replicas: Annotated[int, typer.Option(help="Operators; one leads. Two is the chart's default.")] = 2,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
+) -> None:
+    """How fast the operator answers in a full cluster, and what it costs at rest."""
+    plan = Scenario(jobs=jobs, pods=pods, tries=count)
+    progress = Progress()
+    with place.standing(name, plan, replicas=replicas, keep=keep, progress=progress) as standing:
+        place.fill(standing, plan, progress)
+        figures = measure(standing, plan, progress)
+    report.show(figures, Console(width=140, highlight=False))
+
+
+def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
+    """All tries, then the passes in which nothing changes, then rest: what it weighs after all that."""
+    jobs = [*plan.roomy_jobs, *plan.full_jobs]
+    started = latencies.status_lags(standing.audit.read(), jobs)
+    load = os.getloadavg()[0]
+    with progress.step(f"{plan.tries} foreign pods go, one by one"):
+        react = tries.react(standing, plan)
+    with progress.step(f"{plan.tries} jobs are scaled"):
+        scale = tries.scale(standing, plan)
+    with progress.step(f"{plan.tries} jobs lose a worker"):
+        recreate = tries.recreate(standing, plan)
+    standing.quiet()
+    place.until_statuses_are_true(standing)
+    lags = latencies.status_lags(standing.audit.read(), jobs)[len(started) :]
+    operators = weigh.operators(standing)
+    with progress.step("changes of jobs that ask for nothing"):
+        annotated = plan.full_jobs[:UNCHANGED_PASSES]
+        pass_seconds, passes = weigh.unchanged_pass_seconds(standing, operators[0], jobs=annotated)
+    with progress.step(f"{REST_SECONDS:.0f} s of rest"):
+        standing.quiet()
+        rest = weigh.at_rest(operators, seconds=REST_SECONDS)
+    return Figures(
+        react=react,
+        scale=scale,
+        recreate=recreate,
+        lags=lags,
+        start_lags=started,
+        pass_seconds=pass_seconds,
+        passes=passes,
+        rest=rest,
+        load=load,
+    )
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    sys.exit("ended by a signal")
+
+
+def main() -> None:
+    """What a person can mend is one line, not a traceback. A signal ends it in good order."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        app()
+    except (BenchError, DemoError, DevclusterError) as error:
+        sys.exit(f"bench: {error}")
+
+
+if __name__ == "__main__":
+    main()

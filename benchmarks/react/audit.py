@@ -1,0 +1,69 @@
+"""The API server's audit log as a list of writes, each with the moments at which it arrived and was answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+SUCCESS = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write that the API server accepted. Times are seconds since 1970, to the microsecond.
+
+    `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
+    `ready_replicas` is what a job's status was set to, None if the write left it alone.
+    """
+
+    what: str
+    name: str
+    user: str
+    received: float
+    done: float
+    ready_replicas: int | None = None
+
+
+@dataclass(slots=True)
+class AuditLog:
+    """The log of one API server, read on as it grows."""
+
+    file: Path
+    writes: list[Write] = field(default_factory=list)
+    _offset: int = 0
+
+    def read(self) -> list[Write]:
+        """All writes until now, in the order of their answers."""
+        with self.file.open("rb") as log:
+            log.seek(self._offset)
+            lines = log.read().split(b"\n")
+        self._offset += sum(len(line) + 1 for line in lines[:-1])  # a line that is not whole yet is read next time
+        found = [write_of(json.loads(line)) for line in lines[:-1]]
+        self.writes += [write for write in found if write is not None]
+        self.writes.sort(key=lambda write: write.done)
+        return self.writes
+
+
+def write_of(event: Mapping[str, Any]) -> Write | None:
+    """The write an audit event tells of; None for one that was refused, or that is about no object."""
+    target = event.get("objectRef")
+    if target is None or event["responseStatus"]["code"] not in SUCCESS:
+        return None
+    resource = "/".join(part for part in (target["resource"], target.get("subresource")) if part)
+    status = (event.get("requestObject") or {}).get("status") or {}
+    return Write(
+        what=f"{event['verb']} {resource}",
+        name=target.get("name", ""),
+        user=event["user"]["username"],
+        received=_seconds(event["requestReceivedTimestamp"]),
+        done=_seconds(event["stageTimestamp"]),
+        ready_replicas=status.get("readyReplicas"),
+    )
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,87 @@
+"""From the writes of an audit log to latencies, in seconds. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.react.audit import Write
+from elastic_operator.build.names import parse_pod_name
+
+CREATE, DELETE, SCALE = "create pods", "delete pods", "patch elasticpytorchjobs/scale"
+POD_READY, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """From a write of somebody else to the last pod that it made the operator create."""
+
+    cause: Write
+    created: Write
+
+    @property
+    def from_fact(self) -> float:
+        """From the answer to the cause, shortly before which it became a fact, to the answer that the pod is there."""
+        return self.created.done - self.cause.done
+
+    @property
+    def from_request(self) -> float:
+        """The same from the arrival of the cause's request."""
+        return self.created.done - self.cause.received
+
+
+def reaction(writes: Iterable[Write], cause: Write, *, operator: str, pods: int = 1, job: str = "") -> Reaction | None:
+    """The operator's answer to `cause`: its next `pods` creations, of `job` if named; None while there are fewer."""
+    created = [
+        write
+        for write in writes
+        if write.what == CREATE and write.user == operator and write.received > cause.received
+        if not job or parse_pod_name(job, write.name)
+    ]
+    return Reaction(cause, created[pods - 1]) if len(created) >= pods else None
+
+
+def status_lags(writes: Sequence[Write], jobs: Iterable[str]) -> list[float]:
+    """For each pod that became ready: how long until its job's status counted it. `writes` reach back to the start."""
+    job_of = _JobOf(jobs)
+    ready: Counter[str] = Counter()
+    waiting: dict[str, list[tuple[int, float]]] = {}
+    was_ready: set[str] = set()
+    lags = []
+    for write in writes:
+        job = job_of(write)
+        if write.what == POD_READY and job and write.name not in was_ready:
+            was_ready.add(write.name)
+            ready[job] += 1
+            waiting.setdefault(job, []).append((ready[job], write.done))
+        elif write.what == DELETE and job and write.name in was_ready:
+            was_ready.discard(write.name)
+            ready[job] -= 1
+            waiting[job] = [(number - 1, since) for number, since in waiting.get(job, [])]
+        elif write.what == JOB_STATUS and write.ready_replicas is not None:
+            counted = write.ready_replicas
+            pending = waiting.pop(write.name, [])
+            lags += [write.done - since for number, since in pending if number <= counted]
+            waiting[write.name] = [(number, since) for number, since in pending if number > counted]
+    return lags
+
+
+class _JobOf:
+    """The job of a pod, by its name."""
+
+    def __init__(self, jobs: Iterable[str]) -> None:
+        self.jobs = frozenset(jobs)
+
+    def __call__(self, write: Write) -> str:
+        job = write.name.rsplit("-", 2)[0]
+        return job if job in self.jobs and parse_pod_name(job, write.name) else ""
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed; NaN where there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        return float("nan")
+    return ordered[max(1, math.ceil(share * len(ordered))) - 1]
