@@ -223,9 +223,11 @@ class Process:
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel the task and wait for its end, however it ends. That the caller is cancelled meanwhile is not swallowed."""
+    """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
     task.cancel()
     await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # it was told where it happened
 
 
 def identity() -> str:
