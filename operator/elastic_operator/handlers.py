@@ -1,17 +1,20 @@
 """kopf hosts the custom resources: their events feed the job store and wake the loop, and that is all they do.
 
 No handler here writes, keeps state or can fail: decisions are the loop's, from the stores. What kopf does not do is
-done beside it. It never tells of deletions missed while it was cut off, so a list every minute is compared with the
-store; and it ends itself after a minute of server errors, so it is a child that is started again, and its end never
-ends the process.
+done beside it. It never tells of deletions missed while it was cut off, so a list of our own is compared with the store
+every minute, and whenever kopf lists. It ends itself on answers that it does not expect, so it is a child that is
+started again; and since it then cancels every task that its event loop got after its start, and takes the process's
+signal handlers at its start, it has a thread and an event loop for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,8 +33,12 @@ from elastic_operator.cluster.store import Store
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
+BETWEEN_SWEEPS_SECONDS = 1.0
+"""kopf tells of a list object by object."""
 LOGIN_SECONDS = 600
 """kopf's session carries its token for so long; the kubelet renews service account tokens well before they end."""
+LASTING_SECONDS = 60.0
+"""After so long its end is no more part of the same trouble."""
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 PAGE = 500
 
@@ -75,12 +82,11 @@ class NoProgress(kopf.ProgressStorage):
 class JobFeed:
     """Keeps the store of jobs equal to what the API server holds."""
 
-    def __init__(
-        self, connection: Connection, session: Session, store: Store[objects.CustomObject], stop: asyncio.Event
-    ) -> None:
-        self.connection, self.session, self.store, self.stop = connection, session, store, stop
+    def __init__(self, connection: Connection, session: Session, store: Store[objects.CustomObject]) -> None:
+        self.connection, self.session, self.store = connection, session, store
         self.synced = asyncio.Event()
         self.last_ok = float("-inf")
+        self._listed = asyncio.Event()
 
     def age(self) -> float:
         """Seconds since the API server was last heard of jobs."""
@@ -92,38 +98,46 @@ class JobFeed:
             group.create_task(self._sweep_forever())
             group.create_task(self._host_forever())
 
-    async def _host_forever(self) -> None:
+    async def catch_up(self) -> None:
+        """Make the store at least as new as this call; tries until the API server answers."""
         backoff = Backoff()
+        while True:
+            if await self._sweep():
+                return
+            await asyncio.sleep(backoff.next())
+
+    async def _host_forever(self) -> None:
+        backoff, ours = Backoff(), asyncio.get_running_loop()
         while True:
             started = time.monotonic()
             try:
-                await kopf.operator(
-                    registry=self._registry(),
-                    settings=kopf_settings(),
-                    clusterwide=True,
-                    standalone=True,
-                )
+                await apart(lambda: self._host(ours))
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
-            else:
-                self.stop.set()  # kopf takes the process's signal handlers: it returns, without an error, on a signal
-                return
-            if time.monotonic() - started > 60:
+            if time.monotonic() - started > LASTING_SECONDS:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
             await self._sweep()
 
-    def _registry(self) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(self._login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(self._take)
-        return registry
+    async def _host(self, ours: asyncio.AbstractEventLoop) -> None:
+        """kopf, until it ends, in the thread and event loop that this runs in; jobs are taken in by the loop `ours`."""
 
-    async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        header = await self.connection.credentials.header()
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
+            return self._session(await asyncio.wrap_future(authorization))
+
+        async def take(type: str | None, body: kopf.Body, **_: Any) -> None:
+            ours.call_soon_threadsafe(self._take, type, dict(body))
+
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(login)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(take)
+        await kopf.operator(registry=registry, settings=kopf_settings(), clusterwide=True, standalone=True)
+
+    def _session(self, authorization: str | None) -> kopf.AiohttpSession:
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
-            headers={"Authorization": header} if header else {},
+            headers={"Authorization": authorization} if authorization else {},
         )
         return kopf.AiohttpSession(
             server=self.connection.base_url,
@@ -131,9 +145,10 @@ class JobFeed:
             expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
         )
 
-    async def _take(self, type: str | None, body: kopf.Body, **_: Any) -> None:
+    def _take(self, type: str | None, raw: dict[str, Any]) -> None:
         self.last_ok = time.monotonic()
-        raw = dict(body)
+        if type is None:  # kopf has listed anew, and what was deleted before that it will not tell
+            self._listed.set()
         if type == "DELETED":
             self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
         else:
@@ -143,11 +158,19 @@ class JobFeed:
     async def _sweep_forever(self) -> None:
         backoff = Backoff()
         while True:
+            self._listed.clear()
             if await self._sweep():
                 backoff.reset()
-                await asyncio.sleep(SWEEP_SECONDS)
+                await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+                await self._until_listed(SWEEP_SECONDS)
             else:
                 await asyncio.sleep(backoff.next())
+
+    async def _until_listed(self, seconds: float) -> None:
+        """Until kopf has listed all jobs anew, or for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._listed.wait()
 
     async def _sweep(self) -> bool:
         """Lists all jobs and compares; tells whether it could."""
@@ -171,10 +194,40 @@ class JobFeed:
         more = ""
         while True:
             page = await self.session.get(JOBS, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
-            found += _readable(page["items"])
+            found += _readable(page["items"] or ())
             more = page["metadata"].get("continue", "")
             if not more:
                 return found, page["metadata"]["resourceVersion"]
+
+
+async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `work` to its end in a thread with an event loop of its own. Cancelling this cancels it there."""
+    begun: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
+
+    async def cancellable() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "asyncio.run makes one"
+        begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
+        await work()
+
+    thread = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(cancellable())))
+    try:
+        await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        cancel = await asyncio.wrap_future(begun)
+        with suppress(RuntimeError):  # it has ended meanwhile, and its loop with it
+            cancel()
+        await asyncio.wait({thread})
+        raise
+
+
+class EndlessPauses:
+    """The pauses between kopf's repetitions of one request: growing, jittered, without an end."""
+
+    def __iter__(self) -> Iterator[float]:
+        backoff = Backoff()
+        while True:
+            yield backoff.next()
 
 
 def _readable(bodies: Iterable[dict[str, Any]]) -> list[objects.CustomObject]:
@@ -198,6 +251,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
+    settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
     settings.watching.chunk_size = PAGE
     settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
     return settings
@@ -205,6 +259,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 def quiet_kopf() -> None:
     """One line per event handled is no news."""
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
-    for name in ("kopf.activities", "kopf._core"):
+    for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # That it gets no signals, and why it ended: the one is meant so, the other is said by its host.
+    logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

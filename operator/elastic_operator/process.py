@@ -57,11 +57,9 @@ class Watches:
     all: dict[str, Reflector[Any]]
     feed: JobFeed
 
-    async def synced(self) -> None:
-        """Until every store has had its first list."""
-        for watch in self.all.values():
-            await watch.synced.wait()
-        await self.feed.synced.wait()
+    async def catch_up(self) -> None:
+        """Until every store is at least as new as this call: whoever led before may have written up to now."""
+        await asyncio.gather(*(watch.catch_up() for watch in self.all.values()), self.feed.catch_up())
 
     def fresh(self) -> bool:
         """Whether every store was heard of lately."""
@@ -165,7 +163,7 @@ class Process:
 
     async def _lead(self) -> None:
         await self.elector.wait_until_leading()
-        await self.watches.synced()
+        await self.watches.catch_up()
         log.info(
             "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
         )
@@ -244,7 +242,7 @@ def namespace() -> str:
 
 
 @contextlib.asynccontextmanager
-async def _assembled(settings: Settings, stop: asyncio.Event) -> AsyncIterator[Process]:
+async def _assembled(settings: Settings) -> AsyncIterator[Process]:
     metrics = Metrics()
     connection = load_connection()
 
@@ -252,7 +250,7 @@ async def _assembled(settings: Settings, stop: asyncio.Event) -> AsyncIterator[P
         metrics.api_requests.labels(verb, code).inc()
 
     async with Session(connection, on_request=count) as session:
-        process = Process(settings, session, metrics, JobFeed(connection, session, Store(), stop))
+        process = Process(settings, session, metrics, JobFeed(connection, session, Store()))
         async with serving(settings.port, metrics, process.health):
             try:
                 yield process
@@ -263,10 +261,9 @@ async def _assembled(settings: Settings, stop: asyncio.Event) -> AsyncIterator[P
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
     gc.set_threshold(*GC_THRESHOLDS)
-    stop = asyncio.Event()
-    async with _assembled(settings, stop) as process:
+    async with _assembled(settings) as process:
         running = asyncio.create_task(process.run())
-        stopping = asyncio.create_task(_stopped(stop))
+        stopping = asyncio.create_task(_stopped())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if running.done():
@@ -274,12 +271,9 @@ async def run(settings: Settings) -> None:
         await _cancelled(running)
 
 
-async def _stopped(stop: asyncio.Event) -> None:
-    """Until a signal says so. kopf takes the handlers whenever it starts, so they are taken back again and again."""
-    loop = asyncio.get_running_loop()
-    while not stop.is_set():
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signum, stop.set)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await stop.wait()
+async def _stopped() -> None:
+    """Until a signal says so."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    await stop.wait()

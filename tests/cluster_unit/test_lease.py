@@ -198,3 +198,15 @@ async def test_who_never_led_releases_nothing():
 
 def test_times_are_written_in_utc_with_microseconds():
     assert micro_time(1767225600.25) == "2026-01-01T00:00:00.250000Z"
+
+
+async def test_a_candidate_that_gets_no_answers_asks_less_and_less_and_says_so_once(caplog: pytest.LogCaptureFixture):
+    async with fake_api() as api:
+        api.always["GET"] = 503
+        async with electing(api, "one") as (elector, _, _):
+            await asyncio.sleep(1.5)
+            # Every 0.05 s that would be 30 requests; doubled pauses make 5 or 6 of it.
+            assert 3 <= api.requests["GET"] <= 8
+            assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+            del api.always["GET"]
+            await leading(elector)

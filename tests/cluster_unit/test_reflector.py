@@ -285,3 +285,15 @@ async def test_a_listener_that_fails_does_not_end_the_watch(caplog):
         await put(api, "new")
         await eventually(lambda: "new" in names(reflector))
         assert "boom" in caplog.text
+
+
+async def test_catching_up_takes_in_what_a_silent_watch_held_back():
+    async with fake_api() as api, reflecting(api, pods=3) as reflector:
+        api.silent = True
+        await put(api, "new")
+        await api.remove(path("p0"))
+        await asyncio.sleep(0.05)
+        assert names(reflector) == {"p0", "p1", "p2"}
+        api.fail("LIST", 500, 429)
+        await asyncio.wait_for(reflector.catch_up(), 5)
+        assert names(reflector) == {"new", "p1", "p2"}

@@ -62,6 +62,19 @@ async def test_causes_and_the_time_to_wait_are_read_from_the_refusal():
         assert caught.value.retry_after == 7
 
 
+async def test_a_page_of_a_proxy_in_between_is_no_answer():
+    async def welcome(_request):
+        return web.Response(text="<html>Welcome</html>")
+
+    async with fake_api() as api, session_to(api) as session:
+        api.fail("GET", welcome)
+        api.fail("POST", welcome)
+        with pytest.raises(errors.Unreachable, match="not the API server's"):
+            await session.get(PATH)
+        with pytest.raises(errors.Unreachable, match="not the API server's"):
+            await session.post(PATH, BODY)
+
+
 async def test_a_refusal_by_a_proxy_in_between_is_read_as_text():
     async def refuse(_request):
         return web.Response(status=502, text="<html>Bad gateway</html>")

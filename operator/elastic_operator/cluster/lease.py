@@ -17,10 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
+_POLL_AGAIN_SECONDS = 5.0
+"""The longest pause of a candidate that gets no answers: so much later it may lead once it gets some."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +100,18 @@ class Elector:
             logger.warning("lease not released, the next leader waits for its end reason=%s", error)
 
     async def _acquire(self) -> None:
+        backoff = Backoff(first=self._timing.poll_seconds, most=_POLL_AGAIN_SECONDS)
         while True:
             try:
                 if await self._try_to_acquire():
                     break
+                backoff.reset()
+                pause = self._timing.poll_seconds * random.uniform(0.8, 1.2)
             except ClusterError as error:
-                logger.warning("lease not read or taken reason=%s", error)
-            await asyncio.sleep(self._timing.poll_seconds * random.uniform(0.8, 1.2))
+                pause = backoff.next(at_least=error.retry_after)
+                level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
+                logger.log(level, "lease not read or taken, tried until it can be reason=%s", error)
+            await asyncio.sleep(pause)
         logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
         self._leading.set()
 
@@ -139,7 +147,8 @@ class Elector:
                 logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
             except (ClusterError, TimeoutError) as error:
-                logger.warning("lease not renewed remaining=%.1fs reason=%s", self.remaining(), error)
+                reason = error if isinstance(error, ClusterError) else "no answer in time"
+                logger.warning("lease not renewed remaining=%.1fs reason=%s", self.remaining(), reason)
                 wait = self._timing.retry_seconds
             if not self.is_leader:
                 logger.error("lease lost: not renewed in time identity=%s", self.identity)

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ApiError, ClusterError, Expired, Unreachable, error_event
+from elastic_operator.cluster.errors import ClusterError, Expired, Unreachable, error_event
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
@@ -150,11 +150,20 @@ class Reflector(Generic[T]):
                 self._revision = ""
                 await self._pause(error)
 
+    async def catch_up(self) -> None:
+        """Make the store at least as new as this call, whatever the watch does; tries until the server answers."""
+        backoff = Backoff()
+        while True:
+            try:
+                return await self._list()
+            except ClusterError as error:
+                await asyncio.sleep(backoff.next(at_least=error.retry_after))
+
     async def _pause(self, error: Exception) -> None:
         self.stats.errors += 1
         if self._backoff.failures >= _RELIST_AFTER:
             self._revision = ""
-        seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ApiError) else None)
+        seconds = self._backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
         logger.log(
             logging.DEBUG if isinstance(error, Expired) else logging.WARNING,
             "watch interrupted path=%s retry_in=%.1fs reason=%s",

@@ -26,10 +26,10 @@ from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, a
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
-WRITE_SECONDS = 4.0
+WRITE_SECONDS = 8.0
 READ_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
-_IDLE_SECONDS = 30.0
+_IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
 _READ_BUFFER = 1 << 20
 
@@ -104,7 +104,7 @@ class Session:
         self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
     ) -> dict[str, Any]:
         """GET an object, within `timeout` seconds. Raises ApiError, Unreachable."""
-        return _decode(await self.get_bytes(path, params=params, timeout=timeout))
+        return _object(await self.get_bytes(path, params=params, timeout=timeout))
 
     async def get_bytes(
         self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
@@ -162,7 +162,7 @@ class Session:
             async with self._request(
                 method, path, params=params, timeout=limits, headers=headers, data=data
             ) as response:
-                return _decode(await response.read())
+                return _object(await response.read())
 
     def _permitted(self, method: str) -> float:
         seconds = self.remaining()
@@ -221,3 +221,11 @@ class Session:
             raise Unreachable(f"credentials: {error}") from error
         headers = {"Content-Type": content_type} if content_type else {}
         return headers | ({"Authorization": authorization} if authorization else {})
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """The object in a successful answer. A proxy on the way may answer with a page of its own."""
+    try:
+        return _decode(body)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"the answer is not the API server's: {error}") from error

@@ -1,0 +1,129 @@
+"""kopf is kept apart from everything else, asks without haste, and what it does not tell is found out beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from itertools import islice, pairwise
+
+import pytest
+
+from elastic_operator.cluster.objects import CustomObject
+from elastic_operator.cluster.store import Store
+from elastic_operator.handlers import JOBS, EndlessPauses, JobFeed, apart
+from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, session_to
+
+
+async def sleep_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_what_runs_apart_can_cancel_no_task_of_ours():
+    """That is what kopf does when it ends: it cancels every task of its loop that began after it."""
+    ours = asyncio.create_task(sleep_for_ever())
+
+    async def end_as_kopf_does() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    await apart(end_as_kopf_does)
+    await asyncio.sleep(0)
+    assert not ours.done()
+    ours.cancel()
+
+
+async def test_what_runs_apart_is_not_in_the_main_thread_whose_signals_are_ours():
+    seen = []
+
+    async def look() -> None:
+        seen.append(threading.current_thread() is threading.main_thread())
+
+    await apart(look)
+    assert seen == [False]
+
+
+async def test_an_error_of_what_runs_apart_is_told():
+    async def fail() -> None:
+        raise ValueError("unexpected answer")
+
+    with pytest.raises(ValueError, match="unexpected answer"):
+        await apart(fail)
+
+
+async def test_what_runs_apart_has_ended_when_its_cancellation_returns():
+    states = []
+
+    async def work() -> None:
+        states.append("begun")
+        try:
+            await sleep_for_ever()
+        finally:
+            states.append("ended")
+
+    task = asyncio.create_task(apart(work))
+    await eventually(lambda: states == ["begun"])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    assert states == ["begun", "ended"]
+
+
+def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
+    pauses = EndlessPauses()
+    first, second = list(islice(pauses, 50)), list(islice(pauses, 50))
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(first[:6]))
+    assert max(first) <= 36
+    assert second[0] < 1
+    assert first != second
+
+
+@asynccontextmanager
+async def feeding(api: FakeApi):
+    """A feed whose kopf is the test."""
+    async with session_to(api) as session:
+        feed = JobFeed(session._connection, session, Store[CustomObject]())
+        task = asyncio.create_task(feed._sweep_forever())
+        try:
+            await asyncio.wait_for(feed.synced.wait(), 5)
+            yield feed
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def put(api: FakeApi, name: str) -> dict:
+    path = JOBS.replace("/elasticpytorchjobs", f"/namespaces/a/elasticpytorchjobs/{name}")
+    body = {"apiVersion": "elastic-pytorch.dev/v1beta1", "kind": "ElasticPyTorchJob", "spec": {}}
+    return await api.put(path, {**body, "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}})
+
+
+async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists():
+    async with fake_api() as api:
+        kept, gone = await put(api, "kept"), await put(api, "gone")
+        async with feeding(api) as feed:
+            assert len(feed.store) == 2
+            await api.remove(JOBS.replace("/elasticpytorchjobs", "/namespaces/a/elasticpytorchjobs/gone"), quietly=True)
+            feed._take(None, kept)
+            await eventually(lambda: gone["metadata"]["uid"] not in feed.store)
+            assert kept["metadata"]["uid"] in feed.store
+
+
+async def test_many_objects_of_one_list_cost_few_lists_of_ours():
+    async with fake_api() as api:
+        job = await put(api, "one")
+        async with feeding(api) as feed:
+            before = api.requests["LIST"]
+            for _ in range(100):
+                feed._take(None, job)
+                await asyncio.sleep(0.005)
+            await eventually(lambda: api.requests["LIST"] > before)
+            assert api.requests["LIST"] - before <= 3
+
+
+async def test_catching_up_waits_until_the_server_answers():
+    async with fake_api() as api, feeding(api) as feed:
+        api.fail("LIST", 500, 403)
+        job = await put(api, "new")
+        await asyncio.wait_for(feed.catch_up(), 5)
+        assert job["metadata"]["uid"] in feed.store
