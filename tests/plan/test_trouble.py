@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, Retry
+from elastic_operator.api.status import Change, PodStatus, Retry
 from elastic_operator.plan.model import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
@@ -22,6 +22,7 @@ from tests.plan.jobs import (
     names,
     plan,
     reasons,
+    see,
     started,
 )
 
@@ -228,3 +229,28 @@ def test_a_start_that_waits_for_the_name_of_the_master_before_says_so():
     old = make_pod("master-0", incarnation=0, deleting_since=START + 99)
     planned = plan(make_job([old], status=make_status(replicas=0)), make_grant(create=["master-0", "worker-0"]))
     assert "toy-master-0 is still being deleted" in planned.status.condition("Ready").message
+
+
+def listed(*names: str) -> list[PodStatus]:
+    return [PodStatus(name=f"toy-{name}", role=name.split("-")[0], phase="Running") for name in names]
+
+
+def growing(*pods):
+    status = make_status(replicas=2, target_replicas=5, pods=listed("master-0", "worker-0"))
+    return make_job(pods, status=status)
+
+
+def test_a_worker_lost_while_others_are_made_is_counted():
+    seen = see(growing(make_pod("master-0"), *(make_pod(f"worker-{i}", phase="Pending") for i in (1, 2, 3))))
+    assert seen.status.restarts == 1
+    assert [event.reason for event in seen.events] == ["PodLost"]
+
+
+def test_a_master_lost_while_workers_are_made_ends_the_incarnation():
+    seen = see(growing(*(make_pod(f"worker-{i}") for i in (0, 1, 2, 3))))
+    assert seen.status.incarnation == 2
+
+
+def test_pods_that_were_just_made_are_no_loss():
+    seen = see(growing(*group(4)))
+    assert (seen.status.restarts, seen.status.incarnation) == (0, 1)

@@ -164,20 +164,28 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 def _losses(seen: Observation, now: float) -> Observation:
     """Fewer members than last reported: some were lost. Without its master an incarnation is over."""
-    lost = seen.status.replicas - len(seen.live)
+    lost = seen.status.replicas - len(_reported(seen))
     has_master = bool(seen.live) and seen.live[0].role == "master"
+    if seen.live and seen.status.replicas and not has_master:
+        lost = max(lost, 1)
     if lost <= 0 or (seen.finishing and has_master):
         return seen
     why = _why_lost(seen, lost)
     status = seen.status.model_copy(update={"restarts": seen.status.restarts + lost, "replicas": len(seen.live)})
     status = _wait_if_repeated(status, now, why)
-    status = record(status, now, seen.status.replicas, len(seen.live), "PodLost", why)
+    status = record(status, now, seen.status.replicas, seen.status.replicas - lost, "PodLost", why)
     kind = "NodeLost" if any(pod.node in seen.lost_nodes for pod, _ in seen.gone) else "PodLost"
     seen = replace(seen, status=status, commit=True, events=(*seen.events, Event(kind, why, "Warning")))
     if has_master:
         return seen
     event = Event("MasterReplaced", "The master is gone: all pods are replaced under a new rendezvous id.", "Warning")
     return replace_all(seen, end_incarnation(status), event)
+
+
+def _reported(seen: Observation) -> list[OwnPod]:
+    """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
+    listed = {pod.name for pod in seen.status.pods}
+    return [pod for pod in seen.live if not listed or seen.status.pods_not_listed or pod.name in listed]
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
