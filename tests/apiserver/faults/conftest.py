@@ -1,0 +1,69 @@
+"""Proxies that can misbehave, one for each operator whose requests are to be told apart, and the world they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devcluster.cluster import Cluster
+from tests.apiserver.faults.lab import FakeKubelets, World
+from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.operators import Operators, eventually
+
+GPUS_PER_NODE = 25
+
+
+@pytest.fixture
+def proxies(kubeconfig: Path) -> Iterator[Callable[[], Proxy]]:
+    """Makes proxies before the API server."""
+    with ExitStack() as running:
+        yield lambda: running.enter_context(Proxy.of(kubeconfig))
+
+
+@pytest.fixture
+def proxy(proxies: Callable[[], Proxy]) -> Proxy:
+    """A proxy before the API server."""
+    return proxies()
+
+
+@pytest.fixture
+def operators(proxies: Callable[[], Proxy], operators: Operators) -> Operators:  # noqa: ARG001 - to outlive them
+    """Starts operators; they are stopped while their proxies still run, so that they can hand the lease back."""
+    return operators
+
+
+@pytest.fixture
+def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
+    """Two nodes with 25 GPUs each, and a namespace."""
+    with FakeKubelets(api, GPUS_PER_NODE).running() as kubelets:
+        yield World(jobs, kubelets)
+
+
+@pytest.fixture
+def control_plane(kubeconfig: Path, api: httpx.Client) -> Iterator[Cluster]:
+    """The control plane itself, to break parts of it; they run again afterwards."""
+    cluster = Cluster.attach(kubeconfig.parent.name)
+    yield cluster
+    for part in ("etcd", "apiserver"):
+        cluster.part(part).thaw()
+    restart_clients(cluster, api)
+
+
+def restart_clients(cluster: Cluster, api: httpx.Client) -> None:
+    """The scheduler ends itself when it sees a history that has gaps; who runs a cluster starts it again."""
+    eventually("the API server to be ready", lambda: is_ready(api), seconds=60)
+    for part in ("scheduler", "controller-manager"):
+        cluster.part(part).restart()
+
+
+def is_ready(api: httpx.Client) -> bool:
+    """Whether the API server says so."""
+    try:
+        return api.get("/readyz").is_success
+    except httpx.HTTPError:
+        return False

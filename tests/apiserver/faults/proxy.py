@@ -1,0 +1,389 @@
+"""A proxy before the API server that can misbehave as API servers and networks do.
+
+Plain http on a loopback port in, the API server with the administrator's certificate out. Everything passes at first;
+each fault lasts until `heal`. Requests are logged in the order of their arrival.
+
+    with Proxy.of(kubeconfig) as proxy:
+        operator = operators.start(server=proxy.url)
+        proxy.answer(503)                       # or refuse, swallow, delay, silence_watches, expire_watches
+        proxy.heal()
+        writes = [entry for entry in proxy.log if entry.request.writes]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import kubernetes.client
+import kubernetes.config
+import yarl
+from aiohttp import web
+from multidict import CIMultiDict
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+MAX_BODY = 64 << 20
+START_SECONDS = 10
+HOP_BY_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"}
+REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+
+class CutOff(Exception):  # noqa: N818 - it is no error but an order
+    """Raised by a `before` or `after` hook: the connection ends without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `path` is without its query."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def watches(self) -> bool:
+        """Whether it opens a watch."""
+        return self.query.get("watch", "") in ("1", "true")
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method not in ("GET", "HEAD")
+
+    @property
+    def of_lease(self) -> bool:
+        """Whether it is about a lease."""
+        return "/leases" in self.path
+
+    def __str__(self) -> str:
+        return f"{'WATCH' if self.watches else self.method} {self.path}"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A logged request: when it came (monotonic) and what status it was answered with (0: none, or not yet)."""
+
+    at: float
+    request: Request
+    status: int = 0
+
+
+Matcher = Callable[[Request], bool]
+
+
+def anything(_: Request) -> bool:
+    """Matches every request."""
+    return True
+
+
+class Filter:
+    """What happens to answers on their way back; a test overrides what it needs. Runs in the proxy's thread."""
+
+    def headers(self, request: Request, headers: CIMultiDict[str]) -> None:
+        """Changes the answer's headers in place."""
+
+    def body(self, request: Request, data: bytes) -> bytes:  # noqa: ARG002 - for those that override it
+        """A whole body, or one event of a watch (a line of JSON, without its end); empty swallows an event."""
+        return data
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """Answers `times` matching requests (None: all) with a status."""
+
+    status: int
+    where: Matcher
+    times: int | None
+    retry_after: int | None
+
+    def takes(self, request: Request) -> bool:
+        if self.times == 0 or not self.where(request):
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    """An open watch of a client. A silent one stays silent: an event that it swallowed would be missing."""
+
+    request: Request
+    response: web.StreamResponse
+    silent: bool = False
+
+
+@dataclass(slots=True)
+class _Faults:
+    """What is wrong now."""
+
+    delay: float = 0.0
+    hang: bool = False
+    silent: bool = False
+    refusals: list[_Refusal] = field(default_factory=list)
+    oldest_revision: int = 0
+
+
+class Proxy:
+    """One proxy; `url` is what clients are given. A context manager."""
+
+    def __init__(self, server: str, tls: ssl.SSLContext | None) -> None:
+        self.log: list[Entry] = []
+        self.filter = Filter()
+        self.before: Callable[[Request], None] = lambda _: None
+        """Called before a request is passed on. May raise CutOff: then it is not."""
+        self.after: Callable[[Request, int], None] = lambda _request, _status: None
+        """Called when the API server has answered, before the client hears of it. May raise CutOff."""
+        self.one_write_at_a_time = False
+        """So that "before the third write" means that the first two were carried out."""
+        self.port = 0
+        self._server, self._tls = server, tls
+        self._faults = _Faults()
+        self._watches: set[_Watch] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    @classmethod
+    def of(cls, kubeconfig: Path) -> Self:
+        """A proxy before the API server of an administrator's kubeconfig, with that one's rights."""
+        config = kubernetes.client.Configuration()
+        kubernetes.config.load_kube_config(str(kubeconfig), client_configuration=config)
+        context = ssl.create_default_context(cafile=config.ssl_ca_cert)
+        context.load_cert_chain(config.cert_file, config.key_file)
+        return cls(config.host, context)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._wait(self._open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._wait(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        """For a kubeconfig: plain http, no credentials."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def open_watches(self) -> int:
+        """How many watches clients have open."""
+        return len(self._watches)
+
+    def refuse(self) -> None:
+        """Close the port and break every connection, as a machine does whose API server ended."""
+        self._wait(self._stop_listening())
+
+    def swallow(self) -> None:
+        """Accept connections and never answer; open watches fall silent. As a network that drops packets."""
+        self._faults.hang = True
+        self._silence_open_watches()
+
+    def delay(self, seconds: float) -> None:
+        """Pass every request, and what watches bring, on so much later."""
+        self._faults.delay = seconds
+
+    def answer(
+        self, status: int, *, where: Matcher = anything, times: int | None = None, retry_after: int | None = None
+    ) -> None:
+        """Answer matching requests (the next `times`, or all) with this status in the API server's place."""
+        self._faults.refusals.append(_Refusal(status, where, times, retry_after))
+
+    def silence_watches(self) -> None:
+        """Watches, those open and those to come, stay open and bring nothing. `heal` does not wake them."""
+        self._faults.silent = True
+        self._silence_open_watches()
+
+    def expire_watches(self, revision: int) -> None:
+        """End every watch with `410 Gone`, and so new ones from before `revision`, as after a compaction; for good."""
+        self._faults.oldest_revision = revision
+        self.end_watches(HTTPStatus.GONE)
+
+    def end_watches(self, status: int, *, where: Matcher = anything) -> None:
+        """Send matching watches, once, an ERROR event with that status."""
+        self._wait(self._end_watches(status, where))
+
+    def cut(self) -> None:
+        """Break every open connection, once."""
+        self._wait(self._cut())
+
+    def heal(self) -> None:
+        """No more faults. Connections on which an answer was swallowed are broken."""
+        hung, self._faults = self._faults.hang, _Faults(oldest_revision=self._faults.oldest_revision)
+        if hung:
+            self.cut()
+        self._wait(self._listen())
+
+    def requests(self, *, since: float = 0.0, where: Matcher = anything) -> list[Entry]:
+        """What came after that monotonic time."""
+        return [entry for entry in list(self.log) if entry.at >= since and where(entry.request)]
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS)
+
+    def _silence_open_watches(self) -> None:
+        for watch in list(self._watches):
+            watch.silent = True
+
+    async def _open(self) -> None:
+        self._writing = asyncio.Lock()
+        self._out = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        # A client that is gone needs no answer: its watches here would otherwise stay open to the API server.
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        self._site: web.TCPSite | None = None
+        await self._listen()
+
+    async def _listen(self) -> None:
+        if self._site is None:
+            self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
+            await self._site.start()
+            self.port = self._runner.addresses[0][1]
+
+    async def _stop_listening(self) -> None:
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+        await self._cut()
+
+    async def _cut(self) -> None:
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _close(self) -> None:
+        await self._cut()
+        await self._runner.cleanup()
+        await self._out.close()
+
+    async def _handle(self, incoming: web.Request) -> web.StreamResponse:
+        request = Request(incoming.method, incoming.path, dict(incoming.query), await incoming.read())
+        entry = Entry(time.monotonic(), request)
+        self.log.append(entry)
+        try:
+            return await self._answer(incoming, entry)
+        except (CutOff, ConnectionError, aiohttp.ClientError):
+            if incoming.transport is not None:
+                incoming.transport.abort()
+            return web.Response(status=HTTPStatus.BAD_GATEWAY)
+
+    async def _answer(self, incoming: web.Request, entry: Entry) -> web.StreamResponse:
+        await asyncio.sleep(self._faults.delay)
+        if self._faults.hang:
+            await asyncio.Event().wait()
+        if refusal := next((r for r in self._faults.refusals if r.takes(entry.request)), None):
+            return _refused(entry, refusal.status, refusal.retry_after)
+        if entry.request.watches:
+            if int(entry.request.query.get("resourceVersion") or "0") < self._faults.oldest_revision:
+                entry.status = HTTPStatus.GONE
+                return web.Response(body=_error_event(HTTPStatus.GONE), content_type="application/json")
+            return await self._watch(incoming, entry)
+        passing = asyncio.ensure_future(self._pass(incoming, entry))
+        passing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # The API server carries out what it was asked for, whether or not somebody still waits for the answer.
+        return await asyncio.shield(passing)
+
+    async def _pass(self, incoming: web.Request, entry: Entry) -> web.Response:
+        if self.one_write_at_a_time and entry.request.writes:
+            async with self._writing:
+                return await self._pass_now(incoming, entry)
+        return await self._pass_now(incoming, entry)
+
+    async def _pass_now(self, incoming: web.Request, entry: Entry) -> web.Response:
+        request = entry.request
+        self.before(request)
+        async with self._out.request(
+            request.method, self._target(incoming), data=request.body or None, headers=_passed_on(incoming.headers)
+        ) as answer:
+            body = await answer.read()
+            entry.status = answer.status
+        self.after(request, answer.status)
+        headers = _passed_on(answer.headers)
+        self.filter.headers(request, headers)
+        return web.Response(status=answer.status, headers=headers, body=self.filter.body(request, body))
+
+    async def _watch(self, incoming: web.Request, entry: Entry) -> web.StreamResponse:
+        request = entry.request
+        async with self._out.get(self._target(incoming), headers=_passed_on(incoming.headers)) as answer:
+            entry.status = answer.status
+            headers = _passed_on(answer.headers)
+            self.filter.headers(request, headers)
+            response = web.StreamResponse(status=answer.status, headers=headers)
+            watch = _Watch(request, response, silent=self._faults.silent)
+            await response.prepare(incoming)
+            self._watches.add(watch)
+            try:
+                await self._stream(watch, answer.content)
+            finally:
+                self._watches.discard(watch)
+            await response.write_eof()
+            return response
+
+    async def _stream(self, watch: _Watch, source: aiohttp.StreamReader) -> None:
+        rest = b""
+        async for data in source.iter_any():
+            await asyncio.sleep(self._faults.delay)
+            *events, rest = (rest + data).split(b"\n")
+            for event in events:
+                passed = b"" if watch.silent else self.filter.body(watch.request, event)
+                if passed:
+                    await watch.response.write(passed + b"\n")
+        if watch.silent:
+            await asyncio.Event().wait()
+        if rest:
+            await watch.response.write(rest)
+
+    async def _end_watches(self, status: int, where: Matcher) -> None:
+        for watch in [watch for watch in self._watches if where(watch.request)]:
+            watch.silent = True
+            with suppress(ConnectionError):
+                await watch.response.write(_error_event(status))
+
+    def _target(self, incoming: web.Request) -> yarl.URL:
+        return yarl.URL(self._server + incoming.raw_path, encoded=True)
+
+
+def _passed_on(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Without what belongs to one connection, and without compression: filters read what passes."""
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP)
+
+
+def _refused(entry: Entry, status: int, retry_after: int | None) -> web.Response:
+    entry.status = status
+    headers = {"Retry-After": str(retry_after)} if retry_after is not None else {}
+    return web.json_response(_status(status), status=status, headers=headers)
+
+
+def _error_event(code: int) -> bytes:
+    return json.dumps({"type": "ERROR", "object": _status(code)}).encode() + b"\n"
+
+
+def _status(code: int) -> dict[str, Any]:
+    told = {"message": f"the test's proxy answers {int(code)}", "reason": REASONS.get(code, ""), "code": int(code)}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **told}

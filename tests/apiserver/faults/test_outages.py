@@ -1,0 +1,200 @@
+"""The operator while its API server misbehaves, and after: it finds out what it missed, and does everything once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from devcluster.cluster import Cluster
+from tests.apiserver.faults.conftest import GPUS_PER_NODE, is_ready, restart_clients
+from tests.apiserver.faults.lab import World, elastic_job
+from tests.apiserver.faults.proxy import Entry, Proxy, Request
+from tests.apiserver.operators import Operators, eventually
+
+pytestmark = pytest.mark.apiserver
+
+FOREIGN = 34
+MISSED = 30
+NEW = 4
+GPUS = 3
+"""Of one pod of ours. What is free before and after is a multiple of it on each node: one ghost costs a pod."""
+RECOVERY_SECONDS = 90
+DOWN_SECONDS = 3
+MOST_REQUESTS_PER_SECOND = 10
+
+
+def of_jobs(request: Request) -> bool:
+    return request.path.endswith("/v1beta1/elasticpytorchjobs")
+
+
+def room_beside(foreign: int) -> int:
+    """Pods of ours that fit beside so many foreign ones, which are spread evenly."""
+    return 2 * ((GPUS_PER_NODE - foreign // 2) // GPUS)
+
+
+class Story:
+    """A cluster that changes while the operator cannot see it, and what is to come of it."""
+
+    def __init__(self, world: World, operators: Operators, proxy: Proxy) -> None:
+        self.world, self.proxy = world, proxy
+        self.foreign = world.occupy(FOREIGN)
+        world.start(elastic_job("grows", big=100, gpus=GPUS))
+        world.start(elastic_job("ends", small=2, big=2, gpus=GPUS))
+        self.operator = operators.start(server=proxy.url, environ={"POD_UID": "the-only-one"})
+        world.wait_settled("ends", 2)
+        world.wait_settled("grows", room_beside(FOREIGN) - 2)
+
+    def go_on_unseen(self) -> None:
+        """30 foreign pods go and 4 come, a pod of ours is lost, a job is deleted, another one is created."""
+        for name in self.foreign[:MISSED]:
+            self.world.delete_pod(name)
+        self.world.occupy(NEW, prefix="newcomer")
+        self.world.delete_pod("grows-worker-0")
+        self.world.delete_job("ends")
+        self.world.start(elastic_job("comes", small=3, big=3, gpus=GPUS))
+
+    def check(self) -> None:
+        """Exactly the free GPUs are used, by pods that were made once; the same process goes on."""
+        self.world.wait_settled("comes", 3, seconds=RECOVERY_SECONDS)
+        self.world.wait_settled("grows", room_beside(FOREIGN - MISSED + NEW) - 3, seconds=RECOVERY_SECONDS)
+        self.check_process()
+        assert not self.world.pods("ends")
+        status = self.world.status("grows")
+        assert (status["restarts"], status["incarnation"]) == (1, 1), status
+        again = {name: count for name, count in self.created().items() if count > 1}
+        assert again == {"grows-worker-0": 2}
+
+    def check_process(self) -> None:
+        """It lives, and nothing took it by surprise."""
+        assert self.operator.lives
+        assert "Traceback" not in self.operator.text()
+
+    def created(self) -> Counter[str]:
+        """The pods that the API server made for the operator."""
+        return Counter(
+            json.loads(e.request.body)["metadata"]["name"]
+            for e in self.proxy.requests(where=makes_a_pod)
+            if e.status == 201
+        )
+
+
+def makes_a_pod(request: Request) -> bool:
+    return request.method == "POST" and request.path.endswith("/pods")
+
+
+def pauses(entries: list[Entry]) -> list[float]:
+    """Seconds between requests in a row."""
+    return [later.at - earlier.at for earlier, later in pairwise(entries)]
+
+
+@pytest.fixture
+def story(world: World, operators: Operators, proxy: Proxy) -> Story:
+    return Story(world, operators, proxy)
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(40, id="40-seconds"), pytest.param(300, id="5-minutes", marks=pytest.mark.long)]
+)
+def test_what_happened_while_the_api_server_was_away_is_found_out(story: Story, seconds: float) -> None:
+    story.proxy.refuse()
+    story.go_on_unseen()
+    time.sleep(seconds)
+    assert story.operator.lives
+    story.proxy.heal()
+    story.check()
+
+
+def test_what_happened_while_the_network_dropped_everything_is_found_out(story: Story) -> None:
+    story.proxy.swallow()
+    begun = time.monotonic()
+    story.go_on_unseen()
+    time.sleep(8)
+    asked = story.proxy.requests(since=begun)
+    story.proxy.heal()
+    assert len(asked) < 8 * MOST_REQUESTS_PER_SECOND
+    story.check()
+
+
+def test_refusals_are_met_with_growing_pauses_that_differ(story: Story) -> None:
+    """Each collection is refused for another reason, all at once."""
+    begun, seconds = time.monotonic(), 10
+    story.proxy.answer(403, where=lambda request: request.path.endswith("/nodes"))
+    story.proxy.answer(429, where=lambda request: request.path.endswith("/pods"), retry_after=1)
+    story.proxy.answer(500)
+    story.proxy.cut()
+    story.go_on_unseen()
+    time.sleep(seconds)
+    asked = story.proxy.requests(since=begun)
+    story.proxy.heal()
+    assert 0 < len(asked) < seconds * MOST_REQUESTS_PER_SECOND
+    reads = [entry for entry in asked if entry.request.method == "GET" and not entry.request.of_lease]
+    waits = {path: pauses([e for e in reads if e.request.path == path]) for path in {e.request.path for e in reads}}
+    assert len(waits) >= 8
+    assert all(later[2] > 1.5 * later[0] for later in waits.values()), waits
+    assert len({round(later[2], 2) for later in waits.values()}) > len(waits) / 2, waits
+    story.check()
+
+
+def test_an_api_server_that_takes_two_seconds_is_used_all_the_same(story: Story) -> None:
+    story.proxy.delay(2)
+    story.go_on_unseen()
+    story.check()
+
+
+def test_deletions_before_an_expired_watch_are_found_out(story: Story) -> None:
+    story.proxy.silence_watches()
+    story.go_on_unseen()
+    revision = story.world.api.get(story.world.pods_path).json()["metadata"]["resourceVersion"]
+    story.proxy.heal()
+    story.proxy.expire_watches(int(revision))
+    story.check()
+
+
+@pytest.mark.long
+def test_silent_watches_are_noticed(story: Story) -> None:
+    story.proxy.silence_watches()
+    story.go_on_unseen()
+    story.proxy.heal()
+    story.check()
+
+
+@pytest.mark.parametrize("status", [500, pytest.param(410, marks=pytest.mark.long)])
+def test_the_job_feed_survives_an_end_of_kopf_and_nothing_ends_with_it(story: Story, status: int) -> None:
+    if status == 500:
+        story.proxy.end_watches(500, where=of_jobs)
+    else:
+        story.proxy.answer(410, where=lambda request: of_jobs(request) and request.watches, times=1)
+        story.proxy.cut()
+    eventually("kopf's end", lambda: "kopf ended" in story.operator.text())
+    story.go_on_unseen()
+    story.check()
+    told = [e for e in story.proxy.log if e.request.method == "POST" and e.request.path.endswith("/events")]
+    eventually("an event on the new job", lambda: any(b'"comes"' in e.request.body for e in told))
+
+
+@pytest.mark.parametrize("part", ["apiserver", "etcd"])
+def test_a_restart_of_the_control_plane_costs_no_pod(story: Story, control_plane: Cluster, part: str) -> None:
+    control_plane.part(part).kill()
+    eventually("its end", lambda: not is_ready(story.world.api))
+    time.sleep(DOWN_SECONDS)
+    control_plane.part(part).restart()
+    restart_clients(control_plane, story.world.api)
+    before = {pod["metadata"]["uid"] for pod in story.world.pods("grows")}
+    story.go_on_unseen()
+    story.check()
+    assert len(before - {pod["metadata"]["uid"] for pod in story.world.pods("grows")}) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["apiserver", "etcd"])
+def test_a_frozen_control_plane_is_waited_for(story: Story, control_plane: Cluster, part: str) -> None:
+    control_plane.part(part).freeze()
+    time.sleep(15)
+    control_plane.part(part).thaw()
+    restart_clients(control_plane, story.world.api)
+    story.go_on_unseen()
+    story.check()

@@ -1,0 +1,82 @@
+"""The operator that leads, as a process of its node: who it is, whether it leads, its end by SIGKILL.
+
+The kubelet starts the container again, and that goes on under the lease of the one before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from devcluster import cgroups
+from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
+LEASE = "elastic-operator"
+PROGRAM = b"elastic-operator"
+
+
+class Leader:
+    """Whoever holds the lease. `killed_at` are the times of its ends, in epoch seconds."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.killed_at: list[float] = []
+        self._last_renewal = ""
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL."""
+        os.kill(pid, signal.SIGKILL)
+        self.killed_at.append(time.time())
+        self._last_renewal = self._lease()["renewTime"]
+
+    def wait_until_there(self) -> int:
+        """Until the process exists, which need not lead yet; returns its pid."""
+        pid = wait("a process of the operator", self._pid, report=self.lab.operator_log)
+        assert pid is not None
+        return pid
+
+    def wait_until_leads(self) -> None:
+        """Until the lease was renewed since the last kill."""
+        wait("the operator to lead", lambda: self._lease()["renewTime"] != self._last_renewal)
+
+    def restarts(self) -> Counter[str]:
+        """How often the kubelet has started containers of the operator again, by pod."""
+        return Counter(
+            {
+                pod["metadata"]["name"]: container["restartCount"]
+                for pod in self.pods()
+                for container in pod["status"].get("containerStatuses", [])
+            }
+        )
+
+    def pods(self) -> list[Object]:
+        """All replicas."""
+        items: list[Object] = self.lab.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
+        return items
+
+    def leases(self) -> list[Object]:
+        """All leases beside it."""
+        items: list[Object] = self.lab.get(LEASES)["items"]
+        return items
+
+    def _lease(self) -> Object:
+        spec: Object = self.lab.get(f"{LEASES}/{LEASE}")["spec"]
+        return spec
+
+    def _pid(self) -> int | None:
+        pod_uid = self._lease()["holderIdentity"].rpartition("_")[2]
+        cluster = self.lab.cluster
+        pids = (pid for node in cluster.settings.node_names() for pid in cgroups.pids(cluster.layout.cgroup(node)))
+        return next((pid for pid in pids if _is_operator(pid, pod_uid)), None)
+
+
+def _is_operator(pid: int, pod_uid: str) -> bool:
+    with contextlib.suppress(OSError):
+        process = Path("/proc") / str(pid)
+        return pod_uid in (process / "cgroup").read_text() and PROGRAM in (process / "cmdline").read_bytes()
+    return False
