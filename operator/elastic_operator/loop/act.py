@@ -109,6 +109,7 @@ class Actor:
                 new=new,
             )
         except NotFound:
+            self.stores.jobs.observe_deleted(job.uid)
             return False
         except Conflict:
             await self._refresh(job)
@@ -119,8 +120,12 @@ class Actor:
 
     async def _refresh(self, job: Job) -> None:
         """Somebody wrote the job meanwhile: look at it again before the next try."""
-        answer = await apply.get_job(self.session, job.namespace, job.name)
-        self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+        try:
+            answer = await apply.get_job(self.session, job.namespace, job.name)
+        except NotFound:
+            self.stores.jobs.observe_deleted(job.uid)
+        else:
+            self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
 
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
