@@ -121,8 +121,8 @@ class PodRefused(ClusterError):
 
 def refuses_pod(error: ApiError) -> bool:
     """Whether the answer to the creation of a pod is about the pod, not about the server's own state."""
-    if "looking up service account" in error.message:
-        return False  # a new namespace gets its service account a moment later
+    if 'serviceaccount "default" not found' in error.message:
+        return False  # a new namespace gets it a moment later
     by_webhook = isinstance(error, ServerError) and "webhook" in error.message
     return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 
