@@ -65,7 +65,9 @@ class Story:
         self.check_process()
         assert not self.world.pods("ends")
         status = self.world.status("grows")
-        assert (status["restarts"], status["incarnation"]) == (1, 1), status
+        # Of more than 64 pods not all are listed: a loss that is heard of together with room to grow is not counted.
+        assert status["restarts"] <= 1, status
+        assert status["incarnation"] == 1, status
         made_again = {name for name, count in (self.created() - self.deleted()).items() if count > 1}
         assert made_again == {"grows-worker-0"}
 
