@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 120.0
 """Every job is decided on again at least this often, whatever the watches say."""
-TURNS = 3
-"""So many turns of the event loop the others get before a pass: a plan under way sends its next request meanwhile."""
 WORDING_SECONDS = 0.5
 WORDING_BATCH = 10
 """So many jobs are told again, every so many seconds, why they are not bigger."""
@@ -111,8 +109,6 @@ class Controller:
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await self._sleep(wait)
-                for _ in range(TURNS):
-                    await asyncio.sleep(0)
         finally:
             await self.dispatcher.stop()
 
