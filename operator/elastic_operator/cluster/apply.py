@@ -146,12 +146,11 @@ async def read_log_tail(
 
 def is_ours(meta: Meta, job_uid: str) -> bool:
     """Whether that job controls the object, and it is not being deleted."""
-    controlled = any(owner.controller and owner.uid == job_uid for owner in meta.owner_references)
-    return controlled and meta.deletion_timestamp is None
+    return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
 
 
 def _require_ours(kind: str, meta: Meta, job_uid: str) -> None:
-    controller = next((owner for owner in meta.owner_references if owner.controller), None)
+    controller = meta.controller
     if controller is None or controller.uid != job_uid:
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "belongs to nobody"
         if meta.deletion_timestamp is None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeVar
 
 from elastic_operator.api.job import GROUP, KIND
 from elastic_operator.api.template import GPU_RESOURCES
@@ -21,11 +22,14 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.model import HostPort, OwnPod, Resources
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
 ASSUMED_SECONDS = 15.0
 """A create whose outcome stays unknown counts for so long. Far more than a request and its watch event take."""
 
 MOST_KINDS = 10_000
-"""So many different requests of pods are remembered."""
+"""So many different things of a sort are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +292,7 @@ class Ledger:
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them at each pass."""
-        if len(self._alike) > MOST_KINDS:
-            self._alike.clear()
-        return self._alike.setdefault(tuple(sorted(requests.items())), requests)
+        return one_of_its_kind(self._alike, tuple(sorted(requests.items())), requests)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for foreign pods, whatever they claim."""
@@ -298,6 +300,13 @@ class Ledger:
         if job is None or job.namespace != pod.metadata.namespace:
             return None
         return self._parse(job.name, pod.metadata.name)
+
+
+def one_of_its_kind(known: dict[K, V], key: K, thing: V) -> V:
+    """The thing that came first under that key; `known` remembers them, and starts over when there are too many."""
+    if len(known) > MOST_KINDS:
+        known.clear()
+    return known.setdefault(key, thing)
 
 
 class _Groups:
@@ -328,7 +337,7 @@ def _assumed_uid(namespace: str, name: str) -> str:
 
 def _controlling_job(pod: Pod) -> OwnerReference | None:
     """The job that the pod says controls it."""
-    controller = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+    controller = pod.metadata.controller
     if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
         return None
     return controller

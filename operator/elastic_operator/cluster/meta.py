@@ -30,6 +30,11 @@ class Meta(Struct, frozen=True):
     deletion_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] = ()
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that made the object and keeps it, if there is one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
 
 class LabelledMeta(Meta, frozen=True):
     """metadata of kinds whose labels are read."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from elastic_operator.api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
+from elastic_operator.loop.read import drop_absent
 from elastic_operator.plan.model import Job
 
 FIRST_SECONDS = 0.2
@@ -40,8 +41,7 @@ class Troubles:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for uid in self._jobs.keys() - present:
-            del self._jobs[uid]
+        drop_absent(self._jobs, present)
 
     def clear(self, uid: str) -> None:
         """The last try went well."""

@@ -16,7 +16,7 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import MOST_KINDS, Assumed, Ledger
+from elastic_operator.cluster.ledger import Assumed, Ledger, one_of_its_kind
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.plan.demand import demand_of
@@ -228,9 +228,7 @@ class Reader:
     def _shape(self, spec: JobSpec, role: str, volumes: VolumeFacts) -> PodShape:
         """One object for equal shapes: most jobs of a cluster ask for much the same."""
         shape = shape_of(spec.template_of(role), gpu_resources=self.settings.gpu_resources, volumes=volumes)
-        if len(self._alike) > MOST_KINDS:
-            self._alike.clear()
-        return self._alike.setdefault(repr(shape), shape)
+        return one_of_its_kind(self._alike, repr(shape), shape)
 
     def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
         claim = self.stores.claims.named(name, namespace)
