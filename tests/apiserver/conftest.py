@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 import ssl
-import threading
 import time
 import uuid
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -22,13 +21,13 @@ from devcluster.cluster import Cluster
 from elastic_operator.api import crd
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from tests.api.jobs import make_job
+from tests.apiserver.faults.lab import FakeKubelets
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators
 
 READY_SECONDS = 30
-MERGE = {"Content-Type": "application/merge-patch+json"}
-CAPACITY = {"cpu": "64", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
-HEARTBEAT_SECONDS = 2.0
+GPUS_PER_NODE = 4
 
 
 @pytest.fixture(scope="session")
@@ -79,10 +78,30 @@ def jobs(api: httpx.Client, job_crd: None) -> Iterator[Jobs]:  # noqa: ARG001 # 
 
 
 @pytest.fixture
+def cluster(kubeconfig: Path) -> Cluster:
+    """The control plane itself."""
+    return Cluster.attach(kubeconfig.parent.name)
+
+
+@pytest.fixture
+def proxies(kubeconfig: Path) -> Iterator[Callable[[], Proxy]]:
+    """Makes proxies before the API server, which can misbehave and know what was asked."""
+    with ExitStack() as running:
+        yield lambda: running.enter_context(Proxy.of(kubeconfig))
+
+
+@pytest.fixture
+def proxy(proxies: Callable[[], Proxy]) -> Proxy:
+    """A proxy before the API server."""
+    return proxies()
+
+
+@pytest.fixture
 def operators(
     kubeconfig: Path,
     api: httpx.Client,
     job_crd: None,  # noqa: ARG001 - it only has to be there
+    proxies: Callable[[], Proxy],  # noqa: ARG001 - to outlive the operators, which hand their lease back through them
     tmp_path: Path,
 ) -> Iterator[Operators]:
     """Starts operators; they are stopped after the test."""
@@ -97,25 +116,6 @@ def operators(
 
 @pytest.fixture
 def nodes(api: httpx.Client) -> Iterator[list[str]]:
-    """Two nodes of four GPUs that somebody keeps Ready."""
-    names = [f"node-{uuid.uuid4().hex[:6]}" for _ in range(2)]
-    for name in names:
-        api.post("/api/v1/nodes", json={"metadata": {"name": name}}).raise_for_status()
-    done = threading.Event()
-
-    def keep_ready() -> None:
-        while not done.is_set():
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": now}
-            status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}
-            for name in names:
-                api.patch(f"/api/v1/nodes/{name}/status", headers=MERGE, json={"status": status})
-            done.wait(HEARTBEAT_SECONDS)
-
-    keeper = threading.Thread(target=keep_ready)
-    keeper.start()
-    yield names
-    done.set()
-    keeper.join()
-    for name in names:
-        api.delete(f"/api/v1/nodes/{name}")
+    """Two nodes of four GPUs that somebody keeps Ready, and on which pods run."""
+    with FakeKubelets(api, GPUS_PER_NODE).running() as kubelets:
+        yield kubelets.nodes

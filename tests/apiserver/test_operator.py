@@ -6,22 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.api.jobs import make_job
+from tests.apiserver.faults.lab import elastic_job
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import Operators, eventually
 
 pytestmark = pytest.mark.apiserver
-
-
-def elastic_job(*, small: int = 1, big: int = 8, gpus: int = 1) -> dict[str, Any]:
-    limits = {"limits": {"nvidia.com/gpu": gpus}}
-    container = {"name": "pytorch", "image": "local/none:1", "args": ["t.py"], "resources": limits}
-    return make_job(
-        minReplicas=small,
-        maxReplicas=big,
-        elasticity={"scaleUpDelaySeconds": 0},
-        template={"spec": {"containers": [container]}},
-    )
 
 
 def pods_of(jobs: Jobs) -> list[dict[str, Any]]:

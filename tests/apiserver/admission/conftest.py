@@ -12,22 +12,14 @@ from devcluster.cluster import Cluster
 from tests.apiserver.admission.obstacles import JUDGES
 from tests.apiserver.admission.place import Place
 from tests.apiserver.admission.webhook import Webhook, serving
-from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.input.pool import Canary, fake_nodes
 from tests.apiserver.jobs_api import Jobs
-from tests.apiserver.operators import Operators
 
 
 @pytest.fixture
-def cluster(kubeconfig: Path) -> Cluster:
-    """The control plane."""
-    return Cluster.attach(kubeconfig.parent.name)
-
-
-@pytest.fixture
-def pool(kubeconfig: Path, api: httpx.Client) -> Iterator[list[str]]:
+def pool(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
     """Nodes on which pods run and go at once."""
-    with fake_nodes(kubeconfig, api, prefix="admission") as nodes:
+    with fake_nodes(cluster, api, prefix="admission") as nodes:
         yield nodes
 
 
@@ -60,16 +52,3 @@ def places(
     yield make
     for place in opened:
         place.close()
-
-
-@pytest.fixture
-def proxy(kubeconfig: Path) -> Iterator[Proxy]:
-    """Between the operator and the API server, to count requests."""
-    with Proxy.of(kubeconfig) as running:
-        yield running
-
-
-@pytest.fixture
-def operators(proxy: Proxy, operators: Operators) -> Operators:  # noqa: ARG001 - to outlive them
-    """Starts operators; they are stopped while the proxy still runs."""
-    return operators

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 
 from tests.apiserver.admission.webhook import Webhook
+from tests.apiserver.faults.lab import MERGE
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 
-MERGE = {"Content-Type": "application/merge-patch+json"}
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from devcluster.cluster import Cluster
-from tests.apiserver.admission.place import MERGE, Place
+from tests.apiserver.admission.place import Place
+from tests.apiserver.faults.lab import MERGE
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.input.pool import Canary, conditions_of, elastic_job, pods_of
 from tests.apiserver.jobs_api import accepted

@@ -1,32 +1,16 @@
-"""Nodes that jobs have for themselves, and an API server with a clock that can be set."""
+"""Jobs that wait, on nodes that they have for themselves."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.apiserver.clock.waits import POOLS, Waits
 from tests.apiserver.faults.lab import FakeKubelets, World
-from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
-from tests.apiserver.operators import Operators
-
-
-@pytest.fixture
-def proxy(kubeconfig: Path) -> Iterator[Proxy]:
-    """A proxy before the API server."""
-    with Proxy.of(kubeconfig) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def operators(proxy: Proxy, operators: Operators) -> Operators:  # noqa: ARG001 - to outlive them
-    """Starts operators; they are stopped while the proxy still runs, so that they can hand the lease back."""
-    return operators
 
 
 @pytest.fixture

@@ -1,40 +1,18 @@
-"""Proxies that can misbehave, one for each operator whose requests are to be told apart, and the world they look at."""
+"""The world that operators look at, and the control plane, to break parts of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from devcluster.cluster import Cluster
 from tests.apiserver.faults.lab import FakeKubelets, World
-from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
-from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.operators import eventually
 
 GPUS_PER_NODE = 25
-
-
-@pytest.fixture
-def proxies(kubeconfig: Path) -> Iterator[Callable[[], Proxy]]:
-    """Makes proxies before the API server."""
-    with ExitStack() as running:
-        yield lambda: running.enter_context(Proxy.of(kubeconfig))
-
-
-@pytest.fixture
-def proxy(proxies: Callable[[], Proxy]) -> Proxy:
-    """A proxy before the API server."""
-    return proxies()
-
-
-@pytest.fixture
-def operators(proxies: Callable[[], Proxy], operators: Operators) -> Operators:  # noqa: ARG001 - to outlive them
-    """Starts operators; they are stopped while their proxies still run, so that they can hand the lease back."""
-    return operators
 
 
 @pytest.fixture
@@ -45,9 +23,8 @@ def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
 
 
 @pytest.fixture
-def control_plane(kubeconfig: Path, api: httpx.Client) -> Iterator[Cluster]:
+def control_plane(cluster: Cluster, api: httpx.Client) -> Iterator[Cluster]:
     """The control plane itself, to break parts of it; they run again afterwards."""
-    cluster = Cluster.attach(kubeconfig.parent.name)
     yield cluster
     for part in ("etcd", "apiserver"):
         cluster.part(part).thaw()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
+from devcluster.cluster import Cluster
 from tests.apiserver.input.pool import Canary, fake_nodes
 from tests.apiserver.jobs_api import Jobs
 
 
 @pytest.fixture
-def pool(kubeconfig: Path, api: httpx.Client) -> Iterator[list[str]]:
+def pool(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
     """Nodes on which pods run and go at once."""
-    with fake_nodes(kubeconfig, api, prefix="input") as nodes:
+    with fake_nodes(cluster, api, prefix="input") as nodes:
         yield nodes
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,9 +23,9 @@ SERVED_SECONDS = 60.0
 
 
 @contextmanager
-def fake_nodes(kubeconfig: Path, api: httpx.Client, *, prefix: str) -> Iterator[list[str]]:
+def fake_nodes(cluster: Cluster, api: httpx.Client, *, prefix: str) -> Iterator[list[str]]:
     """Nodes on which pods run at once and go at once; they, and whatever is left on them, are gone afterwards."""
-    nodes = Cluster.attach(kubeconfig.parent.name).add_fake_nodes(NODES, gpus=GPUS, prefix=prefix, labels=LABELS)
+    nodes = cluster.add_fake_nodes(NODES, gpus=GPUS, prefix=prefix, labels=LABELS)
     yield nodes
     for node in nodes:
         for pod in api.get("/api/v1/pods", params={"fieldSelector": f"spec.nodeName={node}"}).json()["items"]:

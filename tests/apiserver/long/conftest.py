@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,9 +14,9 @@ GPUS = 8
 
 
 @pytest.fixture
-def fake_nodes(kubeconfig: Path, api: httpx.Client) -> Iterator[list[str]]:
+def fake_nodes(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
     """Room for 160 pods of one GPU; it is gone afterwards, so that other tests find the nodes that they count on."""
-    names = Cluster.attach(kubeconfig.parent.name).add_fake_nodes(FAKE_NODES, gpus=GPUS, prefix="many")
+    names = cluster.add_fake_nodes(FAKE_NODES, gpus=GPUS, prefix="many")
     yield names
     for name in names:
         api.delete(f"/api/v1/nodes/{name}")
