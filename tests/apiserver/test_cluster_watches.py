@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import uuid
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +44,24 @@ async def running(coroutine: object) -> AsyncIterator[asyncio.Task[None]]:
 async def test_the_server_s_clock_is_read_from_its_answers(session: Session):
     assert (await session.get("/version"))["major"] == "1"
     assert abs(session.api_time() - time.time()) < 2
+
+
+@pytest.mark.parametrize("seconds", [0.003, 0.01, 0.03, 0.3])
+def test_a_closed_session_leaves_no_connection_of_requests_that_were_broken_off(kubeconfig: Path, seconds: float):
+    async def break_off() -> None:
+        async with Session(load_connection(str(kubeconfig))) as session:
+            watch = Reflector(session, reflector.PODS, Pod).run()
+            requests = [asyncio.create_task(one) for one in (watch, *(session.get("/version") for _ in range(6)))]
+            await asyncio.sleep(seconds)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        asyncio.run(break_off())
+        gc.collect()
+    assert [str(one.message) for one in said if one.category is ResourceWarning] == []
 
 
 async def test_what_the_server_has_is_listed_in_pages(session: Session):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -29,6 +31,7 @@ MERGE_PATCH = "application/merge-patch+json"
 WRITE_SECONDS = 8.0
 READ_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
 _IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
 _READ_BUFFER = 1 << 20
@@ -70,9 +73,13 @@ class Session:
         self._on_request = on_request
         self._writes = asyncio.Semaphore(max_writes)
         self.clock = ServerClock()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=connection.tls if connection.tls else True
+                limit=0,
+                keepalive_timeout=_IDLE_SECONDS,
+                ssl=connection.tls if connection.tls else True,
+                socket_factory=self._socket,
             ),
             headers={
                 "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
@@ -93,8 +100,18 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections. Those of requests that were broken off end TLS on their own time: they get a moment."""
         await self._http.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
+                    await asyncio.sleep(0.01)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
 
     def api_time(self) -> float:
         """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""
@@ -198,9 +215,12 @@ class Session:
             ) as response:
                 self.clock.sample(response.headers.get("Date"), sent=sent, received=time.monotonic())
                 self._on_request(verb, str(response.status))
-                if response.status >= 300:
-                    await self._refuse(response)
-                yield response
+                try:
+                    if response.status >= 300:
+                        await self._refuse(response)
+                    yield response
+                finally:
+                    _abandon(response)
         except TimeoutError as error:
             self._on_request(verb, "timeout")
             raise Unreachable(f"{verb} {path}: no answer in time") from error
@@ -221,6 +241,14 @@ class Session:
             raise Unreachable(f"credentials: {error}") from error
         headers = {"Content-Type": content_type} if content_type else {}
         return headers | ({"Authorization": authorization} if authorization else {})
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end, at once: ending TLS in good order would hold it
+    for as long as the other side stays silent, and silence is the usual reason.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def _object(body: bytes) -> dict[str, Any]:
