@@ -12,6 +12,7 @@ from typing import Any
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
 HostPort = tuple[str, str, int]
@@ -33,7 +34,8 @@ class Node:
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
     listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out:
-    their resources are not free yet, but will be.
+    their resources are not free yet, but will be. `used_by` and `leaving_by` say whose the GPUs among these are:
+    namespace -> extended resource -> GPUs.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Node:
     used: Resources = field(default_factory=dict)
     used_ports: frozenset[HostPort] = frozenset()
     leaving: Resources = field(default_factory=dict)
+    used_by: Mapping[str, Resources] = field(default_factory=dict)
+    leaving_by: Mapping[str, Resources] = field(default_factory=dict)
 
     @property
     def usable(self) -> bool:
@@ -104,8 +108,13 @@ class JobDemand:
     `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
     incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
     never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`. Sizes of
-    `failed_size` or more wait until `failed_until`. `taken_names` are the worker indices whose pod object still exists.
+    `failed_size` or more wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists.
     `wants` is False for a job that must have no pods (suspended, ended, invalid).
+
+    `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
+    words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
+    taken from it. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
+    for its minimum. `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them.
     """
 
     uid: str
@@ -126,16 +135,54 @@ class JobDemand:
     failed_reason: str = ""
     max_new_size: int | None = None
     wants: bool = True
+    flavor: str = DEFAULT_FLAVOR
+    flavor_problem: str = ""
+    preemptible: bool = True
+    running_since: float = 0.0
+    waiting_since: float = 0.0
+    pod_priorities: tuple[int, int] = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A pending GPU pod that is not ours, which kube-scheduler found no room for.
+
+    `nominated` is the node that somebody has nominated it for. `preempts`: kube-scheduler would evict pods of lower
+    priority for it by itself, so nothing is taken for it from pods whose priority is below its own. `unplannable` says
+    in words why no place can be planned for it (inter-pod rules, unbound volumes, claims).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    created: float
+    shape: PodShape
+    flavor: str = DEFAULT_FLAVOR
+    priority: int = 0
+    nominated: str = ""
+    preempts: bool = True
+    unplannable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the allocator decides from. `gpu_resources` are the extended resources that count as GPUs."""
+    """Everything the allocator decides from.
+
+    `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
+    policy covers; every other namespace is a team of its own, called `namespace NAME`, like `default_team`. A job that
+    has waited for `starvation_seconds` reserves what becomes free.
+    """
 
     now: float
     nodes: tuple[Node, ...]
     jobs: tuple[JobDemand, ...]
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    flavors: tuple[Flavor, ...] = (Flavor(),)
+    teams: tuple[Team, ...] = ()
+    team_of: Mapping[str, str] = field(default_factory=dict)
+    default_team: Team = NO_POLICY
+    requests: tuple[Request, ...] = ()
+    starvation_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

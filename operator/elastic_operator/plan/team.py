@@ -1,0 +1,68 @@
+"""Who shares GPUs, of which kinds, and by which rules: teams, flavors and quotas as the allocator reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_FLAVOR = "default"
+"""The kind of all GPUs where no kinds are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A kind of GPU: the GPUs of these extended resources on the nodes with these labels. No two have one in common."""
+
+    name: str = DEFAULT_FLAVOR
+    resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether the GPUs of a node with these labels are of this kind."""
+        return all(labels.get(key) == value for key, value in self.node_selector.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a team may use of one flavor, in GPUs.
+
+    `borrow_limit` is how far it may go above `guaranteed` (None = as far as GPUs are idle, 0 = not at all),
+    `lend_limit` how much of an idle guarantee others may use (None = all of it). `weight` is its part of what nobody is
+    guaranteed.
+    """
+
+    guaranteed: int = 0
+    borrow_limit: int | None = None
+    weight: int = 1
+    lend_limit: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The most it may use; None = no limit."""
+        return None if self.borrow_limit is None else self.guaranteed + self.borrow_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Who shares GPUs: a quota policy, or a namespace that none covers (`has_policy` False). Names are unique.
+
+    A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing guaranteed, idle GPUs
+    may be borrowed. `priority` is the tier in which idle GPUs are handed out. As a victim, a job of the team is not
+    taken whole before it ran for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority that cannot all
+    run take turns of that length.
+    """
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    parent: str | None = None
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    priority: int = 0
+    max_gpus_per_job: int | None = None
+    min_runtime_seconds: int = 0
+    quantum_seconds: int | None = None
+    has_policy: bool = True
+
+
+NO_POLICY = Team("namespace", has_policy=False)
+"""What a namespace without a policy is like, unless the settings say otherwise."""
