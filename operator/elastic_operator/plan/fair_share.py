@@ -1,6 +1,6 @@
 """Fair share: how many GPUs of one flavor each of several siblings should have, in whole GPUs.
 
-The division is that of KAI-Scheduler's proportion plugin (without its use of history), so that its published cases hold:
+The division is that of KAI-Scheduler's proportion plugin without its use of history, so its published cases hold:
 guarantees first, then what is left by priority tier and weight in rounds, then what rounding left over, one by one.
 """
 
