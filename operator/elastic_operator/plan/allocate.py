@@ -1,22 +1,25 @@
 """Decides for all jobs at once how many pods each gets, which go, and where the new ones are placed, and says why.
 
-All jobs are one team. A job is ordered by (priority, has its minimum or holds its place, age, uid). Minima come first,
-then growth. Pure, deterministic, in integers; the order of the input does not matter, and what was decided, once
-carried out, is decided again.
+Teams are served by right and standing (`rounds`), the jobs of a team by (priority, has its minimum or holds its place,
+age, uid). Pure, deterministic; the order of the input does not matter, and what was decided, once carried out, is
+decided again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import count
+from itertools import chain, count
 from math import inf
 
-from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, Table, keep_order
-from elastic_operator.plan.decisions import Grant, Share, Slot
+from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
+from elastic_operator.plan.decisions import Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
-from elastic_operator.plan.grow import grow_all, settle_sizes, trim
-from elastic_operator.plan.minimum import serve_minima
-from elastic_operator.plan.model import Member, Snapshot
+from elastic_operator.plan.grow import trim
+from elastic_operator.plan.model import JobDemand, Member, Snapshot
+from elastic_operator.plan.place import Spot
+from elastic_operator.plan.rounds import serve
+from elastic_operator.plan.table import Table
+from elastic_operator.plan.team import Team
 
 
 class Allocation(Mapping[str, Grant]):
@@ -25,7 +28,7 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, table: Table) -> None:
         self._table = table
         self._explainer = Explainer(table)
-        self._claims = {claim.job.uid: claim for claim in table.claims}
+        self._claims = {claim.job.uid: claim for claim in table.claims if claim.request is None}
         self._shares: dict[str, Share] = {}
         self._grants: dict[str, Grant] = {}
 
@@ -40,9 +43,17 @@ class Allocation(Mapping[str, Grant]):
 
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
-            share, why = self.share(uid), self._explainer.why(self._claims[uid])
-            self._grants[uid] = Grant(*share, limit=why.limit, message=why.message, wake_at=why.wake_at)
+            claim = self._claims[uid]
+            share, why = self.share(uid), self._explainer.why(claim)
+            takers = tuple(sorted(_name(taker) for taker in claim.takers)) if share.release else ()
+            self._grants[uid] = Grant(*share, why.limit, why.message, why.wake_at, takers)
         return self._grants[uid]
+
+    @property
+    def reclaims(self) -> tuple[Reclaim, ...]:
+        """The places for foreign pods that wait, as far as they are entitled to one."""
+        waiting = [claim for claim in self._table.claims if claim.request and not claim.request.nominated]
+        return tuple(_reclaim(self._table, claim) for claim in waiting if claim.seats)
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
@@ -58,9 +69,7 @@ def allocate(snapshot: Snapshot) -> Allocation:
     """
     table = Table(snapshot)
     trim(table)
-    serve_minima(table)
-    settle_sizes(table)
-    grow_all(table)
+    serve(table)
     _settle_readiness(table)
     table.board.keep()
     return Allocation(table)
@@ -68,15 +77,55 @@ def allocate(snapshot: Snapshot) -> Allocation:
 
 def next_change(snapshot: Snapshot) -> float:
     """When, with nothing else changed, the same snapshot at a later time may be allocated otherwise; else infinity."""
-    times = (time for job in snapshot.jobs for time in (job.failed_until, job.grow_after) if time > snapshot.now)
-    return min(times, default=inf)
+    teams = {team.name: team for team in snapshot.teams}
+    times = (time for job in snapshot.jobs for time in _times(job, teams.get(snapshot.team_of.get(job.namespace, ""))))
+    waits = (job.waiting_since + snapshot.starvation_seconds for job in snapshot.jobs if job.waiting_since)
+    return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
+
+
+def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
+    yield job.failed_until
+    yield job.grow_after
+    if team and job.running_since:
+        yield job.running_since + team.min_runtime_seconds
+        if team.quantum_seconds is not None:
+            yield job.running_since + team.quantum_seconds
+
+
+def _reclaim(table: Table, claim: Claim) -> Reclaim:
+    assert claim.request is not None, "asked for foreign pods only"
+    node = claim.seats[0].spot.node
+    gone = [m.uid for c in table.claims if claim in c.takers for m in table.released(c) if c.at.get(m.uid) == node]
+    request = claim.request
+    return Reclaim(request.uid, request.namespace, request.name, table.board.nodes[node].name, tuple(gone))
+
+
+def _name(claim: Claim) -> str:
+    return f"{claim.job.namespace}/{claim.job.name}"
 
 
 def _settle_readiness(table: Table) -> None:
-    """What became free now while others were moved about goes to the jobs in order."""
+    """What became free now while others were moved about goes to the jobs in order; what leaves counts until then."""
     for claim in table.claims:
         if claim.seats:
-            claim.seats = tuple(Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats)
+            seats = [Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats]
+            claim.seats = tuple(seat if _may_use_now(table, claim, seat) else _unready(seat) for seat in seats)
+
+
+def _may_use_now(table: Table, claim: Claim, seat: Seat) -> bool:
+    """Whether the pod would pass no limit even though what leaves has not left."""
+    if claim.account is None or not seat.spot.ready:
+        return True
+    gpus = claim.ask(seat.role).gpus
+    if any(account.used_now + gpus > account.limit for account in claim.account.path):
+        return False
+    for account in claim.account.path:
+        account.used_now += gpus
+    return True
+
+
+def _unready(seat: Seat) -> Seat:
+    return Seat(seat.role, Spot(seat.spot.node, ready=False))
 
 
 def _share(table: Table, claim: Claim) -> Share:

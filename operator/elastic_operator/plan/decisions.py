@@ -35,7 +35,7 @@ class Share(NamedTuple):
 class Grant:
     """A `Share` with its reasons: `limit` and `message` answer why the job is not bigger, or not running.
 
-    `wake_at` is when, with nothing else changed, the answer may differ.
+    `wake_at` is when, with nothing else changed, the answer may differ. `takers` name those for whom pods are released.
     """
 
     replicas: int
@@ -45,6 +45,21 @@ class Grant:
     limit: Limit
     message: str
     wake_at: float | None = None
+    takers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
+
+    `uid`, `namespace` and `name` are the waiting pod's. Without victims there is, or will be, room for it anyway.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

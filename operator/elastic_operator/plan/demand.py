@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.status import JobStatus
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.plan.model import JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation, seconds
+from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
 
 
-def demand_of(seen: Observation, *, master: PodShape, worker: PodShape) -> JobDemand:
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """What a job's pods ask of a node, and of which flavor their GPUs are.
+
+    `flavor` is "" for a job without GPUs; where it is not clear, `flavor_problem` says why in words. `priorities` are
+    those of the master's pod and of the workers', as kube-scheduler sees them.
+    """
+
+    master: PodShape
+    worker: PodShape
+    flavor: str = DEFAULT_FLAVOR
+    flavor_problem: str = ""
+    priorities: tuple[int, int] = (1, 0)
+
+
+def job_shape(
+    master: PodShape,
+    worker: PodShape,
+    *,
+    flavors: Sequence[Flavor],
+    priorities: tuple[int, int] = (1, 0),
+) -> JobShape:
+    """The shapes of a job's pods; those with GPUs are kept to the nodes of the one flavor that suits them all."""
+    with_gpus = [shape for shape in (master, worker) if shape.gpus]
+    if not with_gpus:
+        return JobShape(master, worker, "", "", priorities)
+    asked = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
+    counting = [flavor for flavor in flavors if asked <= set(flavor.resources)]
+    suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
+    if len(suitable) != 1:
+        return JobShape(master, worker, "", _problem(sorted(asked), suitable or counting, bool(suitable)), priorities)
+    flavor = suitable[0]
+    return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
+
+
+def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
     job, status, spec = seen.job, seen.status, seen.job.spec
     assert spec is not None, "a job whose spec cannot be read is not the allocator's"
@@ -21,8 +60,8 @@ def demand_of(seen: Observation, *, master: PodShape, worker: PodShape) -> JobDe
         priority=job.priority,
         created=job.created,
         sizes=sizes,
-        master=master,
-        worker=worker,
+        master=shape.master,
+        worker=shape.worker,
         members=tuple(member_of(pod) for pod in seen.live),
         taken_indices=_taken_indices(seen),
         holds_place=running,
@@ -32,6 +71,12 @@ def demand_of(seen: Observation, *, master: PodShape, worker: PodShape) -> JobDe
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",
         wants=seen.wants_pods and not (seen.finishing and not seen.live),
+        flavor=shape.flavor,
+        flavor_problem=shape.flavor_problem,
+        preemptible=spec.preemptible,
+        running_since=seconds(status.running_since),
+        waiting_since=_waiting_since(seen),
+        pod_priorities=shape.priorities,
     )
 
 
@@ -45,6 +90,58 @@ def member_of(pod: OwnPod) -> Member:
         requests=pod.requests,
         host_ports=pod.host_ports,
     )
+
+
+def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
+    """The extended resources that it asks for and that count as GPUs."""
+    return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
+
+
+def _may_be(shape: PodShape, flavor: Flavor) -> bool:
+    """Whether pods of that shape may go to nodes of the flavor, by their node selector."""
+    return all(shape.node_selector.get(key, value) == value for key, value in flavor.node_selector.items())
+
+
+def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
+    if not shape.gpus or flavor.node_selector.items() <= shape.node_selector.items():
+        return shape
+    return replace(shape, node_selector={**shape.node_selector, **flavor.node_selector})
+
+
+def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
+    """Why the flavor is not clear: several that suit, or (not `suits`) none of those that have the resources."""
+    resources, choices = " and ".join(asked), "; ".join(_choices(flavors))
+    if suits:
+        return (
+            f"{resources} is a resource of several flavors ({', '.join(f.name for f in flavors)}). Add one of these to"
+            f" nodeSelector in the pod template: {choices}."
+        )
+    if flavors:
+        return (
+            f"nodeSelector of the pod templates excludes every flavor that has {resources}, or the master's and the"
+            f" workers' have none in common. It must agree with one of: {choices}."
+        )
+    return (
+        f"No flavor has {resources} together. Ask in resources.limits of all pods for GPUs of one of the flavors in"
+        " the operator's settings only."
+    )
+
+
+def _choices(flavors: Sequence[Flavor]) -> Iterator[str]:
+    for flavor in flavors:
+        yield f"{_labels(flavor.node_selector)} for {flavor.name}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) or "nothing"
+
+
+def _waiting_since(seen: Observation) -> float:
+    """Since when the job may run and is granted nothing; a job that was suspended begins to wait when it is resumed."""
+    admitted = seen.status.condition(ConditionType.ADMITTED)
+    suspended = seen.status.condition(ConditionType.SUSPENDED)
+    since = [c.last_transition_time for c in (admitted, suspended) if c is not None and c.status == "False"]
+    return max((seconds(time) for time in since), default=seen.job.created)
 
 
 def _grow_after(status: JobStatus, delay_seconds: int) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
-from elastic_operator.plan.claim import MASTER, WORKER, Claim, Table
+from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.supply import Supplies, Supply
+from elastic_operator.plan.table import Table
 
 _SHOWN = 3
 """So many names are spelled out; the rest is counted."""

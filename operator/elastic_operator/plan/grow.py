@@ -1,14 +1,31 @@
-"""Brings jobs to allowed sizes and grows them into the room that no minimum needs; growth never displaces anybody.
+"""Brings jobs to allowed sizes and grows them: within a team, the job that has least beyond its minimum goes first.
 
-First jobs whose size lies between two allowed ones are completed to the upper one or shrunk to the lower one, in the
-order of jobs. Then the job that has least beyond its minimum takes its next allowed size, again and again.
+Growth takes free room, and from other teams what its team is entitled to; never from its own team.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from enum import Enum
 
-from elastic_operator.plan.claim import MASTER, Claim, Table
+from elastic_operator.plan.accounts import Account, Tier
+from elastic_operator.plan.claim import MASTER, WORKER, Claim
+from elastic_operator.plan.displace import displace
+from elastic_operator.plan.entitle import Taking
+from elastic_operator.plan.place import Ask
+from elastic_operator.plan.table import Table
+from elastic_operator.plan.victims import Victims
+
+Turn = tuple[bool, int, int, float, str, int]
+TooMany = dict[tuple[Account, Ask, bool], int]
+"""So many pods of a shape could not be placed for a team even by displacing."""
+
+
+class Growth(Enum):
+    """What came of a try to grow."""
+
+    DONE = "done"
+    LATER = "later"
+    NEVER = "never"
 
 
 def trim(table: Table) -> None:
@@ -17,46 +34,58 @@ def trim(table: Table) -> None:
         if not claim.job.wants:
             table.release_all(claim)
         elif claim.job.sizes:
-            _shrink(table, claim, claim.job.sizes[-1] - (not claim.has_master))
+            shrink(table, claim, claim.job.sizes[-1] - (not claim.has_master))
         else:
             claim.served = True
         claim.staying = claim.kept
 
 
 def settle_sizes(table: Table) -> None:
-    """Complete each job that lies between two allowed sizes, or shrink it to the lower one."""
+    """Shrink each job that lies between two allowed sizes to the lower one."""
     for claim in table.claims:
-        if claim.served and claim.sizes and claim.size not in claim.sizes and not _grow(table, claim):
-            _shrink(table, claim, max(n for n in claim.sizes if n < claim.size))
+        if claim.served and claim.job.sizes and claim.size not in claim.job.sizes:
+            below = [n for n in claim.job.sizes if n < claim.size]
+            if below:
+                shrink(table, claim, below[-1])
 
 
-def _shrink(table: Table, claim: Claim, size: int) -> None:
-    for member in reversed(claim.kept):
+def shrink(table: Table, claim: Claim, size: int) -> None:
+    """Let workers go until the job has that size, the highest indices first."""
+    for seat in claim.seats[::-1]:
+        if claim.size > size and seat.role != MASTER:
+            table.stand(claim, seat)
+    for member in claim.kept[::-1]:
         if claim.size <= size or member.role == MASTER:
             return
         table.release(claim, member)
 
 
-def grow_all(table: Table) -> None:
-    """Hand out what is left: one allowed size at a time to the job with least beyond its minimum."""
-    waiting = [_turn(claim) for claim in table.claims if claim.served and claim.sizes]
-    heapify(waiting)
-    while waiting:
-        claim = table.claims[heappop(waiting)[-1]]
-        if _grow(table, claim):
-            heappush(waiting, _turn(claim))
+def turn(claim: Claim) -> Turn:
+    """Between two sizes first, then least beyond the minimum; ties do not depend on who runs already."""
+    job = claim.job
+    return claim.size in job.sizes, claim.size - claim.minimum, -job.priority, job.created, job.uid, claim.rank
 
 
-def _turn(claim: Claim) -> tuple[int, int, float, str, int]:
-    """Least beyond its minimum first; ties do not depend on who runs already: a start in progress shifts none."""
-    return claim.size - claim.minimum, -claim.job.priority, claim.job.created, claim.job.uid, claim.rank
-
-
-def _grow(table: Table, claim: Claim) -> bool:
-    """Take the next allowed size if the job may and all its pods fit; pods that were to go are kept first."""
+def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
+    """Take the next allowed size if the job may and all its pods fit."""
     size = claim.next_size
     if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now):
-        return False
+        return Growth.NEVER
+    need, account = claim.gpus_missing(size), claim.account
+    if account is None:
+        return Growth.DONE if _grow_freely(table, claim, size) else Growth.NEVER
+    if account.tier(need) > tier:
+        return Growth.LATER
+    if not claim.job.preemptible and account.over_fixed(need):
+        return Growth.NEVER
+    may_use = account.over(need) is None and table.accounts.may_borrow(account, claim.job.flavor, need)
+    if may_use and _grow_freely(table, claim, size):
+        return Growth.DONE
+    return Growth.DONE if _grow_at_others_cost(table, claim, size, too_many) else Growth.NEVER
+
+
+def _grow_freely(table: Table, claim: Claim, size: int) -> bool:
+    """Into free room; pods of its own that were to go are kept first."""
     if not claim.gives:
         master, workers = claim.missing(size)
         return table.seat_all(claim, master=master, workers=workers)
@@ -68,4 +97,19 @@ def _grow(table: Table, claim: Claim) -> bool:
     if table.seat_all(claim, master=master, workers=workers):
         return True
     table.roll_back(mark)
+    return False
+
+
+def _grow_at_others_cost(table: Table, claim: Claim, size: int, too_many: TooMany) -> bool:
+    """By taking from other teams, if its own is entitled to."""
+    account = claim.account
+    assert account is not None, "asked by `grow` for those with an account"
+    master, workers = claim.missing(size)
+    key = (account, claim.worker, master)
+    if workers >= too_many.get(key, workers + 1) or Taking(account, claim.gpus_missing(size)).hopeless():
+        return False
+    roles = [MASTER] * master + [WORKER] * workers
+    if displace(table, claim, roles, Victims(table, claim, growing=True)):
+        return True
+    too_many[key] = workers
     return False

@@ -88,6 +88,7 @@ class Board:
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
         self._too_many: dict[Ask, int] = {}
+        self.gave = False
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -190,6 +191,7 @@ class Board:
     def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node as going; `now` as not having been there."""
         self._too_many = {}
+        self.gave = True
         self._change(requests, ports, node, now, +1)
         self._undo.append(lambda: self._change(requests, ports, node, now, -1))
 

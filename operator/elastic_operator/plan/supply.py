@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from elastic_operator.plan.claim import Claim, Table
+from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.fit import collide, misfit
 from elastic_operator.plan.model import Resources
 from elastic_operator.plan.place import Ask, total_of
+from elastic_operator.plan.table import Table
 
 UNBOUNDED = 1 << 30
 """More pods than any cluster holds: what a shape that asks for nothing of a kind is limited to."""

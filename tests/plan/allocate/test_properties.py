@@ -8,10 +8,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_operator.plan.accounts import Tier
 from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.claim import WORKER, Table
+from elastic_operator.plan.claim import WORKER
+from elastic_operator.plan.displace import give_back
 from elastic_operator.plan.grow import trim
-from elastic_operator.plan.minimum import serve_minima
+from elastic_operator.plan.rounds import Minima
+from elastic_operator.plan.table import Table
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import snapshots
 
@@ -132,7 +135,10 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
     table = Table(snapshot)
     trim(table)
-    serve_minima(table)
+    minima = Minima(table)
+    for tier in Tier:
+        minima.serve(tier)
+        give_back(table)
     for claim in table.claims:
         for member in list(table.released(claim)):
             if claim.kept and claim.fits_more(1) and table.fits_back(claim, member):

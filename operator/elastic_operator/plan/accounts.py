@@ -1,0 +1,254 @@
+"""What each team uses of each flavor while a pass is decided, against its guarantee, its limit and its fair share.
+
+Teams form a forest; an account is one team's book for one flavor, and what is charged to it is charged to all above it.
+Use counts every GPU that a bound pod holds or a planned one will hold; pods of ours that leave count only in `leaving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from math import inf
+
+from elastic_operator.plan.fair_share import Claimant, divide
+from elastic_operator.plan.model import Resources, Snapshot
+from elastic_operator.plan.place import Board
+from elastic_operator.plan.team import Quota, Team
+
+UNLIMITED = 1 << 60
+
+
+class Tier(IntEnum):
+    """By what right a team may use so many GPUs; the stronger the right, the sooner it is served."""
+
+    GUARANTEED = 0
+    FAIR = 1
+    BORROWED = 2
+
+
+class Account:
+    """One team's book for one flavor, in GPUs.
+
+    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `fixed` what cannot be
+    taken back (foreign pods, jobs that are not preemptible), `leaving` what is on its way out already, `requested` what
+    it would use if it got all it wants, `share` its fair share. `path` leads from this account to the one at the top.
+    """
+
+    __slots__ = (
+        "apart_from",
+        "fixed",
+        "flavor",
+        "guaranteed",
+        "leaving",
+        "limit",
+        "parent",
+        "path",
+        "quota",
+        "requested",
+        "share",
+        "team",
+        "used",
+        "used_now",
+    )
+
+    def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
+        self.team, self.flavor = team, flavor
+        self.quota = team.quotas.get(flavor, Quota())
+        self.guaranteed = self.quota.guaranteed
+        self.limit = UNLIMITED if self.quota.limit is None else self.quota.limit
+        self.parent = parent
+        self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.used = self.used_now = self.fixed = self.leaving = self.requested = self.share = 0
+
+    def charge(self, gpus: int, *, fixed: bool = False) -> None:
+        """Count so many GPUs more (or less) as used, here and all the way up."""
+        for account in self.path:
+            account.used += gpus
+            if fixed:
+                account.fixed += gpus
+
+    def tier(self, need: int) -> Tier:
+        """By what right it may use `need` more: the weakest on its path."""
+        tier = Tier.GUARANTEED
+        for account in self.path:
+            after = account.used + need
+            if after > account.share and after > account.guaranteed:
+                return Tier.BORROWED
+            if after > account.guaranteed:
+                tier = Tier.FAIR
+        return tier
+
+    def over(self, need: int) -> Account | None:
+        """Whose limit `need` more would pass: the account nearest to this one; None = nobody's."""
+        return next((account for account in self.path if account.used + need > account.limit), None)
+
+    def over_fixed(self, need: int) -> Account | None:
+        """Whose guarantee `need` more that cannot be taken back would pass."""
+        return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
+
+    @property
+    def order(self) -> tuple[tuple[float, ...], int, float, str, str, str]:
+        """Who stands lowest, relative to its fair share from the top down, goes next; the last word has the name."""
+        standing = tuple(saturation(a.used, a.share) for a in reversed(self.path))
+        return standing, -self.team.priority, self.team.created, self.team.uid, self.team.name, self.flavor
+
+
+def saturation(used: int, share: int) -> float:
+    """Use relative to a fair share; whoever has no share is infinitely far beyond it."""
+    return used / share if share > 0 else inf
+
+
+def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+    """Both paths, from the children of the lowest common ancestor down to the two; empty for one and the same."""
+    known = one.apart_from.get(other)
+    if known is None:
+        ours, theirs = one.path[::-1], other.path[::-1]
+        common = 0
+        while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
+            common += 1
+        known = one.apart_from[other] = ours[common:], theirs[common:]
+    return known
+
+
+class Accounts:
+    """The accounts of all teams, and how many GPUs of each flavor there are."""
+
+    def __init__(self, snapshot: Snapshot, board: Board) -> None:
+        self._teams = {team.name: team for team in snapshot.teams}
+        self._team_of, self._default = snapshot.team_of, snapshot.default_team
+        self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
+        self._known: dict[tuple[str, str], Account] = {}
+        self._by_namespace: dict[tuple[str, str], Account] = {}
+        self.capacity = dict.fromkeys(self._flavors, 0)
+        self.flavor_of = self._find_flavors(snapshot, board)
+        for team in snapshot.teams:
+            for flavor in self._flavors:
+                self._account(team.name, flavor)
+        self._count_nodes(board)
+
+    def of(self, namespace: str, flavor: str) -> Account:
+        """The account that pods of that namespace are charged to."""
+        key = (namespace, flavor)
+        if key not in self._by_namespace:
+            self._by_namespace[key] = self._account(self.team_of(namespace), flavor)
+        return self._by_namespace[key]
+
+    def team_of(self, namespace: str) -> str:
+        """The name of the team that the namespace belongs to."""
+        team = self._team_of.get(namespace, "")
+        return team if team in self._teams else f"namespace {namespace}"
+
+    def all(self, flavor: str) -> list[Account]:
+        """Every account of that flavor."""
+        return [account for (_, kind), account in self._known.items() if kind == flavor]
+
+    def count_on(self, node: int, requests: Resources) -> int:
+        """How many GPUs of the node's flavors these requests hold."""
+        return sum(requests.get(resource, 0) for resource in self.flavor_of[node])
+
+    def _account(self, name: str, flavor: str) -> Account:
+        known = self._known.get((name, flavor))
+        if known is None:
+            team = self._teams.get(name) or replace(self._default, name=name)
+            parent = self._account(team.parent, flavor) if team.parent in self._teams else None
+            known = self._known[name, flavor] = Account(team, flavor, parent)
+        return known
+
+    def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
+        """Per node, the flavor of each GPU resource it has."""
+        by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
+        found = []
+        for node in board.nodes:
+            covered = tuple(flavor.covers(node.labels) for flavor in snapshot.flavors)
+            if covered not in by_labels:
+                here = [flavor for flavor, yes in zip(snapshot.flavors, covered, strict=True) if yes]
+                by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
+            found.append(by_labels[covered])
+        return found
+
+    def _count_nodes(self, board: Board) -> None:
+        """Capacity, and what is used by others than the jobs' members.
+
+        A node that takes no new pods counts with what is used on it; its members are counted by `count_member`.
+        """
+        for i, node in enumerate(board.nodes):
+            for resource, flavor in self.flavor_of[i].items():
+                is_open = i in board.open_set
+                self.capacity[flavor] += node.allocatable.get(resource, 0) if is_open else 0
+                for namespace, held in node.used_by.items():
+                    if gpus := held.get(resource, 0):
+                        self.of(namespace, flavor).charge(gpus, fixed=True)
+                        self.capacity[flavor] += 0 if is_open else gpus
+                for namespace, held in node.leaving_by.items():
+                    if gpus := held.get(resource, 0):
+                        self.note_leaving(self.of(namespace, flavor), gpus)
+                        self.capacity[flavor] += 0 if is_open else gpus
+
+    def note_leaving(self, account: Account, gpus: int) -> None:
+        """Count so many GPUs as on their way out."""
+        for one in account.path:
+            one.leaving += gpus
+
+    def count_closed(self, flavor: str, gpus: int) -> None:
+        """A member on a node that takes no new pods: its GPUs are there as long as it is."""
+        self.capacity[flavor] += gpus
+
+    def divide(self) -> None:
+        """Set the fair shares, from `requested` of those without children, when nothing is decided yet."""
+        for flavor in self._flavors:
+            accounts = self.all(flavor)
+            for account in accounts:
+                account.used_now = account.used + account.leaving
+            children: dict[Account | None, list[Account]] = {}
+            for account in accounts:
+                children.setdefault(account.parent, []).append(account)
+            _sum_up(children.get(None, []), children)
+            _divide(self.capacity[flavor], children.get(None, []), children)
+
+    def may_borrow(self, account: Account, flavor: str, need: int) -> bool:
+        """Whether `need` more leaves everybody the part of an idle guarantee that is not to be lent."""
+        if account.tier(need) is Tier.GUARANTEED or all(a.quota.lend_limit is None for a in self.all(flavor)):
+            return True
+        tops = [a for a in self.all(flavor) if a.parent is None]
+        account.charge(need)
+        promised = sum(self._promised(top, flavor) for top in tops)
+        account.charge(-need)
+        return promised <= self.capacity[flavor]
+
+    def _promised(self, account: Account, flavor: str) -> int:
+        """What it uses, or more where part of its guarantee waits for it alone."""
+        kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
+        children = [a for a in self.all(flavor) if a.parent is account]
+        return max(account.used, kept, sum(self._promised(child, flavor) for child in children))
+
+
+def _sum_up(accounts: Iterable[Account], children: dict[Account | None, list[Account]]) -> None:
+    for account in accounts:
+        if account in children:
+            _sum_up(children[account], children)
+            account.requested = sum(min(child.requested, child.limit) for child in children[account])
+
+
+def _divide(total: int, accounts: Sequence[Account], children: dict[Account | None, list[Account]]) -> None:
+    shares, _ = divide(total, [_claimant(account) for account in accounts])
+    for account in accounts:
+        account.share = shares[account.team.name]
+        if account in children:
+            _divide(account.share, children[account], children)
+
+
+def _claimant(account: Account) -> Claimant:
+    quota, team = account.quota, account.team
+    idle = quota.guaranteed - min(quota.guaranteed, account.requested)
+    return Claimant(
+        name=team.name,
+        requested=account.requested,
+        guaranteed=quota.guaranteed,
+        limit=quota.limit,
+        weight=quota.weight,
+        priority=team.priority,
+        created=team.created,
+        kept_back=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
+    )

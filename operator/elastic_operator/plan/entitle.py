@@ -1,0 +1,72 @@
+"""Who may take GPUs from whom.
+
+A taker is entitled to a pod of another team if the other uses more than its guarantee before that pod goes, and the
+taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other either
+uses more than its fair share, or does not end up lower than the taker relative to their fair shares. All this at every
+level on which the two are apart. So no two can take from each other in turn.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from elastic_operator.plan.accounts import Account, apart, saturation
+
+
+class Taking:
+    """One taker's try: what it still needs in GPUs, and what it has chosen to take so far."""
+
+    def __init__(self, taker: Account, need: int) -> None:
+        self.taker, self.need = taker, need
+        self._taken: dict[Account, int] = {}
+
+    def copy(self) -> Taking:
+        """The same try, to go on from separately."""
+        other = Taking(self.taker, self.need)
+        other._taken = dict(self._taken)
+        return other
+
+    def take(self, victim: Account, gpus: int) -> None:
+        """Count so many GPUs of the victim's as taken."""
+        for account in victim.path:
+            self._taken[account] = self._taken.get(account, 0) + gpus
+
+    def might(self, victim: Account) -> bool:
+        """Whether it may come to take from that team at all, once it has taken elsewhere; cheaper to ask than `may`."""
+        _, theirs = apart(self.taker, victim)
+        return all(account.used > account.guaranteed for account in theirs) and not self.hopeless()
+
+    def may(self, victim: Account, gpus: int) -> bool:
+        """Whether it may take a unit of so many GPUs from another team, after what it has taken so far."""
+        ours, theirs = apart(self.taker, victim)
+        if any(self._used(account) <= account.guaranteed for account in theirs):
+            return False
+        if all(self._used(account) + self.need <= account.guaranteed for account in ours):
+            return True
+        if any(self._used(account) + self.need > account.share for account in ours):
+            return False
+        return all(self._used(account) > account.share for account in theirs) or self._stays_no_lower(victim, gpus)
+
+    def _stays_no_lower(self, victim: Account, gpus: int) -> bool:
+        """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
+        ours, theirs = apart(self.taker, victim)
+        return all(
+            self._standing(other or theirs[-1], -gpus) >= self._standing(own or ours[-1], self.need)
+            for own, other in zip_longest(ours, theirs)
+        )
+
+    def excess(self, victim: Account) -> float:
+        """How far the victim stands beyond its fair share, where it and the taker are apart; -1 within one team."""
+        _, theirs = apart(self.taker, victim)
+        return self._standing(theirs[0], 0) if theirs else -1.0
+
+    def hopeless(self) -> bool:
+        """Whether it may take nothing from any other team: it would stand beyond its own fair share."""
+        after = self._used(self.taker) + self.need
+        return after > self.taker.share and after > self.taker.guaranteed
+
+    def _used(self, account: Account) -> int:
+        return account.used - self._taken.get(account, 0)
+
+    def _standing(self, account: Account, change: int) -> float:
+        return saturation(self._used(account) + change, account.share)

@@ -1,0 +1,114 @@
+"""The order in which everybody is served: by right, then by standing, then by the order inside each team.
+
+What teams are guaranteed goes first, then what is within their fair shares, then what nobody else uses. In each of
+these rounds minima come before growth, and the team that stands lowest relative to its fair share is served next, one
+job or one step at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+
+from elastic_operator.plan.accounts import Account, Tier
+from elastic_operator.plan.claim import Claim
+from elastic_operator.plan.displace import give_back
+from elastic_operator.plan.grow import Growth, TooMany, grow, settle_sizes, turn
+from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
+from elastic_operator.plan.table import Table
+
+_FIRST = ((-1.0,), 0, 0.0, "", "", "")
+"""Where jobs without GPUs stand: they take nothing that is shared."""
+
+
+def serve(table: Table) -> None:
+    """Give everybody what is theirs."""
+    minima = Minima(table)
+    for tier in Tier:
+        minima.serve(tier)
+        give_back(table)
+        _grow_all(table, tier)
+        give_back(table)
+    settle_sizes(table)
+    if table.board.gave:
+        minima.serve(Tier.BORROWED)
+        _grow_all(table, Tier.BORROWED)
+        settle_sizes(table)
+    for claim in table.claims:
+        if claim.reserves and not claim.served:
+            claim.seats = ()
+
+
+class Minima:
+    """Minima that are not served yet, each tried once per round."""
+
+    def __init__(self, table: Table) -> None:
+        for claim in table.claims:
+            claim.served = claim.served or (bool(claim.sizes) and claim.job.wants and claim.complete)
+        self._table = table
+        self._hopeless: Hopeless = {}
+        self._reserved: set[tuple[str, str]] = set()
+
+    def serve(self, tier: Tier) -> None:
+        """One round. Who is displaced in it is tried in it, if that was not done yet."""
+        tried: set[Claim] = set()
+        while waiting := [c for c in self._table.claims if _waits(c) and c not in tried]:
+            tried.update(waiting)
+            _take_turns(waiting, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
+
+    def _serve(self, claim: Claim, tier: Tier) -> bool:
+        """Never again in this round, whatever came of it."""
+        need = claim.gpus_missing(claim.minimum)
+        right = claim.account.tier(need) if claim.account else Tier.GUARANTEED
+        if right <= tier:
+            serve_minimum(self._table, claim, self._hopeless)
+            if not claim.served and right == tier:
+                self._reserve(claim)
+        return False
+
+    def _reserve(self, claim: Claim) -> None:
+        """The first of its team that waits holds what becomes free, once it has waited too long."""
+        key = (claim.team, claim.job.flavor)
+        if key not in self._reserved:
+            self._reserved.add(key)
+            if starves(self._table, claim):
+                reserve(self._table, claim)
+
+
+def _waits(claim: Claim) -> bool:
+    return bool(claim.sizes) and claim.job.wants and not claim.served
+
+
+def _grow_all(table: Table, tier: Tier) -> None:
+    """One round of growth; each job goes on for as long as it grows."""
+    too_many: TooMany = {}
+    growing = [claim for claim in table.claims if claim.served and claim.sizes and claim.next_size is not None]
+    _take_turns(growing, lambda claim: grow(table, claim, tier, too_many) is Growth.DONE, key=turn)
+
+
+def _take_turns(
+    claims: Iterable[Claim], step: Callable[[Claim], bool], *, key: Callable[[Claim], tuple[object, ...]]
+) -> None:
+    """The team that stands lowest takes a step with its first job; a job whose step tells True goes on."""
+    queues: dict[Account | None, list[tuple[tuple[object, ...], Claim]]] = {}
+    for claim in claims:
+        queues.setdefault(claim.account, []).append((key(claim), claim))
+    for queue in queues.values():
+        heapify(queue)
+    standing = [(_standing(account), account) for account in queues]
+    heapify(standing)
+    while standing:
+        known, account = heappop(standing)
+        if known != _standing(account):
+            heappush(standing, (_standing(account), account))
+            continue
+        queue = queues[account]
+        _, claim = heappop(queue)
+        if step(claim):
+            heappush(queue, (key(claim), claim))
+        if queue:
+            heappush(standing, (_standing(account), account))
+
+
+def _standing(account: Account | None) -> tuple[tuple[float, ...], int, float, str, str, str]:
+    return account.order if account else _FIRST

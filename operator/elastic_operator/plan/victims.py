@@ -1,0 +1,199 @@
+"""What may make way for a pod: the units that go together, what each costs, and who goes first.
+
+Within a team, a minimum may take what other jobs have above theirs, and whole jobs of strictly lower priority, or whose
+turn is over. From another team it may take the same, and whole jobs of any priority, as far as it is entitled to
+(`entitle`). Growth takes from other teams only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat
+from elastic_operator.plan.entitle import Taking
+from elastic_operator.plan.model import HostPort, Member, Resources
+from elastic_operator.plan.table import Table
+
+_LAST = 1 << 30
+"""Index of pods that do not exist yet: they go before any that do."""
+
+
+class Cost(IntEnum):
+    """What it takes to displace something, cheapest first."""
+
+    OWN = 0
+    """A worker of the taker's own, beyond its minimum (its master is missing)."""
+    SURPLUS = 1
+    """A worker above its job's minimum."""
+    STUCK = 2
+    """A worker of a job below its minimum."""
+    STUCK_JOB = 3
+    """All pods of a job below its minimum, since its master must go."""
+    JOB = 4
+    """All pods of a job that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What goes together: `members` and `seats` are those on the node in question, `gpus` is what goes in all, and
+    `lost` the part of it that exists already.
+    """
+
+    cost: Cost
+    claim: Claim
+    members: tuple[Member, ...]
+    seats: tuple[Seat, ...]
+    gpus: int
+    lost: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole job."""
+        return self.cost in (Cost.STUCK_JOB, Cost.JOB)
+
+    @property
+    def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
+        """What would become free on the node."""
+        asks = [self.claim.ask(seat.role) for seat in self.seats]
+        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in asks]
+
+    @property
+    def weakness(self) -> tuple[int, bool, int]:
+        """Later in the order of jobs first (lower priority, younger); then workers, the highest index first."""
+        index = _LAST if self.seats else self.members[-1].index
+        is_master = bool(self.members) and self.members[-1].role == MASTER
+        return -self.claim.rank, is_master, -index
+
+
+def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
+    """Cheap kinds first; then of the team furthest beyond its fair share; then the weakest."""
+    excess = taking.excess(unit.claim.account) if taking and unit.claim.account else -1.0
+    return unit.cost, -excess, *unit.weakness
+
+
+class Victims:
+    """What one taker may displace."""
+
+    def __init__(self, table: Table, taker: Claim, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
+        self._table, self._taker, self._growing, self._most = table, taker, growing, most
+
+    def hosts(self, taking: Taking | None) -> set[int]:
+        """The nodes on which something may go."""
+        return {
+            node
+            for claim in self._table.claims
+            if (claim.kept or claim.seats) and self._may_give(claim, taking)
+            for node in claim.near
+        }
+
+    def on_node(self, node: int, taking: Taking | None) -> Iterator[Unit]:
+        """The units on one node, each for itself; what may go together is for the caller to ask again."""
+        here: dict[Claim, tuple[list[Member], list[Seat]]] = {}
+        for claim, member in self._table.residents[node].values():
+            here.setdefault(claim, ([], []))[0].append(member)
+        for claim, seat in self._table.seated[node]:
+            here.setdefault(claim, ([], []))[1].append(seat)
+        for claim, (members, seats) in here.items():
+            if self._may_give(claim, taking):
+                yield from (unit for unit in self._units(claim, members, seats) if unit.cost <= self._most)
+
+    def under(self, account: object, taking: Taking) -> Iterator[Unit]:
+        """The units of all jobs whose GPUs count for that account, wherever they are."""
+        for claim in self._table.claims:
+            if claim.account and account in claim.account.path and self._may_give(claim, taking):
+                units = self._units(claim, list(claim.kept), list(claim.seats))
+                yield from (unit for unit in units if unit.cost <= self._most)
+
+    def may_go(self, unit: Unit, taking: Taking | None) -> bool:
+        """Whether the taker may take the unit after what it has taken so far."""
+        if self._in_team(unit.claim) or unit.claim.account is None or taking is None:
+            return True
+        return taking.may(unit.claim.account, unit.gpus)
+
+    def _in_team(self, claim: Claim) -> bool:
+        return claim.team == self._taker.team
+
+    def _may_give(self, claim: Claim, taking: Taking | None) -> bool:
+        """Whether anything of that job may go at all."""
+        taker = self._taker
+        if claim is taker:
+            return not self._growing
+        if claim.request is not None:
+            return bool(claim.seats) and not claim.request.nominated and self._may_cross(claim, taking)
+        if not claim.job.preemptible and not (claim.seats and not claim.kept):
+            return False
+        if taker.request and taker.request.preempts and taker.request.priority > min(claim.job.pod_priorities):
+            return False
+        if self._in_team(claim):
+            return not self._growing
+        return self._may_cross(claim, taking)
+
+    def _may_cross(self, claim: Claim, taking: Taking | None) -> bool:
+        if taking is None or claim.account is None:
+            return False
+        return taking.might(claim.account)
+
+    def _units(self, claim: Claim, members: list[Member], seats: list[Seat]) -> Iterator[Unit]:
+        """A job's pods among these, in the order they go in."""
+        members.sort(key=lambda m: (m.role == MASTER, -m.index))
+        workers = [m for m in members if m.role != MASTER]
+        singles = [_of_seat(claim, s) for s in seats if s.role == WORKER] + [self._of_member(claim, m) for m in workers]
+        if claim is self._taker:
+            own = singles[: claim.spare if not claim.has_master else 0]
+            yield from (_at_cost(unit, Cost.OWN) for unit in own if unit.members)
+        elif claim.complete:
+            yield from singles[: claim.spare]
+            if claim.spare < len(members) + len(seats) and self._may_go_whole(claim):
+                yield self._whole(Cost.JOB, claim, members, seats)
+        elif not claim.served:
+            yield from (_at_cost(unit, Cost.STUCK) for unit in singles)
+            if len(singles) < len(members) + len(seats):
+                yield self._whole(Cost.STUCK_JOB, claim, members, seats)
+
+    def _may_go_whole(self, claim: Claim) -> bool:
+        job, table = claim.job, self._table
+        if not claim.kept:
+            return not self._in_team(claim) or job.priority < self._taker.job.priority
+        if self._in_team(claim):
+            return job.priority < self._taker.job.priority or self._turn_is_over(claim)
+        least = claim.account.team.min_runtime_seconds if claim.account else 0
+        return not job.running_since or table.now >= job.running_since + least
+
+    def _turn_is_over(self, claim: Claim) -> bool:
+        """Whether it ran for its whole turn while the taker, of its team and priority, waits."""
+        quantum = claim.account.team.quantum_seconds if claim.account else None
+        if quantum is None or claim.job.priority != self._taker.job.priority or not claim.job.running_since:
+            return False
+        return not self._taker.kept and self._table.now >= claim.job.running_since + quantum
+
+    def _of_member(self, claim: Claim, member: Member) -> Unit:
+        gpus = self._table.gpus_of(member.requests)
+        return Unit(Cost.SURPLUS, claim, (member,), (), gpus, gpus)
+
+    def _whole(self, cost: Cost, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+        held = sum(self._table.gpus_of(member.requests) for member in claim.kept)
+        coming = sum(claim.ask(seat.role).gpus for seat in claim.seats)
+        return Unit(cost, claim, tuple(members), tuple(seats), held + coming, held)
+
+
+def _of_seat(claim: Claim, seat: Seat) -> Unit:
+    return Unit(Cost.SURPLUS, claim, (), (seat,), claim.ask(seat.role).gpus, 0)
+
+
+def _at_cost(unit: Unit, cost: Cost) -> Unit:
+    return replace(unit, cost=cost)
+
+
+def clear(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
+    """Have the units go."""
+    for unit in units:
+        table.note_taker(unit.claim, taker)
+        if unit.whole:
+            table.displace(unit.claim)
+            continue
+        for seat in unit.seats:
+            table.stand(unit.claim, seat)
+        for member in unit.members:
+            table.release(unit.claim, member)
