@@ -109,10 +109,10 @@ def _settle_readiness(table: Table) -> None:
     for claim in table.claims:
         if claim.seats:
             seats = [Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats]
-            claim.seats = tuple(seat if _may_use_now(table, claim, seat) else _unready(seat) for seat in seats)
+            claim.seats = tuple(seat if _may_use_now(claim, seat) else _unready(seat) for seat in seats)
 
 
-def _may_use_now(table: Table, claim: Claim, seat: Seat) -> bool:
+def _may_use_now(claim: Claim, seat: Seat) -> bool:
     """Whether the pod would pass no limit even though what leaves has not left."""
     if claim.account is None or not seat.spot.ready:
         return True

@@ -16,6 +16,7 @@ from elastic_operator.plan.displace import give_back
 from elastic_operator.plan.grow import Growth, TooMany, grow, settle_sizes, turn
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.table import Table
+from elastic_operator.plan.victims import gives_within_team
 
 _FIRST = ((-1.0,), 0, 0.0, "", "", "")
 """Where jobs without GPUs stand: they take nothing that is shared."""
@@ -58,8 +59,7 @@ class Minima:
 
     def _serve(self, claim: Claim, tier: Tier) -> bool:
         """Never again in this round, whatever came of it."""
-        need = claim.gpus_missing(claim.minimum)
-        right = claim.account.tier(need) if claim.account else Tier.GUARANTEED
+        right = _right(self._table, claim)
         if right <= tier:
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
@@ -73,6 +73,19 @@ class Minima:
             self._reserved.add(key)
             if starves(self._table, claim):
                 reserve(self._table, claim)
+
+
+def _right(table: Table, claim: Claim) -> Tier:
+    """By what right the team could use its minimum, if its other jobs gave what they must for it."""
+    if claim.account is None:
+        return Tier.GUARANTEED
+    need = claim.gpus_missing(claim.minimum)
+    right = claim.account.tier(need)
+    if right is Tier.GUARANTEED:
+        return right
+    team = table.by_account[claim.account]
+    given = sum(gives_within_team(table, other, claim) for other in team if other is not claim)
+    return claim.account.tier(need - given) if given else right
 
 
 def _waits(claim: Claim) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from elastic_operator.plan.accounts import Accounts
+from elastic_operator.plan.accounts import Account, Accounts
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.model import JobDemand, Member, Request, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
@@ -29,6 +29,10 @@ class Table:
         turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
         ordered = sorted(demands, key=lambda job: _order(job, in_turns=snapshot.team_of.get(job.namespace) in turns))
         self.claims = tuple(self._claim(job, rank, requests.get(job.uid)) for rank, job in enumerate(ordered))
+        self.by_account: dict[Account, list[Claim]] = {}
+        for claim in self.claims:
+            if claim.account:
+                self.by_account.setdefault(claim.account, []).append(claim)
         self.residents: list[dict[str, tuple[Claim, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Claim, Seat]]] = [[] for _ in self.board.nodes]
         for claim in self.claims:

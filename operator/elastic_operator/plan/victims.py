@@ -153,20 +153,10 @@ class Victims:
                 yield self._whole(Cost.STUCK_JOB, claim, members, seats)
 
     def _may_go_whole(self, claim: Claim) -> bool:
-        job, table = claim.job, self._table
-        if not claim.kept:
-            return not self._in_team(claim) or job.priority < self._taker.job.priority
         if self._in_team(claim):
-            return job.priority < self._taker.job.priority or self._turn_is_over(claim)
-        least = claim.account.team.min_runtime_seconds if claim.account else 0
-        return not job.running_since or table.now >= job.running_since + least
-
-    def _turn_is_over(self, claim: Claim) -> bool:
-        """Whether it ran for its whole turn while the taker, of its team and priority, waits."""
-        quantum = claim.account.team.quantum_seconds if claim.account else None
-        if quantum is None or claim.job.priority != self._taker.job.priority or not claim.job.running_since:
-            return False
-        return not self._taker.kept and self._table.now >= claim.job.running_since + quantum
+            return _yields_to(self._table, claim, self._taker)
+        least = claim.account.team.min_runtime_seconds if claim.account and claim.kept else 0
+        return not claim.job.running_since or self._table.now >= claim.job.running_since + least
 
     def _of_member(self, claim: Claim, member: Member) -> Unit:
         gpus = self._table.gpus_of(member.requests)
@@ -176,6 +166,25 @@ class Victims:
         held = sum(self._table.gpus_of(member.requests) for member in claim.kept)
         coming = sum(claim.ask(seat.role).gpus for seat in claim.seats)
         return Unit(cost, claim, tuple(members), tuple(seats), held + coming, held)
+
+
+def gives_within_team(table: Table, claim: Claim, taker: Claim) -> int:
+    """How many GPUs a job has to give for the minimum of another job of its team."""
+    if not claim.job.preemptible or not claim.size:
+        return 0
+    if not claim.complete:
+        return 0 if claim.served else claim.gpus
+    return claim.gpus if _yields_to(table, claim, taker) else claim.spare * claim.worker.gpus
+
+
+def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
+    """Whether a job goes as a whole for another one of its team: of higher priority, or if its own turn is over."""
+    if claim.job.priority != taker.job.priority:
+        return claim.job.priority < taker.job.priority
+    quantum = claim.account.team.quantum_seconds if claim.account else None
+    if quantum is None or not claim.job.running_since or taker.kept:
+        return False
+    return table.now >= claim.job.running_since + quantum
 
 
 def _of_seat(claim: Claim, seat: Seat) -> Unit:
