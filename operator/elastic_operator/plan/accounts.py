@@ -30,15 +30,17 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `fixed` what cannot be
-    taken back (foreign pods, jobs that are not preemptible), `leaving` what is on its way out already, `requested` what
-    it would use if it got all it wants, `share` its fair share. `path` leads from this account to the one at the top.
+    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on its
+    way out already. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is
+    not our jobs'. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads from
+    this account to the one at the top.
     """
 
     __slots__ = (
         "apart_from",
         "fixed",
         "flavor",
+        "foreign",
         "guaranteed",
         "leaving",
         "limit",
@@ -60,7 +62,7 @@ class Account:
         self.parent = parent
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.fixed = self.leaving = self.requested = self.share = 0
+        self.used = self.used_now = self.fixed = self.foreign = self.leaving = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:
         """Count so many GPUs more (or less) as used, here and all the way up."""
@@ -127,6 +129,7 @@ class Accounts:
             for flavor in self._flavors:
                 self._account(team.name, flavor)
         self._count_nodes(board)
+        self._without_jobs = dict(self.capacity)
 
     def of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
@@ -171,7 +174,7 @@ class Accounts:
     def _count_nodes(self, board: Board) -> None:
         """Capacity, and what is used by others than the jobs' members.
 
-        A node that takes no new pods counts with what is used on it; its members are counted by `count_member`.
+        A node that takes no new pods counts with what is used on it; the table adds the jobs' members there.
         """
         for i, node in enumerate(board.nodes):
             for resource, flavor in self.flavor_of[i].items():
@@ -179,28 +182,34 @@ class Accounts:
                 self.capacity[flavor] += node.allocatable.get(resource, 0) if is_open else 0
                 for namespace, held in node.used_by.items():
                     if gpus := held.get(resource, 0):
-                        self.of(namespace, flavor).charge(gpus, fixed=True)
+                        account = self.of(namespace, flavor)
+                        account.charge(gpus, fixed=True)
+                        account.foreign += gpus
                         self.capacity[flavor] += 0 if is_open else gpus
                 for namespace, held in node.leaving_by.items():
                     if gpus := held.get(resource, 0):
                         self.note_leaving(self.of(namespace, flavor), gpus)
-                        self.capacity[flavor] += 0 if is_open else gpus
 
     def note_leaving(self, account: Account, gpus: int) -> None:
         """Count so many GPUs as on their way out."""
         for one in account.path:
             one.leaving += gpus
 
-    def count_closed(self, flavor: str, gpus: int) -> None:
-        """A member on a node that takes no new pods: its GPUs are there as long as it is."""
-        self.capacity[flavor] += gpus
+    def note_use(self) -> None:
+        """Note what is used now, before anything is decided."""
+        for account in self._known.values():
+            account.used_now = account.used + account.leaving
+
+    def begin_division(self) -> None:
+        """Set `capacity` and `requested` to what does not depend on our jobs."""
+        self.capacity = dict(self._without_jobs)
+        for account in self._known.values():
+            account.requested = account.foreign
 
     def divide(self) -> None:
-        """Set the fair shares, from `requested` of those without children, when nothing is decided yet."""
+        """Set the fair shares, from `capacity` and the `requested` of those without children."""
         for flavor in self._flavors:
             accounts = self.all(flavor)
-            for account in accounts:
-                account.used_now = account.used + account.leaving
             children: dict[Account | None, list[Account]] = {}
             for account in accounts:
                 children.setdefault(account.parent, []).append(account)

@@ -14,7 +14,6 @@ from math import inf
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
-from elastic_operator.plan.grow import trim
 from elastic_operator.plan.model import JobDemand, Member, Snapshot
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.rounds import serve
@@ -68,7 +67,6 @@ def allocate(snapshot: Snapshot) -> Allocation:
     A job without sizes keeps its members and gets nothing new (it is ending).
     """
     table = Table(snapshot)
-    trim(table)
     serve(table)
     _settle_readiness(table)
     table.board.keep()

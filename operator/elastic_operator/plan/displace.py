@@ -118,9 +118,18 @@ def give_back(table: Table) -> None:
     for claim in table.claims:
         if len(claim.kept) == len(claim.staying) or (claim.displaced and not claim.served) or not claim.sizes:
             continue
-        for member in list(table.released(claim)):
-            if claim.fits_more(1):
-                _try_to_keep(table, claim, member)
+        _keep_more(table, claim)
+
+
+def _keep_more(table: Table, claim: Claim) -> None:
+    """As many as may stay; a job that has an allowed size is left with one."""
+    good = table.mark() if claim.size in claim.sizes else None
+    for member in list(table.released(claim)):
+        if claim.fits_more(1):
+            _try_to_keep(table, claim, member)
+            good = table.mark() if claim.size in claim.sizes else good
+    if good is not None:
+        table.roll_back(good)
 
 
 def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:

@@ -28,36 +28,13 @@ class Growth(Enum):
     NEVER = "never"
 
 
-def trim(table: Table) -> None:
-    """Let go what a job must not have at all: everything, or what is beyond its largest size; highest indices first."""
-    for claim in table.claims:
-        if not claim.job.wants:
-            table.release_all(claim)
-        elif claim.job.sizes:
-            shrink(table, claim, claim.job.sizes[-1] - (not claim.has_master))
-        else:
-            claim.served = True
-        claim.staying = claim.kept
-
-
 def settle_sizes(table: Table) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
     for claim in table.claims:
         if claim.served and claim.job.sizes and claim.size not in claim.job.sizes:
             below = [n for n in claim.job.sizes if n < claim.size]
             if below:
-                shrink(table, claim, below[-1])
-
-
-def shrink(table: Table, claim: Claim, size: int) -> None:
-    """Let workers go until the job has that size, the highest indices first."""
-    for seat in claim.seats[::-1]:
-        if claim.size > size and seat.role != MASTER:
-            table.stand(claim, seat)
-    for member in claim.kept[::-1]:
-        if claim.size <= size or member.role == MASTER:
-            return
-        table.release(claim, member)
+                table.shrink(claim, below[-1])
 
 
 def turn(claim: Claim) -> Turn:

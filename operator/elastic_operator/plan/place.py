@@ -77,6 +77,7 @@ class Board:
         self.gpu_resources = tuple(gpu_resources)
         self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
         self.open_set = frozenset(self.open)
+        self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [_Room(_less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
         self._soon = [_Room(_less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
@@ -88,7 +89,11 @@ class Board:
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
         self._too_many: dict[Ask, int] = {}
-        self.gave = False
+
+    @property
+    def changes(self) -> int:
+        """How many changes stand that could be undone."""
+        return len(self._undo)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +196,6 @@ class Board:
     def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node as going; `now` as not having been there."""
         self._too_many = {}
-        self.gave = True
         self._change(requests, ports, node, now, +1)
         self._undo.append(lambda: self._change(requests, ports, node, now, -1))
 

@@ -20,21 +20,27 @@ from elastic_operator.plan.victims import gives_within_team
 
 _FIRST = ((-1.0,), 0, 0.0, "", "", "")
 """Where jobs without GPUs stand: they take nothing that is shared."""
+_MOST_REPETITIONS = 8
 
 
 def serve(table: Table) -> None:
-    """Give everybody what is theirs."""
-    minima = Minima(table)
-    for tier in Tier:
-        minima.serve(tier)
-        give_back(table)
-        _grow_all(table, tier)
-        give_back(table)
-    settle_sizes(table)
-    if table.board.gave:
-        minima.serve(Tier.BORROWED)
-        _grow_all(table, Tier.BORROWED)
+    """Give everybody what is theirs.
+
+    Rounds are repeated while they change anything: what one team borrowed in the last of them may be what makes it
+    stand so high that another is entitled to it.
+    """
+    for _ in range(_MOST_REPETITIONS):
+        before = table.board.changes
+        minima = Minima(table)
+        for tier in Tier:
+            minima.serve(tier)
+            give_back(table)
+            _grow_all(table, tier)
+            give_back(table)
         settle_sizes(table)
+        if table.board.changes == before:
+            break
+        table.divide()
     for claim in table.claims:
         if claim.reserves and not claim.served:
             claim.seats = ()
@@ -83,8 +89,7 @@ def _right(table: Table, claim: Claim) -> Tier:
     right = claim.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    team = table.by_account[claim.account]
-    given = sum(gives_within_team(table, other, claim) for other in team if other is not claim)
+    given = sum(gives_within_team(table, other, claim) for other in table.by_account[claim.account])
     return claim.account.tier(need - given) if given else right
 
 

@@ -41,8 +41,10 @@ class Table:
             self.board.settle([(member.requests, member.host_ports) for _, member in residents.values()], node)
         for claim in self.claims:
             self._count_unplaced(claim)
-        self._note_requested()
-        self.accounts.divide()
+        self.accounts.note_use()
+        for claim in self.claims:
+            self._trim(claim)
+        self.divide()
         for claim in self.claims:
             self._hold_nominated(claim)
 
@@ -72,8 +74,6 @@ class Table:
             if node is not None:
                 claim.at[member.uid] = node
                 self.residents[node][member.uid] = (claim, member)
-                if node not in self.board.open_set and claim.account:
-                    self.accounts.count_closed(claim.job.flavor, self.gpus_of(member.requests))
 
     def _count_unplaced(self, claim: Claim) -> None:
         """Count unbound, unpinned members where they would fit best, so that their room is not given away."""
@@ -84,14 +84,32 @@ class Table:
                 self.residents[spot.node][member.uid] = (claim, member)
                 self.board.hold(member.requests, member.host_ports, spot.node, now=True)
 
-    def _note_requested(self) -> None:
-        for flavor in self.accounts.capacity:
-            for account in self.accounts.all(flavor):
-                account.requested = account.used
+    def _trim(self, claim: Claim) -> None:
+        """Let go what a job must not have at all: everything, or what is beyond its largest size."""
+        if not claim.job.wants:
+            self.release_all(claim)
+        elif claim.job.sizes:
+            self.shrink(claim, claim.job.sizes[-1] - (not claim.has_master))
+        else:
+            claim.served = True
+        claim.staying = claim.kept
+
+    def divide(self) -> None:
+        """Reckon the fair shares, from what there is and what everybody wants.
+
+        A node that takes no new pods counts with what is used on it, so what jobs keep there is counted as it stands.
+        """
+        accounts, board = self.accounts, self.board
+        accounts.begin_division()
         for claim in self.claims:
             if claim.account and claim.job.wants:
-                held = sum(self.gpus_of(member.requests) for member in claim.kept)
-                claim.account.requested += max(0, claim.largest_gpus - held)
+                held = sum([self.gpus_of(m.requests) for m in claim.kept])
+                claim.account.requested += max(claim.largest_gpus, held)
+        for node in board.closed:
+            for claim, member in self.residents[node].values():
+                if claim.account:
+                    accounts.capacity[claim.job.flavor] += self.gpus_of(member.requests)
+        accounts.divide()
 
     def _hold_nominated(self, claim: Claim) -> None:
         """A pod that was nominated for a node has its place there, whoever gave it."""
@@ -143,6 +161,16 @@ class Table:
         for seat in claim.seats[::-1]:
             self.stand(claim, seat)
         self.release_all(claim)
+
+    def shrink(self, claim: Claim, size: int) -> None:
+        """Let workers go until the job has that size, the highest indices first."""
+        for seat in claim.seats[::-1]:
+            if claim.size > size and seat.role != MASTER:
+                self.stand(claim, seat)
+        for member in claim.kept[::-1]:
+            if claim.size <= size or member.role == MASTER:
+                return
+            self.release(claim, member)
 
     def note_taker(self, claim: Claim, taker: Claim) -> None:
         """Remember who took from whom."""

@@ -169,7 +169,9 @@ class Victims:
 
 
 def gives_within_team(table: Table, claim: Claim, taker: Claim) -> int:
-    """How many GPUs a job has to give for the minimum of another job of its team."""
+    """How many GPUs a job has to give for the minimum of a job of its team: another one, or its own."""
+    if claim is taker:
+        return 0 if claim.has_master else claim.spare * claim.worker.gpus
     if not claim.job.preemptible or not claim.size:
         return 0
     if not claim.complete:

@@ -12,7 +12,6 @@ from elastic_operator.plan.accounts import Tier
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.claim import WORKER
 from elastic_operator.plan.displace import give_back
-from elastic_operator.plan.grow import trim
 from elastic_operator.plan.rounds import Minima
 from elastic_operator.plan.table import Table
 from tests.plan.allocate.world import carried_out, make_shape
@@ -134,7 +133,6 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
 def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
     table = Table(snapshot)
-    trim(table)
     minima = Minima(table)
     for tier in Tier:
         minima.serve(tier)

@@ -8,18 +8,23 @@ from dataclasses import replace
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.model import JobDemand, Member, Node, PodShape, Snapshot
+from elastic_operator.plan.team import Quota, Team
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0
 
 
-def make_node(name="n1", gpus=4, *, cpu=64, pods=110, used=0, leaving=0, cordoned=False, used_cpu=0, **more):
-    """A node; `used` and `leaving` are GPUs, `cpu` and `used_cpu` cores."""
+def make_node(
+    name="n1", gpus=4, *, cpu=64, pods=110, used=0, leaving=0, cordoned=False, used_cpu=0, by="other", **more
+):
+    """A node; `used` and `leaving` are GPUs of the namespace `by`, `cpu` and `used_cpu` cores."""
     return Node(
         name=name,
         allocatable={GPU: gpus, "cpu": cpu * 1000, "pods": pods},
         used={GPU: used, "cpu": used_cpu * 1000},
         leaving={GPU: leaving},
+        used_by={by: {GPU: used}} if used else {},
+        leaving_by={by: {GPU: leaving}} if leaving else {},
         unschedulable=cordoned,
         **more,
     )
@@ -50,7 +55,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
     master = master or worker
     return JobDemand(
         uid=name,
-        namespace="team-a",
+        namespace=more.pop("team", "team-a"),
         name=name,
         priority=more.pop("priority", 0),
         created=NOW - age,
@@ -64,14 +69,30 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
     )
 
 
-def make_snapshot(nodes, jobs, now=NOW):
-    """A snapshot of what is given."""
-    return Snapshot(now=now, nodes=tuple(nodes), jobs=tuple(jobs), gpu_resources=(GPU,))
+def make_team(name="team-a", guaranteed=0, *, borrow=None, weight=1, lend=None, flavor="default", quotas=None, **more):
+    """A team and its quota of one flavor (`borrow` and `lend` are limits), or of those in `quotas`."""
+    quota = Quota(guaranteed=guaranteed, borrow_limit=borrow, weight=weight, lend_limit=lend)
+    return Team(name, uid=f"uid-{name}", quotas={flavor: quota} if quotas is None else quotas, **more)
 
 
-def grants(nodes, jobs, now=NOW):
+def make_snapshot(nodes, jobs, now=NOW, *, teams=(), **more):
+    """A snapshot of what is given; each team without children owns the namespace of its name."""
+    parents = {team.parent for team in teams}
+    owners = {team.name: team.name for team in teams if team.name not in parents}
+    return Snapshot(
+        now=now,
+        nodes=tuple(nodes),
+        jobs=tuple(jobs),
+        gpu_resources=(GPU,),
+        teams=tuple(teams),
+        team_of=more.pop("team_of", owners),
+        **more,
+    )
+
+
+def grants(nodes, jobs, now=NOW, **more):
     """What each job is granted."""
-    return allocate(make_snapshot(nodes, jobs, now))
+    return allocate(make_snapshot(nodes, jobs, now, **more))
 
 
 def notation(grant: Grant) -> str:
@@ -82,9 +103,9 @@ def notation(grant: Grant) -> str:
     return " ".join(kept + new + gone)
 
 
-def outcome(nodes, jobs, now=NOW):
+def outcome(nodes, jobs, now=NOW, **more):
     """The grants of all jobs in the one-line notation."""
-    return {uid: notation(grant) for uid, grant in grants(nodes, jobs, now).items()}
+    return {uid: notation(grant) for uid, grant in grants(nodes, jobs, now, **more).items()}
 
 
 def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, only_ready=False) -> Snapshot:
@@ -97,12 +118,13 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
     released = {uid for grant in granted.values() for uid in grant.release}
     nodes = []
     for node in snapshot.nodes:
-        going = Counter(node.leaving)
+        going, whose = Counter(node.leaving), {ns: Counter(held) for ns, held in node.leaving_by.items()}
         for job in snapshot.jobs:
             for member in job.members:
                 if member.uid in released and member.node == node.name:
                     going.update(member.requests)
-        nodes.append(replace(node, leaving={} if gone else dict(going)))
+                    whose.setdefault(job.namespace, Counter())[GPU] += member.requests.get(GPU, 0)
+        nodes.append(replace(node, leaving={} if gone else dict(going), leaving_by={} if gone else whose))
     return replace(snapshot, jobs=jobs, nodes=tuple(nodes))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from elastic_operator.plan.model import JobDemand, Member
-from tests.plan.allocate.world import NOW, make_node, make_shape, make_snapshot
+from tests.plan.allocate.world import GPU, NOW, make_node, make_shape, make_snapshot, make_team
 
 PLAIN = st.just(make_shape(1))
 
@@ -47,6 +48,54 @@ def snapshots(draw, shapes=PLAIN, delays=True):
     free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
     jobs = [draw(_jobs(f"j{i}", free, shapes, delays)) for i in range(draw(st.integers(0, 6)))]
     return make_snapshot(made, jobs)
+
+
+LIMITS = st.sampled_from([None, None, None, 0, 1, 2, 4])
+
+
+@st.composite
+def teams(draw):
+    """Up to four teams of namespaces a, b, c, d, perhaps under one or two parents."""
+    parents = [f"dep{i}" for i in range(draw(st.integers(0, 2)))]
+    made = [draw(_teams(name, parents)) for name in [*parents, *"abcd"[: draw(st.integers(0, 4))]]]
+    leaves = {team.parent for team in made}
+    return tuple(team for team in made if team.name not in parents or team.name in leaves)
+
+
+@st.composite
+def _teams(draw, name, parents):
+    return make_team(
+        name,
+        draw(st.integers(0, 4)),
+        borrow=draw(LIMITS),
+        weight=draw(st.integers(0, 3)),
+        lend=draw(LIMITS),
+        parent=draw(st.sampled_from([None, *parents])) if name not in parents else None,
+        created=float(draw(st.integers(0, 2))),
+        priority=draw(st.sampled_from([0, 0, 1])),
+    )
+
+
+@st.composite
+def shared_snapshots(draw, shapes=PLAIN, delays=True):
+    """A cluster that several teams share, with foreign pods of theirs."""
+    made = [replace_owner(draw, node) for node in draw(nodes())]
+    free = {n.name: Counter(n.allocatable) - Counter(n.used) - Counter(n.leaving) for n in made}
+    jobs = []
+    for i in range(draw(st.integers(1, 7))):
+        job = draw(_jobs(f"j{i}", free, shapes, delays))
+        jobs.append(replace(job, namespace=draw(st.sampled_from("abcd")), preemptible=draw(st.integers(0, 5)) > 0))
+    return make_snapshot(made, jobs, teams=draw(teams()))
+
+
+def replace_owner(draw, node):
+    """The node, with what is used and leaving on it belonging to one of the teams."""
+    whose = draw(st.sampled_from("abcd"))
+    return replace(
+        node,
+        used_by={whose: {GPU: node.used[GPU]}} if node.used[GPU] else {},
+        leaving_by={whose: {GPU: node.leaving[GPU]}} if node.leaving[GPU] else {},
+    )
 
 
 @st.composite

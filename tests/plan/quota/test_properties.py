@@ -1,0 +1,190 @@
+"""What holds of every allocation among teams, whatever their quotas are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.plan.allocate import allocate
+from tests.plan.allocate.test_properties import loads, sizes_of
+from tests.plan.allocate.world import GPU, carried_out, make_shape
+from tests.plan.allocate.worlds import shared_snapshots
+
+SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
+
+
+@given(shared_snapshots(SHAPES))
+def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
+    granted = allocate(snapshot)
+    for now in (True, False):
+        for node in snapshot.nodes:
+            held = loads(snapshot, granted, now=now)[node.name]
+            assert all(n <= node.allocatable[r] for r, n in held.items()), now
+
+
+@given(shared_snapshots(SHAPES))
+def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        masters = [m for m in job.members if m.role == "master" and m.uid in grant.keep]
+        complete = masters or any(s.role == "master" for s in grant.create)
+        if not (complete and grant.replicas in job.sizes):
+            assert not grant.create
+            assert grant.replicas < job.sizes[0] or not complete
+
+
+@given(shared_snapshots(SHAPES))
+def test_no_job_takes_its_team_beyond_a_limit(snapshot):
+    granted = allocate(snapshot)
+    for now in (True, False):
+        use = _use(snapshot, granted, now=now)
+        for team in _growing(snapshot, granted, now=now):
+            limit = team.quotas["default"].limit
+            assert limit is None or use[team.name] <= limit, (team.name, now)
+
+
+@given(shared_snapshots(SHAPES))
+def test_nothing_is_taken_from_a_job_that_is_not_preemptible(snapshot):
+    granted = allocate(snapshot)
+    for job in snapshot.jobs:
+        if not job.preemptible and job.wants and len(job.members) in job.sizes and _has_master(job):
+            assert not granted[job.uid].release
+
+
+@given(shared_snapshots(SHAPES))
+def test_a_job_that_is_not_preemptible_does_not_take_its_team_beyond_its_guarantee(snapshot):
+    granted = allocate(snapshot)
+    fixed = _use(snapshot, granted, now=False, only_fixed=True)
+    new = [j for j in snapshot.jobs if not j.preemptible and granted[j.uid].create and j.worker.gpus + j.master.gpus]
+    for team in {team for job in new for team in _path(snapshot, job.namespace)}:
+        assert fixed[team.name] <= team.quotas["default"].guaranteed, team.name
+
+
+@given(shared_snapshots(SHAPES))
+def test_a_team_within_its_guarantee_loses_nothing_to_others(snapshot):
+    granted = allocate(snapshot)
+    before = _held(snapshot, lambda job: {m.uid for m in job.members})
+    for job in snapshot.jobs:
+        grant = granted[job.uid]
+        path = _path(snapshot, job.namespace)
+        takers = [t for t in grant.takers if _namespace(snapshot, t) != job.namespace]
+        if takers and path:
+            lowest = path[-1]
+            assert any(before[team.name] > team.quotas["default"].guaranteed for team in path), lowest.name
+
+
+@given(shared_snapshots(SHAPES), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_changes_nothing(snapshot, random):
+    jobs, nodes, teams = list(snapshot.jobs), list(snapshot.nodes), list(snapshot.teams)
+    for some in (jobs, nodes, teams):
+        random.shuffle(some)
+    shuffled = replace(snapshot, jobs=tuple(jobs), nodes=tuple(nodes), teams=tuple(teams))
+    assert dict(allocate(shuffled)) == dict(allocate(snapshot))
+
+
+@given(shared_snapshots())
+def test_what_was_carried_out_is_decided_again(snapshot):
+    first = allocate(snapshot)
+    second = allocate(carried_out(snapshot, first))
+    assert sizes_of(second) == sizes_of(first)
+    assert not any(grant.create or grant.release for grant in second.values())
+
+
+@given(shared_snapshots(delays=False))
+def test_while_pods_are_still_leaving_nothing_more_is_released(snapshot):
+    first = allocate(snapshot)
+    second = allocate(carried_out(snapshot, first, gone=False, only_ready=True))
+    assert not any(grant.release for grant in second.values())
+    if not _gives_up_closed_nodes(snapshot, first):  # else there are fewer GPUs than when it began
+        assert sizes_of(second) == sizes_of(first)
+
+
+@given(shared_snapshots(SHAPES))
+def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
+    for _ in range(6):
+        granted = allocate(snapshot)
+        if not any(grant.create or grant.release for grant in granted.values()):
+            return
+        snapshot = carried_out(snapshot, granted)
+    raise AssertionError("still changing after six rounds without an outside change")
+
+
+def _path(snapshot, namespace):
+    """The teams a namespace belongs to, from its own up; none if no policy covers it."""
+    teams = {team.name: team for team in snapshot.teams}
+    path, name = [], snapshot.team_of.get(namespace)
+    while name in teams:
+        path.append(teams[name])
+        name = teams[name].parent
+    return path
+
+
+def _held(snapshot, uids_of, *, only_fixed=False):
+    """GPUs by team: foreign ones, and those of the members that `uids_of` names."""
+    use = Counter()
+
+    def add(namespace, gpus):
+        for team in _path(snapshot, namespace):
+            use[team.name] += gpus
+
+    for node in snapshot.nodes:
+        for namespace, held in node.used_by.items():
+            add(namespace, held.get(GPU, 0))
+    for job in snapshot.jobs:
+        if job.preemptible and only_fixed:
+            continue
+        kept = uids_of(job)
+        add(job.namespace, sum(m.requests[GPU] for m in job.members if m.uid in kept))
+    return use
+
+
+def _use(snapshot, granted, *, now, only_fixed=False):
+    use = _held(
+        snapshot,
+        lambda job: {m.uid for m in job.members} if now else set(granted[job.uid].keep),
+        only_fixed=only_fixed,
+    )
+    for node in snapshot.nodes if now else ():
+        for namespace, held in node.leaving_by.items():
+            for team in _path(snapshot, namespace):
+                use[team.name] += held[GPU]
+    for job in snapshot.jobs:
+        if job.preemptible and only_fixed:
+            continue
+        for slot in granted[job.uid].create:
+            if slot.ready or not now:
+                for team in _path(snapshot, job.namespace):
+                    use[team.name] += (job.master if slot.role == "master" else job.worker).gpus
+    return use
+
+
+def _gives_up_closed_nodes(snapshot, granted):
+    closed = {node.name for node in snapshot.nodes if not node.usable}
+    return any(
+        m.node in closed and m.uid in granted[job.uid].release and job.wants
+        for job in snapshot.jobs
+        for m in job.members
+    )
+
+
+def _growing(snapshot, granted, *, now):
+    """Teams for which pods with GPUs are to be created."""
+    found = {}
+    for job in snapshot.jobs:
+        for slot in granted[job.uid].create:
+            shape = job.master if slot.role == "master" else job.worker
+            if shape.gpus and (slot.ready or not now):
+                found |= {team.name: team for team in _path(snapshot, job.namespace)}
+    return found.values()
+
+
+def _has_master(job):
+    return any(m.role == "master" for m in job.members)
+
+
+def _namespace(snapshot, name):
+    return next(job.namespace for job in snapshot.jobs if f"{job.namespace}/{job.name}" == name)
