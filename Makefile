@@ -33,13 +33,16 @@ check: venv shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -m "not (programs or apiserver or cluster or long)"
+	@$(RUN) pytest -q -m "not (programs or apiserver or cluster or simulation or long)"
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)
 
+bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.allocate $(ARGS)
+
 crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
-	@$(RUN) elastic-operator crds > crds/elastic-pytorch.dev_elasticpytorchjobs.yaml
+	@$(RUN) python -m elastic_operator.api.crd crds
 	@cp crds/*.yaml charts/elastic-pytorch/files/crds/
 
 golden: venv ## Renew the files that tests compare with
@@ -66,4 +69,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-long check bench-react crds golden image cluster-up cluster-down venv shells
+.PHONY: help demo down test test-long check bench-react bench-allocate crds golden image cluster-up cluster-down venv shells

@@ -1,4 +1,4 @@
-"""`elastic-operator`: run | crds | version."""
+"""`elastic-operator`: run | crds | version, and the admin's tools on files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pythonjsonlogger.json import JsonFormatter
 from elastic_operator import process, settings
 from elastic_operator.api import crd
 from elastic_operator.handlers import quiet_kopf
+from elastic_operator.tools import commands as tools
 
 RECURSION_LIMIT = 20_500
 """The API server stores templates nested up to 10,000 levels; one such job must not blind us for all the others."""
@@ -28,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("--settings", type=Path, default=settings.DEFAULT_FILE, help="YAML file of settings")
     commands.add_parser("crds", help="print the CustomResourceDefinitions")
     commands.add_parser("version", help="print the version")
+    tools.add_to(commands)
     arguments = parser.parse_args(argv)
     match arguments.command:
         case "run":
@@ -36,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(crd.generate())
         case "version":
             sys.stdout.write(version("elastic-pytorch-operator") + "\n")
+        case _:
+            sys.setrecursionlimit(RECURSION_LIMIT)
+            return tools.run(arguments.tool, arguments)
     return 0
 
 

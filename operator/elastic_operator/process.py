@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_operator.api.job import GROUP, VERSION
+from elastic_operator.api.policy import PLURAL
 from elastic_operator.build import names
 from elastic_operator.build.pod import BuildSettings
 from elastic_operator.cluster import convert, objects, reflector
@@ -42,6 +44,8 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
+POLICIES = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+"""There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
 STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 STUCK_SECONDS = 300.0
@@ -81,6 +85,8 @@ class Process:
             {
                 "pods": Reflector(session, reflector.PODS, objects.Pod),
                 "nodes": Reflector(session, reflector.NODES, objects.Node),
+                "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
+                "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
                 "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
                 "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
                 "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
@@ -99,6 +105,8 @@ class Process:
             volumes=stores["volumes"],
             services=stores["services"],
             slices=stores["slices"],
+            policies=stores["policies"],
+            namespaces=stores["namespaces"],
         )
         self.controller: Controller | None = None
         self.ledger = Ledger(
@@ -109,18 +117,26 @@ class Process:
         )
         self.times = StatusTimes(lambda: session.clock.stepped)
         feed.store.subscribe(self.times.changed)
-        feed.store.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))  # type: ignore[union-attr]
+        feed.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        for store in (feed.store, *(store for kind, store in stores.items() if kind not in ("pods", "nodes"))):
+        often = ("nodes", "namespaces", "policies")
+        for store in (feed.store, *(store for kind, store in stores.items() if kind not in ("pods", *often))):
             store.subscribe(lambda _old, _new: self._wake())
-        self.stores.nodes.subscribe(self._node_changed)
+        for kind in often:
+            stores[kind].subscribe(self._wake_if_new)
 
     def _job_ref(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
         return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
-    def _node_changed(self, old: objects.Node | None, new: objects.Node | None) -> None:
-        """A node's status is renewed every few minutes, or seconds, whether or not it says anything new."""
+    def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        """Which pods are a job's own is decided when it comes and when it goes; nobody can rename it."""
+        job = new if old is None else old if new is None else None
+        if job is not None:
+            self.ledger.job_changed(job.metadata.uid)
+
+    def _wake_if_new(self, old: Any, new: Any) -> None:
+        """Some kinds are written often, as a node's status every few seconds, and seldom say anything new."""
         if old is None or new is None or not new.says_the_same(old):
             self._wake()
 

@@ -6,18 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from elastic_operator.api.job import ApiModel
+from elastic_operator.api.job import MAX_SECONDS, ApiModel
+from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
 DEFAULT_FILE = Path("/etc/elastic-operator/settings.yaml")
+
+ExtendedResource = Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")]
 
 
 class SettingsError(ValueError):
@@ -31,15 +37,80 @@ class Logging(ApiModel):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class GpuFlavor(ApiModel):
+    """A kind of GPU: the GPUs of these extended resources on nodes with these labels."""
+
+    name: str = Field(min_length=1, max_length=63)
+    resources: tuple[ExtendedResource, ...] = Field(min_length=1)
+    node_selector: dict[str, str] = Field(default_factory=dict)
+
+
+def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
+    """The flavors, no GPU of which is of two of them."""
+    for one, other in combinations(flavors, 2):
+        if one.name == other.name:
+            raise ValueError(f"two flavors are called {one.name!r}; give each a name of its own")
+        shared = sorted(set(one.resources) & set(other.resources))
+        told_apart = any(other.node_selector.get(key, value) != value for key, value in one.node_selector.items())
+        if shared and not told_apart:
+            raise ValueError(
+                f"flavors {one.name!r} and {other.name!r} overlap: both have {shared[0]}, and one node can have the"
+                " labels of both; give both a nodeSelector with different values of one label, or name"
+                f" {shared[0]} in one of them only"
+            )
+    return flavors
+
+
+class DefaultBorrowing(ApiModel):
+    """How far a namespace without a policy may use idle GPUs."""
+
+    limit: Gpus | None = None
+    weight: int = Field(1, ge=0, le=MAX_WEIGHT)
+
+
+class DefaultPolicy(ApiModel):
+    """What holds for each namespace that no GPUQuotaPolicy covers. Nothing is guaranteed to it."""
+
+    borrowing: DefaultBorrowing = DefaultBorrowing()
+    priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    per_job: PerJob = PerJob()
+
+
 class Settings(ApiModel):
     """All settings, with their defaults."""
 
-    gpu_resources: tuple[str, ...] = Field(GPU_RESOURCES, min_length=1)
+    flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
+        (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
+    )
+    default_policy: DefaultPolicy = DefaultPolicy()
+    starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
+
+    @property
+    def gpu_resources(self) -> tuple[str, ...]:
+        """Extended resources that count as GPUs: those of all flavors, each once."""
+        return tuple(dict.fromkeys(resource for flavor in self.flavors for resource in flavor.resources))
+
+    @property
+    def gpu_flavors(self) -> tuple[Flavor, ...]:
+        """The flavors, as the allocator knows them."""
+        return tuple(Flavor(f.name, f.resources, f.node_selector) for f in self.flavors)
+
+    @property
+    def default_team(self) -> Team:
+        """What a namespace without a policy is like."""
+        policy = self.default_policy
+        quota = Quota(borrow_limit=policy.borrowing.limit, weight=policy.borrowing.weight)
+        return replace(
+            NO_POLICY,
+            quotas={flavor.name: quota for flavor in self.flavors} if quota != Quota() else {},
+            priority=policy.priority,
+            max_gpus_per_job=policy.per_job.max_gpus,
+        )
 
     def watches(self, namespace: str) -> bool:
         """Whether jobs of that namespace are ours to run."""

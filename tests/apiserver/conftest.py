@@ -59,7 +59,7 @@ def job_crd(api: httpx.Client) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
     headers = {"Content-Type": "application/apply-patch+yaml"}
-    api.patch(f"{path}/{PLURAL}.{GROUP}", content=crd.generate(), params=options, headers=headers).raise_for_status()
+    api.patch(f"{path}/{PLURAL}.{GROUP}", content=crd.JOB.text(), params=options, headers=headers).raise_for_status()
     end = time.monotonic() + READY_SECONDS
     jobs = f"/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}"
     while (answer := api.post(jobs, params={"dryRun": "All"}, json=make_job())).status_code != httpx.codes.CREATED:

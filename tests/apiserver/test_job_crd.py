@@ -41,6 +41,7 @@ def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
         "elasticity": {"gracePeriodSeconds": 120, "scaleUpDelaySeconds": 30},
         "recovery": {"maxFailuresWithoutProgress": 3, "masterLossTimeoutSeconds": 300, "nodeLossSeconds": 40},
         "priorityClassName": "",
+        "preemptible": True,
         "suspend": False,
         "cleanPodPolicy": "Running",
     }

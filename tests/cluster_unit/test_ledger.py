@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.cluster.convert import Usage
 from elastic_operator.cluster.ledger import ASSUMED_SECONDS, JobRef, Ledger
+from elastic_operator.cluster.overdue import OVERDUE_SECONDS
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from tests.cluster_unit.build import JOB_UID, owner, pod
@@ -147,6 +150,72 @@ def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires
     assert ledger.node_usage("n2").used == {}
 
 
+def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
+    ledger = ledger_of(
+        pod("mine", node="n1", gpus=2),
+        pod("also-mine", node="n1", gpus=1),
+        pod("theirs", namespace="b", node="n1", gpus=4),
+        pod("no-gpus", namespace="c", node="n1", cpu="1"),
+        own("toy-worker-0", gpus=8),
+        own("toy-worker-1", gpus=16, **DELETING),
+    )
+    ledger.assume(
+        job_uid=JOB_UID, namespace="a", name="toy-worker-2", role="worker", index=2, node="n1", requests={GPU: 32}
+    )
+    usage = ledger.node_usage("n1", leaving=[("b", {GPU: 64, "cpu": 100})])
+    assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
+    assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}
+    assert (usage.used[GPU], usage.leaving) == (47, {GPU: 80, "pods": 1, "cpu": 100})
+
+
+def deleting(grace: int) -> dict:
+    return {"deletionTimestamp": "2026-01-01T00:02:00Z", "deletionGracePeriodSeconds": grace}
+
+
+def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
+    now = [0.0]
+    leaver = own(gpus=2, **deleting(30))
+    ledger = ledger_of(leaver, now=lambda: now[0])
+    assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
+    now[0] = 30 + OVERDUE_SECONDS - 1
+    ledger.expire()
+    before = ledger.revision("n1")
+    assert ledger.node_usage("n1").leaving[GPU] == 2
+    now[0] = 30 + OVERDUE_SECONDS
+    ledger.expire()
+    assert ledger.revision("n1") > before
+    assert ledger.node_usage("n1").leaving == {}
+    assert ledger.node_usage("n1").used == {GPU: 2, "pods": 1}
+    assert ledger.node_usage("n1").used_by == {"a": {GPU: 2}}
+    assert ledger.next_expiry() == inf
+    ledger.pod_changed(leaver, None)
+    assert ledger.node_usage("n1") == Usage()
+
+
+def test_a_second_deletion_may_shorten_the_wait_and_a_pod_of_that_name_later_starts_anew():
+    now = [0.0]
+    first, hurried = own(gpus=1, **deleting(3600)), own(gpus=1, **deleting(0))
+    ledger = ledger_of(first, now=lambda: now[0])
+    ledger.pod_changed(first, hurried)
+    assert ledger.next_expiry() == OVERDUE_SECONDS
+    ledger.pod_changed(hurried, None)
+    assert ledger.next_expiry() == inf
+
+
+def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
+    now = [0.0]
+    leaver, changed = own(gpus=1, **deleting(30)), own(gpus=1, **deleting(30), host_port=80)
+    ledger = ledger_of(leaver, now=lambda: now[0])
+    now[0] = 30.0
+    ledger.pod_changed(leaver, changed)
+    now[0] = 30 + OVERDUE_SECONDS
+    ledger.expire()
+    assert ledger.node_usage("n1").used[GPU] == 1
+    ledger.pod_changed(changed, leaver)
+    assert ledger.node_usage("n1").used[GPU] == 1
+    assert ledger.next_expiry() == inf
+
+
 NAMES = ("toy-master-0", "toy-worker-0", "toy-worker-1", "plain")
 OWNERS = ((), (owner(),), (owner("second", name="toy"),))
 changes = st.one_of(
@@ -160,6 +229,7 @@ changes = st.one_of(
         host_port=st.sampled_from((0, 80)),
         owners=st.sampled_from(OWNERS),
         deleting=st.booleans(),
+        namespace=st.sampled_from(("a", "b")),
     ),
     st.sampled_from(NAMES),
     st.sampled_from(tuple((uid, namespace) for uid in (JOB_UID, "second") for namespace in ("a", "b", None))),
@@ -177,7 +247,8 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
         elif isinstance(step[1], dict):
             fields = dict(step[1])
             deleting = DELETING if fields.pop("deleting") else {}
-            store.observe(pod(step[0], rv=revision, **fields, **deleting))
+            uid = f"uid-{step[0]}" if fields["namespace"] == "a" else f"uid-{step[0]}-elsewhere"
+            store.observe(pod(step[0], uid=uid, rv=revision, **fields, **deleting))
         else:
             uid, namespace = step
             jobs.pop(uid, None)
@@ -187,7 +258,10 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
         fresh = ledger_of(*store, jobs=jobs)
         for node in ("n1", "n2"):
             for members in (frozenset(), frozenset({"uid-toy-worker-0"})):
-                assert ledger.node_usage(node, members) == fresh.node_usage(node, members)
+                usage = ledger.node_usage(node, members)
+                assert usage == fresh.node_usage(node, members)
+                for held, by in ((usage.used, usage.used_by), (usage.leaving, usage.leaving_by)):
+                    assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
         for uid in (JOB_UID, "second"):
             assert ledger.own_pods(uid) == fresh.own_pods(uid)
             assert ledger.foreign_names(uid) == fresh.foreign_names(uid)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.objects import Pod
+from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import PODS, Reflector
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, json, session_to, status
@@ -297,3 +297,58 @@ async def test_catching_up_takes_in_what_a_silent_watch_held_back():
         api.fail("LIST", 500, 429)
         await asyncio.wait_for(reflector.catch_up(), 5)
         assert names(reflector) == {"new", "p1", "p2"}
+
+
+POLICIES = "/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies"
+
+
+@asynccontextmanager
+async def reflecting_optional(api: FakeApi):
+    async with session_to(api) as session:
+        reflector = Reflector(session, POLICIES, CustomObject, optional=True, absent_seconds=0.01)
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield reflector
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_optional_kind_that_is_not_served_has_no_objects_and_is_fresh_until_it_comes():
+    async with fake_api() as api:
+        api.always["LIST"] = 404
+        async with reflecting_optional(api) as reflector:
+            await asyncio.wait_for(reflector.synced.wait(), 5)
+            await asyncio.wait_for(reflector.catch_up(), 5)
+            assert len(reflector.store) == 0
+            assert reflector.age() < 2
+            assert reflector.stats.errors == 0
+            await api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
+            del api.always["LIST"]
+            await eventually(lambda: reflector.store.named("a") is not None)
+            await api.put(f"{POLICIES}/b", {"metadata": {}, "spec": {}})
+            await eventually(lambda: reflector.store.named("b") is not None)
+
+
+async def test_when_an_optional_kind_is_removed_its_objects_are_gone():
+    async with fake_api() as api:
+        await api.put(f"{POLICIES}/a", {"metadata": {}, "spec": {}})
+        async with reflecting_optional(api) as reflector:
+            await eventually(lambda: reflector.store.named("a") is not None and api.streams)
+            api.always |= {"LIST": 404, "WATCH": 404}
+            api.cut()
+            await eventually(lambda: len(reflector.store) == 0)
+            assert reflector.age() < 2
+
+
+async def test_a_kind_that_must_be_there_and_is_not_served_is_never_fresh():
+    async with fake_api() as api:
+        api.always["LIST"] = 404
+        async with session_to(api) as session:
+            reflector = Reflector(session, PODS, Pod, backoff=Backoff(first=0.01))
+            task = asyncio.create_task(reflector.run())
+            await eventually(lambda: reflector.stats.errors > 1)
+            assert reflector.age() == math.inf
+            assert not reflector.synced.is_set()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from elastic_operator import settings
+from elastic_operator.plan.team import NO_POLICY, Quota
 from elastic_operator.settings import Settings, SettingsError
 
 
@@ -15,7 +18,7 @@ def test_without_a_file_all_settings_have_their_defaults(tmp_path):
 
 
 def test_the_file_is_read(tmp_path):
-    assert load(tmp_path, "gpuResources: [amd.com/gpu]").gpu_resources == ("amd.com/gpu",)
+    assert load(tmp_path, "flavors: [{name: amd, resources: [amd.com/gpu]}]").gpu_resources == ("amd.com/gpu",)
 
 
 def test_the_environment_wins_over_the_file(tmp_path):
@@ -32,7 +35,12 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
     [
         ("gpuResource: [x]", "gpuResource"),
         ("logging: {level: loud}", "loud"),
-        ("gpuResources: []", "gpuResources"),
+        ("flavors: []", "flavors"),
+        ("flavors: [{name: a, resources: []}]", "flavors.0.resources"),
+        ("flavors: [{name: a, resources: [gpu]}]", "flavors.0.resources.0"),
+        ("defaultPolicy: {guaranteed: 1}", "defaultPolicy.guaranteed"),
+        ("defaultPolicy: {borrowing: {limit: -1}}", "defaultPolicy.borrowing.limit"),
+        ("starvationSeconds: -1", "starvationSeconds"),
         ("- a", "mapping"),
         ("a: [", "not YAML"),
     ],
@@ -45,3 +53,55 @@ def test_a_setting_that_cannot_be_used_is_named(tmp_path, text, named):
 def test_without_a_list_every_namespace_is_watched():
     assert Settings().watches("any")
     assert not Settings(watch_namespaces=("a",)).watches("b")
+
+
+A100, H100 = {"gpu": "a100"}, {"gpu": "h100"}
+
+
+def flavor(name="a", *, resources=("nvidia.com/gpu",), labels=None):
+    return {"name": name, "resources": list(resources), "nodeSelector": labels or {}}
+
+
+@pytest.mark.parametrize(
+    "flavors",
+    [
+        [flavor("a", labels=A100), flavor("b", labels=H100)],
+        [flavor("a"), flavor("b", resources=["amd.com/gpu"])],
+        [flavor("a", labels=A100 | {"zone": "x"}), flavor("b", labels=H100)],
+    ],
+)
+def test_flavors_that_no_gpu_has_two_of_are_taken(flavors):
+    assert [f.name for f in Settings.model_validate({"flavors": flavors}).gpu_flavors] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "flavors",
+    [
+        [flavor("a"), flavor("b")],
+        [flavor("a"), flavor("b", labels=A100)],
+        [flavor("a", labels=A100), flavor("b", labels={"zone": "x"})],
+        [flavor("a", labels=A100), flavor("b", resources=["amd.com/gpu", "nvidia.com/gpu"], labels=A100)],
+    ],
+)
+def test_flavors_that_one_gpu_could_have_both_of_are_refused_with_the_remedy(tmp_path, flavors):
+    told = "flavors: .*'a' and 'b' overlap: both have nvidia.com/gpu.* give both a nodeSelector with different values"
+    with pytest.raises(SettingsError, match=told):
+        load(tmp_path, json.dumps({"flavors": flavors}))
+
+
+def test_two_flavors_of_one_name_are_refused(tmp_path):
+    with pytest.raises(SettingsError, match="two flavors are called 'a'"):
+        load(tmp_path, json.dumps({"flavors": [flavor(), flavor(resources=["amd.com/gpu"])]}))
+
+
+def test_the_resources_of_all_flavors_count_as_gpus_each_once():
+    flavors = [flavor("a", labels=A100), flavor("b", labels=H100), flavor("c", resources=["amd.com/gpu"])]
+    assert Settings.model_validate({"flavors": flavors}).gpu_resources == ("nvidia.com/gpu", "amd.com/gpu")
+
+
+def test_a_namespace_without_a_policy_is_as_the_settings_say():
+    assert Settings().default_team == NO_POLICY
+    policy = {"borrowing": {"limit": 4, "weight": 0}, "priority": -1, "perJob": {"maxGPUs": 2}}
+    team = Settings.model_validate({"defaultPolicy": policy}).default_team
+    assert team.quotas == {"default": Quota(guaranteed=0, borrow_limit=4, weight=0)}
+    assert (team.priority, team.max_gpus_per_job, team.has_policy) == (-1, 2, False)

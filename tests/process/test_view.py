@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +16,17 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.overdue import OVERDUE_SECONDS
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import Sight, View
+from elastic_operator.plan.team import Flavor
 from elastic_operator.settings import Settings
 from tests.api.jobs import make_job, make_template, with_gpus
+from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.build import node, owner, pod
 
 START = 1_800_000_000.0
@@ -33,18 +38,19 @@ JOBS = ("first", "second")
 class World:
     """Stores that things happen to, with a view on them that remembers."""
 
-    def __init__(self) -> None:
-        self.stores = Stores(*(Store() for _ in range(8)))
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
         self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=lambda: self.now)
-        self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
+        self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles = Troubles()
         self.view = self.new_view()
 
     def new_view(self) -> View:
         clock = ServerClock()
-        reader = Reader(self.stores, self.ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
         return View(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
 
     def look(self) -> Sight:
@@ -54,15 +60,19 @@ class World:
         job = self.stores.jobs.get(uid)
         return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
+    def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        if old is None or new is None:
+            self.ledger.job_changed((new or old).metadata.uid)
+
     def _next(self) -> str:
         self.revision += 1
         return str(self.revision)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
-    def job(self, name: str, most: int, status: dict[str, Any], claim: str) -> None:
+    def job(self, name: str, most: int, status: dict[str, Any], claim: str, **spec: Any) -> None:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
-        body = make_job(name, maxReplicas=most, template=make_template(with_gpus(1), volumes=volumes))
+        body = make_job(name, maxReplicas=most, template=make_template(with_gpus(1), volumes=volumes), **spec)
         known = self.stores.jobs.get(f"uid-{name}")
         body["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": self._next(), "creationTimestamp": STARTED}
         body["metadata"]["generation"] = known.metadata.generation + 1 if known else 1
@@ -135,6 +145,37 @@ class World:
         body = {"metadata": meta, "spec": {"volumeName": "v"}, "status": {"phase": "Bound" if bound else "Pending"}}
         self.stores.claims.observe(objects.decode(body, objects.PersistentVolumeClaim))
 
+    def priority_class(self, name: str, value: int, default: bool) -> None:
+        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next()}
+        body = {"metadata": meta, "value": value, "globalDefault": default}
+        self.stores.priority_classes.observe(objects.decode(body, objects.PriorityClass))
+
+    def volume(self, name: str, zonal: bool) -> None:
+        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next()}
+        body = {"metadata": meta, "spec": {"nodeAffinity": {}} if zonal else {}}
+        self.stores.volumes.observe(objects.decode(body, objects.PersistentVolume))
+
+    def policy(self, name: str, spec: dict[str, Any], created: float = START) -> None:
+        known = self.stores.policies.get(f"uid-{name}")
+        body = make_policy(name, **spec)
+        body["metadata"] |= {
+            "uid": f"uid-{name}",
+            "resourceVersion": self._next(),
+            "generation": known.metadata.generation + 1 if known else 1,
+            "creationTimestamp": datetime.fromtimestamp(created, UTC).isoformat(),
+        }
+        self.stores.policies.observe(objects.decode(body, objects.CustomObject))
+
+    def policy_goes(self, name: str) -> None:
+        self.stores.policies.observe_deleted(f"uid-{name}", self._next())
+
+    def namespace(self, name: str, team: str) -> None:
+        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next(), "labels": {"team": team}}
+        self.stores.namespaces.observe(objects.decode({"metadata": meta}, objects.Namespace))
+
+    def namespace_goes(self, name: str) -> None:
+        self.stores.namespaces.observe_deleted(f"uid-{name}", self._next())
+
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
@@ -158,6 +199,16 @@ STATUSES = (
     },
     {"incarnation": 2, "targetReplicas": 0, "replicas": 0},
 )
+POLICY_SPECS = (
+    {},
+    {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]},
+    {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 30}},
+    {"namespaceSelector": {"matchLabels": {"team": "a"}}, "perJob": {"maxGPUs": 1}},
+    {"parent": "p", "namespaces": ["other"]},
+    {"namespaces": "unreadable"},
+)
+policies, namespaces = st.sampled_from(("p", "q")), st.sampled_from(("default", "other"))
+classes = st.sampled_from(("elastic-pytorch-worker", "elastic-pytorch-master", "other"))
 jobs, places = st.sampled_from(JOBS), st.sampled_from(("master-0", "worker-0", "worker-1"))
 nodes, where = st.sampled_from(("n1", "n2")), st.sampled_from(("", "n1", "n2"))
 phases, flags = st.sampled_from(("Pending", "Running", "Succeeded", "Failed")), st.booleans()
@@ -173,6 +224,12 @@ happenings = st.one_of(
     st.tuples(st.just("trouble"), jobs),
     st.tuples(st.just("trouble_ends"), jobs),
     st.tuples(st.just("claim"), st.just("c1"), flags),
+    st.tuples(st.just("volume"), st.just("v"), flags),
+    st.tuples(st.just("priority_class"), classes, st.integers(0, 3), flags),
+    st.tuples(st.just("policy"), policies, st.sampled_from(POLICY_SPECS), st.sampled_from((START, START + 1))),
+    st.tuples(st.just("policy_goes"), policies),
+    st.tuples(st.just("namespace"), namespaces, st.sampled_from(("a", "b"))),
+    st.tuples(st.just("namespace_goes"), namespaces),
     st.tuples(st.just("time_passes"), st.sampled_from((1.0, 15.0, 61.0, 700.0))),
 )
 
@@ -190,6 +247,11 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         assert remembered.seen == fresh.seen
         assert by_name(remembered.snapshot.jobs) == by_name(fresh.snapshot.jobs)
         assert by_name(remembered.snapshot.nodes) == by_name(fresh.snapshot.nodes)
+        assert remembered.snapshot.teams == fresh.snapshot.teams
+        assert remembered.snapshot.team_of == fresh.snapshot.team_of
+        for seen in remembered.snapshot.nodes:
+            for held, by in ((seen.used, seen.used_by), (seen.leaving, seen.leaving_by)):
+                assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
 
 
 def test_what_nothing_changed_of_is_the_same_object_as_before():
@@ -201,6 +263,11 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     before = world.look()
     world.node("n1", 4, True, False)
     world.pod("notebook", "x", "", "Running", False, False)
+    world.namespace("other", "b")
+    world.policy("p", {"namespaces": ["elsewhere"]})
+    before = world.look()
+    world.namespace("other", "c")
+    world.policy("p", {"namespaces": ["elsewhere"]})
     world.time_passes(1.0)
     after = world.look()
     assert after.snapshot is before.snapshot
@@ -235,3 +302,95 @@ def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
     world.pod("second", "master-0", "n1", "Running", False, True)
     world.time_passes(3600.0)
     assert world.look().seen["uid-second"].lost_nodes == {"n1"}
+
+
+def world_with_a_job(**settings: Any) -> World:
+    world = World(Settings.model_validate(settings))
+    world.node("n1", 4, True, False)
+    world.job("first", 3, {}, "")
+    return world
+
+
+def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
+    world = world_with_a_job(defaultPolicy={"priority": -1}, starvationSeconds=60)
+    world.policy("p", {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]})
+    snapshot = world.look().snapshot
+    assert [(team.name, team.quotas["default"].guaranteed) for team in snapshot.teams] == [("p", 2)]
+    assert snapshot.team_of == {"default": "p"}
+    assert (snapshot.default_team.priority, snapshot.starvation_seconds) == (-1, 60)
+    assert snapshot.flavors == (Flavor(),)
+
+
+def test_the_selector_of_a_policy_follows_the_labels_of_namespaces():
+    world = world_with_a_job()
+    world.policy("p", {"namespaceSelector": {"matchLabels": {"team": "a"}}})
+    world.namespace("default", "b")
+    assert world.look().snapshot.team_of == {}
+    world.namespace("default", "a")
+    assert world.look().snapshot.team_of == {"default": "p"}
+
+
+def test_a_policys_ceiling_shortens_the_grace_of_its_jobs_pods():
+    world = world_with_a_job()
+    assert grace_of_first(world) == 120
+    world.policy("p", {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 30}})
+    assert grace_of_first(world) == 30
+    world.policy("p", {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 3600}})
+    assert grace_of_first(world) == 120
+
+
+def grace_of_first(world: World) -> int:
+    return world.look().seen["uid-first"].job.spec.elasticity.grace_period_seconds
+
+
+def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
+    flavors = [{"name": "a100", "resources": [GPU], "nodeSelector": {"gpu": "a100"}}]
+    (demand,) = world_with_a_job(flavors=flavors).look().snapshot.jobs
+    assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
+
+
+def test_priorities_of_pods_are_those_of_their_classes_when_these_are_known():
+    world = world_with_a_job()
+    assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
+    for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
+        meta = {"name": name, "uid": name, "resourceVersion": "1"}
+        world.stores.priority_classes.observe(objects.decode({"metadata": meta, "value": value}, objects.PriorityClass))
+    assert world.look().snapshot.jobs[0].pod_priorities == (6, 5)
+
+
+def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
+    world = world_with_a_job()
+    world.pod("first", "master-0", "n1", "Running", True, True)
+    assert world.look().snapshot.nodes[0].leaving[GPU] == 1
+    world.time_passes(30 + OVERDUE_SECONDS)
+    (node,) = world.look().snapshot.nodes
+    assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
+
+
+def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "c1")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    assert because(world) == "PersistentVolumeClaim c1 is not bound"
+    world.claim("c1", True)
+    assert because(world) == "the volume of PersistentVolumeClaim c1 is reachable from some nodes only"
+    world.volume("v", False)
+    assert because(world) == ""
+
+
+def because(world: World) -> str:
+    return world.look().snapshot.jobs[0].worker.unpinned_because
+
+
+@pytest.mark.parametrize(
+    ("edit", "used", "leaving"),
+    [({"suspend": True}, 0, 1), ({"priorityClassName": "unknown"}, 1, 0)],
+)
+def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look(edit, used, leaving):
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    assert [len(job.members) for job in world.look().snapshot.jobs] == [1]
+    world.job("first", 3, STATUSES[2], "", **edit)
+    (node,) = world.look().snapshot.nodes
+    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (used, leaving)

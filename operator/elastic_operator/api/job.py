@@ -156,6 +156,10 @@ class JobSpec(ApiModel):
         max_length=253,
         description="PriorityClass that orders this job among jobs. It is never put on pods.",
     )
+    preemptible: bool = Field(
+        default=True,
+        description="false: nothing is ever taken from the job, and it never uses more than its team's guarantee.",
+    )
     suspend: bool = Field(
         default=False, description="true: no pods. The job keeps its place in status and resumes when false."
     )

@@ -1,7 +1,7 @@
-"""A job as the API server delivers it -> its spec and status, or `InvalidSpecError` with everything that is wrong.
+"""An object as the API server delivers it -> its spec and status, or `InvalidSpecError` with everything that is wrong.
 
-The CRD refuses most mistakes when a job is written. What is left for here: the opaque pod templates, and objects that
-were stored under an older CRD. Whatever a user managed to store, the outcome is a spec or an `InvalidSpecError`.
+The CRDs refuse most mistakes when an object is written. What is left for here: the opaque pod templates, and objects
+that were stored under an older CRD. Whatever a user managed to store, the outcome is a spec or an `InvalidSpecError`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from elastic_operator.api import pod_shape
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.policy import PolicySpec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.api.template_rules import role_errors, template_errors
@@ -41,6 +42,17 @@ def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RE
     spec = _validated(_without_nulls(raw))
     _refuse_any(_rule_errors(spec, gpu_resources))
     return spec
+
+
+def parse_policy(body: Mapping[str, Any]) -> PolicySpec:
+    """The spec of the policy `body` (the whole object). Raises InvalidSpecError with every mistake that was found."""
+    raw = body.get("spec", {})
+    if _deeper_than(raw, MAX_DEPTH):
+        raise InvalidSpecError([FieldError(("spec",), f"must not be nested deeper than {MAX_DEPTH} levels")])
+    try:
+        return PolicySpec.model_validate(_without_nulls(raw))
+    except ValidationError as error:
+        raise InvalidSpecError(field_errors(error, at=("spec",))) from None
 
 
 def parse_status(body: Mapping[str, Any]) -> JobStatus:

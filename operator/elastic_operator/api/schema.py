@@ -49,6 +49,8 @@ class _Writer:
             schema["default"] = raw["default"]
         if "items" in raw:
             schema["items"] = self.node(raw["items"])
+        if isinstance(raw.get("additionalProperties"), dict):
+            schema["additionalProperties"] = self.node(raw["additionalProperties"])
         if "properties" in raw:
             required = raw.get("required", [])
             schema["properties"] = {

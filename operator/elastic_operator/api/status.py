@@ -75,6 +75,11 @@ class Limit(StrEnum):
     SCALE_UP_DELAYED = "ScaleUpDelayed"
     SIZE_NOT_ALLOWED = "SizeNotAllowed"
     SCALE_UP_FAILED = "ScaleUpFailed"
+    QUOTA_EXHAUSTED = "QuotaExhausted"
+    BORROWING_LIMIT_REACHED = "BorrowingLimitReached"
+    BORROWING_DISABLED = "BorrowingDisabled"
+    NO_QUOTA_POLICY = "NoQuotaPolicy"
+    FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
 
@@ -84,7 +89,7 @@ Truth = Literal["True", "False", "Unknown"]
 class Condition(StatusModel):
     """A metav1.Condition."""
 
-    type: str = Field(description="Ready, Admitted, FullSize, Resizing, Suspended, Succeeded, Failed or Stalled.")
+    type: str = Field(description="What is said to be so or not, such as Ready.")
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, as one CamelCase word.")
     message: str = Field(default="", description="Why, as a sentence, and what can be done.")
@@ -145,6 +150,9 @@ class JobStatus(StatusModel):
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
     running_since: Time | None = Field(
         default=None, description="Since when the present incarnation runs without a failure."
+    )
+    turn_started: Time | None = Field(
+        default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
     pods: list[PodStatus] = Field(

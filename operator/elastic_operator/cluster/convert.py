@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -49,6 +49,8 @@ class Usage:
     used: model.Resources = field(default_factory=dict)
     used_ports: frozenset[model.HostPort] = frozenset()
     leaving: model.Resources = field(default_factory=dict)
+    used_by: Mapping[str, model.Resources] = field(default_factory=dict)
+    leaving_by: Mapping[str, model.Resources] = field(default_factory=dict)
 
 
 def epoch(time: str) -> float:
@@ -68,6 +70,8 @@ def node(node: Node, usage: Usage) -> model.Node:
         used=usage.used,
         used_ports=usage.used_ports,
         leaving=usage.leaving,
+        used_by=usage.used_by,
+        leaving_by=usage.leaving_by,
     )
 
 

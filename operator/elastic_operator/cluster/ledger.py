@@ -3,33 +3,30 @@
 A pod is ours if its controller is a job that exists, by uid, in its namespace, and its name is one that job's pods
 have; labels prove nothing. All others are foreign: they only use. A pod that is being created counts from before the
 request is sent (`assume`) until it is seen, so that no pass gives its place away.
+One that is being deleted and does not go counts as used again after some time: nobody should wait for its place.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from dataclasses import dataclass
 from math import inf
-from typing import TypeVar
 
-from elastic_operator.api.job import GROUP, KIND
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.cluster import convert
 from elastic_operator.cluster.convert import Usage
+from elastic_operator.cluster.entry import Entry, assumed_uid, controlling_job
+from elastic_operator.cluster.groups import Groups, Stamps, one_of_its_kind
 from elastic_operator.cluster.meta import OwnerReference
+from elastic_operator.cluster.overdue import Leaving
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.sums import PodSum
 from elastic_operator.plan.model import HostPort, OwnPod, Resources
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 ASSUMED_SECONDS = 15.0
 """A create whose outcome stays unknown counts for so long. Far more than a request and its watch event take."""
-
-MOST_KINDS = 10_000
-"""So many different things of a sort are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +51,6 @@ class Assumed:
     requests: Resources
     host_ports: frozenset[HostPort]
     until: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A pod as accounted for.
-
-    `node` is where it is bound or pinned. `claims` is the uid of the job it says it belongs to, `own` what it is to
-    that job if that is true.
-    """
-
-    pod: Pod
-    node: str | None
-    requests: Resources
-    host_ports: frozenset[HostPort]
-    claims: str | None
-    own: OwnPod | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is a foreign pod that uses a node."""
-        return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
-
-    def counts_like(self, other: _Entry) -> bool:
-        """Whether it makes no difference to anybody which of the two states of a pod is known."""
-        return (
-            (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
-            and self.requests == other.requests
-            and self.host_ports == other.host_ports
-        )
-
-
-@dataclass(slots=True)
-class _Foreign:
-    """Sums over the foreign pods of one node."""
-
-    requests: Counter[str] = field(default_factory=Counter)
-    ports: Counter[HostPort] = field(default_factory=Counter)
-    pods: int = 0
 
 
 class Ledger:
@@ -119,16 +78,18 @@ class Ledger:
         self._gpu_resources = tuple(gpu_resources)
         self._changed = changed
         self._now = now
-        self._entries: dict[str, _Entry] = {}
-        self._claims = _Groups()
-        self._own_by_job = _Groups()
-        self._own_by_node = _Groups()
-        self._names = _Groups()
-        self._foreign: dict[str, _Foreign] = {}
+        self._entries: dict[str, Entry] = {}
+        self._claims = Groups()
+        self._own_by_job = Groups()
+        self._own_by_node = Groups()
+        self._names = Groups()
+        self._foreign: dict[str, PodSum] = {}
+        self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
-        self._assumed_by_job = _Groups()
-        self._assumed_by_node = _Groups()
+        self._assumed_by_job = Groups()
+        self._assumed_by_node = Groups()
         self._revisions: Counter[str | None] = Counter()
+        self._stamps = Stamps()
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
         self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
 
@@ -145,6 +106,8 @@ class Ledger:
             self._drop(known.pod.metadata.uid)
         if new is not None:
             self._add(entry)
+        elif known is not None:
+            self._leaving.forget(known.pod.metadata.uid)
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
@@ -165,6 +128,15 @@ class Ledger:
         """A number that changes whenever what `node_usage` says of the node may change."""
         return self._revisions[node]
 
+    @property
+    def changes(self) -> int:
+        """Raised with each change that may make a difference to a node or a job."""
+        return self._stamps.changes
+
+    def stamp(self, job_uid: str, namespace: str, name: str) -> tuple[int, int]:
+        """Changes whenever pods of that job may have changed: those being created; its own and others of its names."""
+        return self._stamps.get(job_uid), self._stamps.get((namespace, name))
+
     def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node, those being created too, that are not among `members`."""
         own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
@@ -180,24 +152,35 @@ class Ledger:
         foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
-    def node_usage(self, node: str, members: Set[str] = frozenset()) -> Usage:
-        """What pods use of `node`, but for `members`: uids (of `Assumed` too) that the snapshot lists in its jobs."""
-        foreign = self._foreign.get(node) or _Foreign()
-        used, ports, leaving = Counter(foreign.requests), set(foreign.ports), Counter[str]()
+    def node_usage(
+        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, Resources]] = ()
+    ) -> Usage:
+        """What pods use of `node`, but for `members`: uids (of `Assumed` too) that are counted elsewhere.
+
+        `leaving` are namespace and requests of those among them that are about to be deleted, and so leave as well.
+        """
+        foreign = self._foreign.get(node)
+        used = foreign.copy() if foreign else PodSum(self._gpu_resources)
+        going = PodSum(self._gpu_resources)
+        for namespace, requests in leaving:
+            going.add(namespace, requests, ())
         for uid in self._own_by_node.get(node):
-            pod = self._entries[uid].own
+            entry = self._entries[uid]
+            pod = entry.own
             if pod is None or pod.ended or uid in members:
                 continue
-            if pod.deleting_since is not None:
-                leaving.update(pod.requests)
-                continue
-            used.update(pod.requests)
-            ports |= pod.host_ports
+            goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
         for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
             if assumed.uid not in members:
-                used.update(assumed.requests)
-                ports |= assumed.host_ports
-        return Usage(used=dict(used), used_ports=frozenset(ports), leaving=dict(leaving))
+                used.add(assumed.namespace, assumed.requests, assumed.host_ports)
+        return Usage(
+            used=dict(used.requests),
+            used_ports=frozenset(used.ports),
+            leaving=dict(going.requests),
+            used_by=used.by_namespace(),
+            leaving_by=going.by_namespace(),
+        )
 
     def assume(
         self,
@@ -213,60 +196,63 @@ class Ledger:
     ) -> str:
         """Count a pod that is about to be created, until a pod of that name is seen; returns the uid it goes by."""
         self.forget(namespace, name)
-        uid = _assumed_uid(namespace, name)
+        uid = assumed_uid(namespace, name)
         until = self._now() + ASSUMED_SECONDS
         self._assumed[uid] = Assumed(uid, job_uid, namespace, name, role, index, node, requests, host_ports, until)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
-        self._revisions[node] += 1
+        self._touch_node(node)
+        self._stamps.renew(job_uid, there=True)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
         """The pod was certainly not created, or is seen."""
-        uid = _assumed_uid(namespace, name)
+        uid = assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
-            self._revisions[assumed.node] += 1
             self._assumed_by_job.remove(assumed.job_uid, uid)
             self._assumed_by_node.remove(assumed.node, uid)
+            self._touch_node(assumed.node)
+            self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
 
     def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
         """The job's pods that are being created and not seen yet."""
         return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
 
     def next_expiry(self) -> float:
-        """Seconds until a pod that is being created counts no more, unless it is seen; infinity if there is none."""
-        return min((assumed.until for assumed in self._assumed.values()), default=inf) - self._now()
+        """Seconds until time alone changes what is used, by `expire`; infinity if it will not."""
+        until = min((assumed.until for assumed in self._assumed.values()), default=inf)
+        return min(until, self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
-        """Forget pods whose creation nobody heard of for too long."""
+        """Forget pods whose creation nobody heard of for too long; expect none to go that should be gone."""
         for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
             self.forget(assumed.namespace, assumed.name)
+        for uid in self._leaving.expire():
+            self._touch_node(self._entries[uid].node)
 
-    def _add(self, entry: _Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         self._entries[entry.pod.metadata.uid] = entry
-        self._group(entry, _Groups.add)
+        self._group(entry, Groups.add)
+        if entry.own is not None and entry.own.deleting_since is not None:
+            self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         if entry.holds and entry.node:
-            foreign = self._foreign.setdefault(entry.node, _Foreign())
-            foreign.requests.update(entry.requests)
-            foreign.ports.update(entry.host_ports)
-            foreign.pods += 1
+            foreign = self._foreign.setdefault(entry.node, PodSum(self._gpu_resources))
+            foreign.add(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
 
-    def _drop(self, uid: str) -> _Entry:
+    def _drop(self, uid: str) -> Entry:
         entry = self._entries.pop(uid)
-        self._group(entry, _Groups.remove)
+        self._group(entry, Groups.remove)
         if entry.holds and entry.node:
             foreign = self._foreign[entry.node]
-            foreign.requests = foreign.requests - Counter(entry.requests)
-            foreign.ports = foreign.ports - Counter(entry.host_ports)
-            foreign.pods -= 1
+            foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
             if not foreign.pods:
                 del self._foreign[entry.node]
         return entry
 
-    def _group(self, entry: _Entry, change: Callable[[_Groups, Hashable, str], None]) -> None:
+    def _group(self, entry: Entry, change: Callable[[Groups, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
-        self._revisions[entry.node] += 1
+        self._touch_node(entry.node)
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
             change(self._claims, entry.claims, meta.uid)
@@ -275,20 +261,26 @@ class Ledger:
             change(self._own_by_node, entry.node, meta.uid)
         job_name = meta.name.rsplit("-", 2)[0]
         if self._parse(job_name, meta.name) is not None:
-            change(self._names, (meta.namespace, job_name), meta.uid)
+            names = meta.namespace, job_name
+            change(self._names, names, meta.uid)
+            self._stamps.renew(names, there=bool(self._names.get(names)))
 
-    def _entry(self, pod: Pod, known: _Entry | None) -> _Entry:
+    def _touch_node(self, node: str | None) -> None:
+        self._stamps.changes += 1
+        self._revisions[node] += 1
+
+    def _entry(self, pod: Pod, known: Entry | None) -> Entry:
         """`known` is the same pod as accounted for before; most changes leave its spec, and so its requests, alone."""
         same = known is not None and known.pod.spec == pod.spec
         requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
-        owner = _controlling_job(pod)
+        owner = controlling_job(pod)
         own = None
         place = self._place_of(pod, owner)
         if place is not None:
             role, index = place
             own = convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
-        return _Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own)
+        return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own)
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them at each pass."""
@@ -300,44 +292,3 @@ class Ledger:
         if job is None or job.namespace != pod.metadata.namespace:
             return None
         return self._parse(job.name, pod.metadata.name)
-
-
-def one_of_its_kind(known: dict[K, V], key: K, thing: V) -> V:
-    """The thing that came first under that key; `known` remembers them, and starts over when there are too many."""
-    if len(known) > MOST_KINDS:
-        known.clear()
-    return known.setdefault(key, thing)
-
-
-class _Groups:
-    """Pod uids by a key."""
-
-    def __init__(self) -> None:
-        self._members: dict[Hashable, set[str]] = {}
-
-    def get(self, key: Hashable) -> Set[str]:
-        """All of one key."""
-        return self._members.get(key, frozenset())
-
-    def add(self, key: Hashable, uid: str) -> None:
-        """Put one in."""
-        self._members.setdefault(key, set()).add(uid)
-
-    def remove(self, key: Hashable, uid: str) -> None:
-        """Take one out."""
-        members = self._members[key]
-        members.remove(uid)
-        if not members:
-            del self._members[key]
-
-
-def _assumed_uid(namespace: str, name: str) -> str:
-    return f"assumed/{namespace}/{name}"
-
-
-def _controlling_job(pod: Pod) -> OwnerReference | None:
-    """The job that the pod says controls it."""
-    controller = pod.metadata.controller
-    if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
-        return None
-    return controller

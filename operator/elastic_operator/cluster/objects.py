@@ -16,6 +16,7 @@ from elastic_operator.cluster.pod import Pod
 __all__ = [
     "CustomObject",
     "EndpointSlice",
+    "Namespace",
     "Node",
     "PersistentVolume",
     "PersistentVolumeClaim",
@@ -60,6 +61,16 @@ class Node(Struct, frozen=True):
     def says_the_same(self, other: Node) -> bool:
         """Whether all that is read of a node is equal."""
         return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
+
+
+class Namespace(Struct, frozen=True):
+    """v1 Namespace."""
+
+    metadata: LabelledMeta
+
+    def says_the_same(self, other: Namespace) -> bool:
+        """Whether all that is read of a namespace is equal."""
+        return self.metadata.labels == other.metadata.labels
 
 
 class PriorityClass(Struct, frozen=True):
@@ -147,6 +158,10 @@ class CustomObject(Struct, frozen=True):
     metadata: CustomMeta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def says_the_same(self, other: CustomObject) -> bool:
+        """Whether what its user wrote is equal; its status is the operator's own."""
+        return self.metadata.generation == other.metadata.generation
 
 
 def decode(body: dict[str, Any], type_: type[T]) -> T:

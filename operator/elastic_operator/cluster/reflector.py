@@ -19,13 +19,15 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ClusterError, Expired, Unreachable, error_event
+from elastic_operator.cluster.errors import ClusterError, Expired, NotFound, Unreachable, error_event
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
+from elastic_operator.cluster.wire import BareMeta, List, decode_bare, decode_event, decode_list
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 SERVICES = "/api/v1/services"
@@ -35,6 +37,8 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 PAGE = 500
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to whoever asks for them."""
+ABSENT_SECONDS = 10.0
+"""A kind that the server does not serve yet is asked for so often."""
 LIST_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 """A watch is ended by the server after a random time in between, so that not all end at once."""
@@ -45,39 +49,6 @@ _RELIST_AFTER = 3
 """Watches in a row that failed without one event, after which the resourceVersion itself is mistrusted."""
 
 logger = logging.getLogger(__name__)
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _BareMeta(msgspec.Struct, rename="camel"):
-    """What bookmarks, deletions and unreadable objects are known by."""
-
-    resource_version: str
-    uid: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class _Bare(msgspec.Struct):
-    metadata: _BareMeta
-
-
-_decode_list = msgspec.json.Decoder(_List).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_bare = msgspec.json.Decoder(_Bare).decode
 
 
 @dataclass(slots=True)
@@ -100,6 +71,9 @@ class Reflector(Generic[T]):
         params: Query parameters of list and watch, such as a field selector.
         inactivity: Seconds of silence after which a stream counts as dead.
         backoff: Pauses between failures.
+        optional: A kind that the server does not serve, as long as its definition is not installed, has no objects;
+            that is news from the server, and no failure.
+        absent_seconds: After so long it is asked for such a kind again.
     """
 
     def __init__(
@@ -113,6 +87,8 @@ class Reflector(Generic[T]):
         page: int = PAGE,
         inactivity: float = INACTIVITY_SECONDS,
         backoff: Backoff | None = None,
+        optional: bool = False,
+        absent_seconds: float = ABSENT_SECONDS,
     ) -> None:
         self.path = path
         self.store: Store[T] = store or Store()
@@ -125,6 +101,7 @@ class Reflector(Generic[T]):
         self._page = page
         self._inactivity = inactivity
         self._backoff = backoff or Backoff()
+        self._optional, self._absent, self._absent_seconds = optional, False, absent_seconds
         self._revision = ""
         self._highest = 0
         self._silences = 0
@@ -144,7 +121,10 @@ class Reflector(Generic[T]):
                 self._revision = ""
                 await self._pause(error)
             except ClusterError as error:
-                await self._pause(error)
+                if self._is_absent(error):
+                    await asyncio.sleep(self._absent_seconds)
+                else:
+                    await self._pause(error)
             except Exception as error:
                 logger.exception("reflector failed path=%s", self.path)
                 self._revision = ""
@@ -157,7 +137,20 @@ class Reflector(Generic[T]):
             try:
                 return await self._list()
             except ClusterError as error:
+                if self._is_absent(error):
+                    return None
                 await asyncio.sleep(backoff.next(at_least=error.retry_after))
+
+    def _is_absent(self, error: ClusterError) -> bool:
+        """Whether the server has just said that it does not serve this kind; then there are no such objects."""
+        if not self._optional or not isinstance(error, NotFound):
+            return False
+        if not self._absent:
+            logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)
+        self._absent, self._revision, self.last_ok = True, "", time.monotonic()
+        self.store.reset(())
+        self.synced.set()
+        return True
 
     async def _pause(self, error: Exception) -> None:
         self.stats.errors += 1
@@ -199,12 +192,13 @@ class Reflector(Generic[T]):
             self.store.reset(anew)
         else:
             self.store.observe_list(seen, revision)
+        self._absent = False
         self._advance(revision)
         self.synced.set()
 
-    async def _get_page(self, cont: str) -> _List:
+    async def _get_page(self, cont: str) -> List:
         params = self._params | {"limit": str(self._page)} | ({"continue": cont} if cont else {})
-        return _decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
+        return decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
 
     async def _watch(self) -> None:
         """Until the server ends it. One that ends at once or brought nothing is a failure, lest this be a busy loop."""
@@ -253,7 +247,7 @@ class Reflector(Generic[T]):
                     yield line
 
     def _take(self, line: bytes) -> None:
-        event = _decode_event(line)
+        event = decode_event(line)
         if event.type == "ERROR":
             raise error_event(bytes(event.object))
         if event.type in ("ADDED", "MODIFIED"):
@@ -261,17 +255,17 @@ class Reflector(Generic[T]):
             if obj is not None:
                 self.store.observe(obj)
         else:
-            meta = _decode_bare(event.object).metadata
+            meta = decode_bare(event.object).metadata
             if event.type == "DELETED":
                 self.store.observe_deleted(meta.uid, meta.resource_version)
         self._advance(meta.resource_version)
 
-    def _read(self, raw: msgspec.Raw) -> tuple[Meta | _BareMeta, T | None]:
+    def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:
         """Decode an object. One that cannot be read is reported and left out: it must not blind us for all others."""
         try:
             obj = self._decode(raw)
         except msgspec.ValidationError as error:
-            meta = _decode_bare(raw).metadata
+            meta = decode_bare(raw).metadata
             self.stats.undecodable += 1
             logger.error(  # noqa: TRY400 - the message says all there is to say
                 "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error

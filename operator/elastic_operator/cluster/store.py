@@ -40,6 +40,8 @@ class Store(Generic[T]):
         self._by_name: dict[tuple[str, str], T] = {}
         self._tombstones: dict[str, tuple[float, float]] = {}
         self._listeners: list[Listener[T]] = []
+        self.revision = 0
+        """Raised with each change."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -147,6 +149,7 @@ class Store(Generic[T]):
         self._tell(old, None)
 
     def _tell(self, old: T | None, new: T | None) -> None:
+        self.revision += 1
         for listener in self._listeners:
             listener(old, new)
 

@@ -5,9 +5,9 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
@@ -16,22 +16,18 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import Assumed, Ledger, one_of_its_kind
+from elastic_operator.cluster.ledger import Assumed, Ledger
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.nodes import Nodes, Unready
+from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
-from elastic_operator.plan.demand import demand_of
-from elastic_operator.plan.model import Job, JobDemand, Member, Node, OwnPod, PodShape
+from elastic_operator.plan.demand import JobShape, demand_of
+from elastic_operator.plan.model import Job, JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.shape import VolumeFacts, shape_of
+from elastic_operator.plan.policies import Resolved
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-Shapes = tuple[PodShape, PodShape]
-"""Of the master and of a worker."""
-Unready = Mapping[str, float]
-"""Nodes that are not Ready, with since when."""
-LATE_SECONDS = 60.0
-"""Later than this, news of a node is not late: the clock of whoever wrote it is."""
 
 
 @dataclass(slots=True)
@@ -46,6 +42,8 @@ class Stores:
     volumes: Store[objects.PersistentVolume]
     services: Store[objects.Service]
     slices: Store[objects.EndpointSlice]
+    policies: Store[objects.CustomObject] = field(default_factory=Store)
+    namespaces: Store[objects.Namespace] = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,13 @@ class Parsed:
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    claims: frozenset[str] = frozenset()
-    """Names of the volume claims that its pods mount."""
 
 
 class Facts(NamedTuple):
     """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
 
-    `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when.
+    `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
+    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have.
     """
 
     body: objects.CustomObject
@@ -75,6 +72,7 @@ class Facts(NamedTuple):
     blocked: str
     refused: str
     unready: tuple[tuple[str, float], ...]
+    grace_ceiling: int | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -91,16 +89,31 @@ class Reader:
         self.clock, self.times = clock, times
         self._parsed: dict[str, Parsed] = {}
         self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
-        self._shapes: dict[str, tuple[object, Shapes]] = {}
-        self._alike: dict[str, PodShape] = {}
-        self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
-        self._nodes: dict[str, tuple[objects.Node, object, Node]] = {}
+        self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
+        self._policies = Policies(stores.policies, stores.namespaces, flavors=[f.name for f in settings.flavors])
+        self.nodes = Nodes(stores.nodes, ledger, clock)
+        self._gpu_resources = settings.gpu_resources
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._parsed, self._statuses, self._shapes):
+        for known in (self._parsed, self._statuses):
             drop_absent(known, present)
+        self._shapes.keep_only(present)
+
+    @property
+    def policies(self) -> Resolved:
+        """What the quota policies came to at the last look at them."""
+        return self._policies.resolved
+
+    def look_at_policies(self) -> None:
+        """Take in what changed of quota policies and namespaces; `policies` is a new object only if that matters."""
+        self._policies.look()
+
+    def surroundings(self, unready: Unready) -> object:
+        """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
+        stores = self.stores
+        known = (stores.priority_classes, stores.claims, stores.volumes)
+        return (*(store.revision for store in known), self.clock.revision, unready, self.policies)
 
     def facts(
         self,
@@ -116,7 +129,8 @@ class Reader:
         priority, unknown = self._priority(self._parse(body).spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         names = self.ledger.foreign_names(body.metadata.uid)
-        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down)
+        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
+        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -129,7 +143,7 @@ class Reader:
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
             status=self.status(facts.body),
-            spec=parsed.spec if not facts.unknown_priority else None,
+            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec) if not facts.unknown_priority else None,
             invalid=parsed.invalid or facts.unknown_priority,
             priority=facts.priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
@@ -173,10 +187,9 @@ class Reader:
         if known and known.generation == meta.generation:
             return known
         try:
-            spec = parse_spec({"spec": body.spec}, gpu_resources=self.settings.gpu_resources)
+            spec = parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            claims = frozenset(name for role in prints for name in _claims(spec.template_of(role)))
-            parsed = Parsed(meta.generation, spec, "", prints, claims)
+            parsed = Parsed(meta.generation, spec, "", prints)
         except InvalidSpecError as error:
             parsed = Parsed(meta.generation, None, str(error))
         self._parsed[meta.uid] = parsed
@@ -197,9 +210,9 @@ class Reader:
         default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
         return (default.value if default else 0), ""
 
-    def demand(self, seen: Observation, shapes: Shapes, assumed: tuple[Assumed, ...]) -> JobDemand:
+    def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
-        demand = demand_of(seen, master=shapes[0], worker=shapes[1])
+        demand = demand_of(seen, shape)
         if not assumed:
             return demand
         members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
@@ -208,91 +221,12 @@ class Reader:
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""
-        master, worker = self._shapes[job.uid][1]
-        return master if role == "master" else worker
+        shape = self._shapes.last(job.uid)
+        return shape.master if role == ROLE_MASTER else shape.worker
 
-    def shapes(self, job: Job) -> Shapes:
-        """What the job's master and its workers ask of a node; the same object as long as that does not change."""
-        spec = job.spec
-        assert spec is not None
-        volumes = {name: self._claim_state(job.namespace, name) for name in self._parsed[job.uid].claims}
-        key = (job.generation, volumes)
-        known = self._shapes.get(job.uid)
-        if known is None or known[0] != key:
-            known = self._shapes[job.uid] = (
-                key,
-                (self._shape(spec, ROLE_MASTER, volumes), self._shape(spec, ROLE_WORKER, volumes)),
-            )
-        return known[1]
-
-    def _shape(self, spec: JobSpec, role: str, volumes: VolumeFacts) -> PodShape:
-        """One object for equal shapes: most jobs of a cluster ask for much the same."""
-        shape = shape_of(spec.template_of(role), gpu_resources=self.settings.gpu_resources, volumes=volumes)
-        return one_of_its_kind(self._alike, repr(shape), shape)
-
-    def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
-        claim = self.stores.claims.named(name, namespace)
-        if claim is None or not claim.bound:
-            return "unbound"
-        volume = self.stores.volumes.named(claim.spec.volume_name)
-        return "bound" if volume and volume.spec.node_affinity is None else "zonal"
-
-    def nodes(self, members: Set[str], leaving: Iterable[OwnPod]) -> tuple[Node, ...]:
-        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
-
-        A node of which nothing changed is the same object as before.
-        """
-        going: dict[str, tuple[OwnPod, ...]] = {}
-        for pod in leaving:
-            if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
-                going[pod.node] = (*going.get(pod.node, ()), pod)
-        apart = members | {pod.uid for pods in going.values() for pod in pods} if going else members
-        stored = self.stores.nodes.values()
-        nodes = tuple(self._node(node, apart, going.get(node.metadata.name, ())) for node in stored)
-        if len(self._nodes) > len(nodes):
-            here = {node.name for node in nodes}
-            self._nodes = {name: known for name, known in self._nodes.items() if name in here}
-        return nodes
-
-    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[OwnPod, ...]) -> Node:
-        name = stored.metadata.name
-        key = (self.ledger.revision(name), self.ledger.outsiders(name, apart), going)
-        known = self._nodes.get(name)
-        if known is not None and known[0] is stored and known[1] == key:
-            return known[2]
-        node = convert.node(stored, self.ledger.node_usage(name, apart))
-        for pod in going:
-            leaving = dict(node.leaving)
-            for resource, amount in pod.requests.items():
-                leaving[resource] = leaving.get(resource, 0) + amount
-            node = replace(node, leaving=leaving)
-        if known is not None and known[2] == node:
-            node = known[2]
-        self._nodes[name] = (stored, key, node)
-        return node
-
-    def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so.
-
-        Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than that.
-        """
-        down: dict[str, tuple[float, float]] = {}
-        for node in self.stores.nodes.values():
-            written = convert.unready_since(node)
-            if written is None:
-                continue
-            name, known = node.metadata.name, self._down
-            since = self.clock.current(written, of=node.metadata.uid)
-            if known is not None and now - since >= LATE_SECONDS:
-                since = known[name][1] if known.get(name, (None,))[0] == written else now
-            down[name] = (written, since)
-        self._down = down
-        return {name: since for name, (_, since) in down.items()}
-
-    def clock_stepped(self) -> None:
-        """What was reckoned on the clock before is reckoned anew."""
-        self._down = None
+    def shapes(self, job: Job) -> JobShape:
+        """What the job's pods ask of a node; the same object as long as that does not change."""
+        return self._shapes.of(job)
 
 
 def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
@@ -301,6 +235,9 @@ def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
         del known[uid]
 
 
-def _claims(template: Mapping[str, Any]) -> set[str]:
-    volumes = template["spec"].get("volumes") or []
-    return {v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")}
+def _with_grace_up_to(seconds: int | None, spec: JobSpec | None) -> JobSpec | None:
+    """The spec, its pods' grace no longer than that."""
+    if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
+        return spec
+    elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
+    return spec.model_copy(update={"elasticity": elasticity})

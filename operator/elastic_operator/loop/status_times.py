@@ -62,6 +62,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "completion_time": status.completion_time and status.completion_time + by,
             "last_resize_time": status.last_resize_time and status.last_resize_time + by,
             "running_since": status.running_since and status.running_since + by,
+            "turn_started": status.turn_started and status.turn_started + by,
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
             "conditions": [

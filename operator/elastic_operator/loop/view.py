@@ -7,17 +7,20 @@ from it sees by identity that there is nothing new to decide.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.ledger import Assumed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Facts, Reader, Shapes, Unready, drop_absent
+from elastic_operator.loop.nodes import Unready
+from elastic_operator.loop.read import Facts, Reader, drop_absent
+from elastic_operator.plan.demand import JobShape
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
+from elastic_operator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +33,31 @@ class Sight:
 
 @dataclass(slots=True)
 class _Known:
-    """One job as last looked at. Time alone changes nothing of `seen` before `until`."""
+    """One job as last looked at. Time alone changes nothing of `seen` before `until`.
+
+    `stamp` is the ledger's. `plain`: nothing but its own body, its pods and the surroundings decides how it looks.
+    """
 
     facts: Facts
     seen: Observation
     until: float
+    stamp: object
+    plain: bool
+
+    def is_of(self, body: objects.CustomObject, stamp: object) -> bool:
+        """Whether neither the job nor its pods have changed since."""
+        return self.facts.body is body and self.stamp == stamp
 
 
 @dataclass(slots=True)
 class _Demanded:
-    """What a job demands, and what that was made from."""
+    """What a job demands (None: nothing), and what that was made from."""
 
     seen: Observation
-    shapes: Shapes
-    assumed: tuple[Assumed, ...]
-    demand: JobDemand
+    stamp: object
+    shape: JobShape | None = None
+    assumed: tuple[Assumed, ...] = ()
+    demand: JobDemand | None = None
 
 
 class View:
@@ -55,6 +68,10 @@ class View:
         self._known: dict[str, _Known] = {}
         self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
+        self._surroundings: object = None
+        self._members: frozenset[str] = frozenset()
+        self._policies = reader.policies
+        self._empty = _without_contents(reader.settings)
         self._clock_revision = reader.clock.revision
 
     def forget(self) -> None:
@@ -67,58 +84,99 @@ class View:
         """Everything, as the stores have it at `now` (epoch seconds on the API server's clock)."""
         if self.reader.clock.revision != self._clock_revision:
             self._clock_revision = self.reader.clock.revision
-            self.reader.clock_stepped()
+            self.reader.nodes.clock_stepped()
             self.forget()
         self.reader.ledger.expire()
-        unready = self.reader.unready_since(now)
+        self.reader.look_at_policies()
+        unready = self.reader.nodes.unready_since(now)
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         drop_absent(self._known, bodies.keys())
         drop_absent(self._demanded, bodies.keys())
         self.reader.keep_only(bodies.keys())
+        surroundings = self.reader.surroundings(unready)
+        if surroundings != self._surroundings:
+            self._surroundings = surroundings
+            self._distrust()
         seen = {uid: self._job(body, unready, now) for uid, body in bodies.items()}
         return Sight(seen, self._take_snapshot(seen, now))
+
+    def _distrust(self) -> None:
+        """Ask anew what each job is seen by; where the answers are the same, so is what is seen."""
+        for known in self._known.values():
+            known.stamp = None
+        for demanded in self._demanded.values():
+            demanded.stamp = None
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return body.metadata.deletion_timestamp is None and self.reader.settings.watches(body.metadata.namespace)
 
     def _job(self, body: objects.CustomObject, unready: Unready, now: float) -> Observation:
-        uid = body.metadata.uid
+        meta = body.metadata
+        uid, known = meta.uid, self._known.get(meta.uid)
+        stamp, trouble = self.reader.ledger.stamp(uid, meta.namespace, meta.name), self.troubles.message(uid)
+        if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
+            return known.seen
         own = self.reader.ledger.own_pods(uid)
         facts = self.reader.facts(
             body,
-            pods=own if self.reader.status(body).finished else self.logs.as_read(body.metadata.namespace, own),
-            trouble=self.troubles.message(uid),
+            pods=own if self.reader.status(body).finished else self.logs.as_read(meta.namespace, own),
+            trouble=trouble,
             blocked=self.troubles.blocked(uid),
-            refused=self.troubles.refused(uid, body.metadata.generation),
+            refused=self.troubles.refused(uid, meta.generation),
             unready=unready,
         )
-        known = self._known.get(uid)
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)
-            known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now))
+            known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now), stamp, plain=False)
+        known.stamp, known.plain = stamp, facts.pods is own and not trouble
         return known.seen
 
     def _take_snapshot(self, seen: Mapping[str, Observation], now: float) -> Snapshot:
-        demands = tuple(self._demand(s) for s in seen.values() if s.wants_pods)
-        members = {member.uid for demand in demands for member in demand.members}
-        nodes = self.reader.nodes(members, [pod for s in seen.values() for pod, _ in s.gone])
-        last = self._snapshot
-        if last is None or not (_same(last.jobs, demands) and _same(last.nodes, nodes)):
-            last = Snapshot(now=now, nodes=nodes, jobs=demands, gpu_resources=self.reader.settings.gpu_resources)
-            self._snapshot = last
+        demands = tuple(demand for s in seen.values() if (demand := self._demand(s)) is not None)
+        last, policies = self._snapshot, self.reader.policies
+        same_jobs = last is not None and _same(last.jobs, demands)
+        if not same_jobs:
+            self._members = frozenset(member.uid for demand in demands for member in demand.members)
+        leaving = [(s.job.namespace, pod) for s in seen.values() for pod, _ in s.gone]
+        nodes = self.reader.nodes.look(self._members, leaving)
+        if last is None or not same_jobs or policies is not self._policies or not _same(last.nodes, nodes):
+            last = replace(
+                self._empty, now=now, nodes=nodes, jobs=demands, teams=policies.teams, team_of=policies.team_of
+            )
+            self._snapshot, self._policies = last, policies
         return last
 
-    def _demand(self, seen: Observation) -> JobDemand:
-        uid = seen.job.uid
-        shapes, assumed = self.reader.shapes(seen.job), self.reader.ledger.assumed(uid)
-        known = self._demanded.get(uid)
-        if known is not None and known.seen is seen and known.shapes is shapes and known.assumed == assumed:
+    def _demand(self, seen: Observation) -> JobDemand | None:
+        """What the job demands; None if it may have no pods."""
+        job = seen.job
+        known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
+        if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand
-        demand = self.reader.demand(seen, shapes, assumed)
+        if not seen.wants_pods:
+            self._demanded[job.uid] = _Demanded(seen, stamp)
+            return None
+        shape, assumed = self.reader.shapes(job), self.reader.ledger.assumed(job.uid)
+        if known is not None and known.seen is seen and known.shape is shape and known.assumed == assumed:
+            known.stamp = stamp
+            return known.demand
+        demand = self.reader.demand(seen, shape, assumed)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[uid] = _Demanded(seen, shapes, assumed, demand)
+        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
         return demand
+
+
+def _without_contents(settings: Settings) -> Snapshot:
+    """What every snapshot has from the settings."""
+    return Snapshot(
+        now=0.0,
+        nodes=(),
+        jobs=(),
+        gpu_resources=settings.gpu_resources,
+        flavors=settings.gpu_flavors,
+        default_team=settings.default_team,
+        starvation_seconds=settings.starvation_seconds,
+    )
 
 
 def _valid_until(seen: Observation, now: float) -> float:

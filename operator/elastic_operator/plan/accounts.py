@@ -12,7 +12,7 @@ from enum import IntEnum
 from math import inf
 
 from elastic_operator.plan.fair_share import Claimant, divide
-from elastic_operator.plan.model import Resources, Snapshot
+from elastic_operator.plan.model import Node, Snapshot
 from elastic_operator.plan.place import Board
 from elastic_operator.plan.team import Quota, Team
 
@@ -30,10 +30,10 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on its
-    way out already. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is
-    not our jobs'. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads from
-    this account to the one at the top.
+    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
+    its way out already. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign`
+    what is not our jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants,
+    `share` its fair share. `path` leads from this account to the one at the top.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class Account:
         "team",
         "used",
         "used_now",
+        "wanted",
     )
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -62,7 +63,9 @@ class Account:
         self.parent = parent
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.fixed = self.foreign = self.leaving = self.requested = self.share = 0
+        self.used = self.used_now = self.fixed = self.foreign = self.wanted = self.leaving = self.requested = (
+            self.share
+        ) = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:
         """Count so many GPUs more (or less) as used, here and all the way up."""
@@ -128,8 +131,9 @@ class Accounts:
         for team in snapshot.teams:
             for flavor in self._flavors:
                 self._account(team.name, flavor)
-        self._count_nodes(board)
         self._without_jobs = dict(self.capacity)
+        for number, node in enumerate(board.nodes):
+            self._count_node(number, node, is_open=number in board.open_set, sign=+1)
 
     def of(self, namespace: str, flavor: str) -> Account:
         """The account that pods of that namespace are charged to."""
@@ -146,10 +150,6 @@ class Accounts:
     def all(self, flavor: str) -> list[Account]:
         """Every account of that flavor."""
         return [account for (_, kind), account in self._known.items() if kind == flavor]
-
-    def count_on(self, node: int, requests: Resources) -> int:
-        """How many GPUs of the node's flavors these requests hold."""
-        return sum(requests.get(resource, 0) for resource in self.flavor_of[node])
 
     def _account(self, name: str, flavor: str) -> Account:
         known = self._known.get((name, flavor))
@@ -171,29 +171,28 @@ class Accounts:
             found.append(by_labels[covered])
         return found
 
-    def _count_nodes(self, board: Board) -> None:
+    def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
         """Capacity, and what is used by others than the jobs' members.
 
         A node that takes no new pods counts with what is used on it; the table adds the jobs' members there.
         """
-        for i, node in enumerate(board.nodes):
-            for resource, flavor in self.flavor_of[i].items():
-                is_open = i in board.open_set
-                self.capacity[flavor] += node.allocatable.get(resource, 0) if is_open else 0
-                for namespace, held in node.used_by.items():
-                    if gpus := held.get(resource, 0):
-                        account = self.of(namespace, flavor)
-                        account.charge(gpus, fixed=True)
-                        account.foreign += gpus
-                        self.capacity[flavor] += 0 if is_open else gpus
-                for namespace, held in node.leaving_by.items():
-                    if gpus := held.get(resource, 0):
-                        self.note_leaving(self.of(namespace, flavor), gpus)
+        for resource, flavor in self.flavor_of[number].items():
+            self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
+            for namespace, held in node.used_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    account = self.of(namespace, flavor)
+                    account.charge(gpus, fixed=True)
+                    account.foreign += gpus
+                    self._without_jobs[flavor] += 0 if is_open else gpus
+            for namespace, held in node.leaving_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    for account in self.of(namespace, flavor).path:
+                        account.leaving += gpus
 
-    def note_leaving(self, account: Account, gpus: int) -> None:
-        """Count so many GPUs as on their way out."""
-        for one in account.path:
-            one.leaving += gpus
+    def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
+        """A node of which nothing changed but what is used on it."""
+        self._count_node(number, before, is_open=is_open, sign=-1)
+        self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
         """Note what is used now, before anything is decided."""
@@ -204,7 +203,7 @@ class Accounts:
         """Set `capacity` and `requested` to what does not depend on our jobs."""
         self.capacity = dict(self._without_jobs)
         for account in self._known.values():
-            account.requested = account.foreign
+            account.requested = account.foreign + account.wanted
 
     def divide(self) -> None:
         """Set the fair shares, from `capacity` and the `requested` of those without children."""

@@ -27,7 +27,7 @@ class Allocation(Mapping[str, Grant]):
     def __init__(self, table: Table) -> None:
         self._table = table
         self._explainer = Explainer(table)
-        self._claims = {claim.job.uid: claim for claim in table.claims if claim.request is None}
+        self._claims = {job.uid: table.roster.of(job.uid) for job in table.snapshot.jobs}
         self._shares: dict[str, Share] = {}
         self._grants: dict[str, Grant] = {}
 
@@ -61,16 +61,26 @@ class Allocation(Mapping[str, Grant]):
         return self._shares[uid]
 
 
+class Allocator:
+    """Allocates again and again; what did not change since the last time is not worked through again."""
+
+    def __init__(self) -> None:
+        self._table: Table | None = None
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """What each job gets. The allocation before this one is not to be read any more."""
+        table = self._table = self._table.renewed(snapshot) if self._table else Table(snapshot)
+        serve(table)
+        _settle_readiness(table)
+        return Allocation(table)
+
+
 def allocate(snapshot: Snapshot) -> Allocation:
     """What each job gets.
 
     A job without sizes keeps its members and gets nothing new (it is ending).
     """
-    table = Table(snapshot)
-    serve(table)
-    _settle_readiness(table)
-    table.board.keep()
-    return Allocation(table)
+    return Allocator().allocate(snapshot)
 
 
 def next_change(snapshot: Snapshot) -> float:
@@ -93,7 +103,7 @@ def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
 def _reclaim(table: Table, claim: Claim) -> Reclaim:
     assert claim.request is not None, "asked for foreign pods only"
     node = claim.seats[0].spot.node
-    gone = [m.uid for c in table.claims if claim in c.takers for m in table.released(c) if c.at.get(m.uid) == node]
+    gone = [member.uid for owner, member in claim.took if member not in owner.kept]
     request = claim.request
     return Reclaim(request.uid, request.namespace, request.name, table.board.nodes[node].name, tuple(gone))
 
@@ -104,7 +114,7 @@ def _name(claim: Claim) -> str:
 
 def _settle_readiness(table: Table) -> None:
     """What became free now while others were moved about goes to the jobs in order; what leaves counts until then."""
-    for claim in table.claims:
+    for claim in sorted(table.touched, key=lambda claim: claim.rank):
         if claim.seats:
             seats = [Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats]
             claim.seats = tuple(seat if _may_use_now(claim, seat) else _unready(seat) for seat in seats)

@@ -28,7 +28,8 @@ class Claim:
     members it may keep as far as its own limits go, in the order they are kept in; `kept` those of them that it keeps.
     `at` says which node (by number) each member counts on. `served`: it has its minimum, or keeps what it has whatever
     that is. `displaced`: it lost all its pods to another job. `reserves`: it is not served, but its seats are held for
-    it. `takers` are those who took pods of it. A `request` is a foreign pod that waits, in the guise of a job.
+    it. `losses` is how often another team took pods of it. `takers` are those who took any, `took` the pods that it
+    took. A `request` is a foreign pod that waits, in the guise of a job.
     """
 
     job: JobDemand
@@ -45,7 +46,9 @@ class Claim:
     served: bool = False
     displaced: bool = False
     reserves: bool = False
+    losses: int = 0
     takers: tuple[Claim, ...] = ()
+    took: tuple[tuple[Claim, Member], ...] = ()
     request: Request | None = None
 
     @property

@@ -74,7 +74,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
-        running_since=seconds(status.running_since),
+        running_since=seconds(status.turn_started or status.running_since),
         waiting_since=_waiting_since(seen),
         pod_priorities=shape.priorities,
     )

@@ -14,6 +14,7 @@ from elastic_operator.plan.claim import MASTER, Claim, Seat
 from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.model import Member
 from elastic_operator.plan.place import Spot
+from elastic_operator.plan.seating import find_seat, seat_all
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Unit, Victims, clear, strength
 
@@ -29,6 +30,8 @@ class Way:
 
 def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims) -> bool:
     """Seat all these roles, displacing what `victims` allow; all of them, or nothing and False."""
+    if not victims.any():
+        return False
     mark = table.mark()
     gpus = [taker.ask(role).gpus for role in roles]
     if _make_room_under_limits(table, taker, sum(gpus), victims):
@@ -46,7 +49,7 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
         return True
     while over := account.over(need):
         taking = Taking(account, need)
-        units = [unit for unit in victims.under(over, taking) if victims.may_go(unit, taking)]
+        units = [unit for unit in victims.under(over) if victims.may_go(unit, taking)]
         if not units:
             return False
         clear(table, taker, [min(units, key=lambda unit: strength(unit, taking))])
@@ -55,10 +58,10 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
 
 def _seat(table: Table, taker: Claim, role: str, need: int, victims: Victims) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = table.find(taker, role)
+    seat = find_seat(table, taker, role)
     if seat is None:
         taking = Taking(taker.account, need) if taker.account else None
-        nodes = victims.hosts(taking) & taker.ask(role).host_set
+        nodes = victims.hosts() & taker.ask(role).host_set
         ways = (_way(table, taker, role, node, victims, taking) for node in sorted(nodes))
         way = min((w for w in ways if w is not None), key=lambda w: w.price, default=None)
         if way is None:
@@ -71,7 +74,7 @@ def _seat(table: Table, taker: Claim, role: str, need: int, victims: Victims) ->
 
 def _way(table: Table, taker: Claim, role: str, node: int, victims: Victims, taking: Taking | None) -> Way | None:
     """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
-    pool, chosen = list(victims.on_node(node, taking)), list[Unit]()
+    pool, chosen = list(victims.on_node(node)), list[Unit]()
     if not pool or not _fits_without(table, taker, role, node, pool):
         return None
     trial = taking.copy() if taking else None
@@ -115,7 +118,7 @@ def _fits_without(table: Table, taker: Claim, role: str, node: int, units: Seque
 
 def give_back(table: Table) -> None:
     """Keep each pod that was to go after all, the strongest first, if those who took its room fit elsewhere."""
-    for claim in table.claims:
+    for claim in sorted(table.touched, key=lambda claim: claim.rank):
         if len(claim.kept) == len(claim.staying) or (claim.displaced and not claim.served) or not claim.sizes:
             continue
         _keep_more(table, claim)
@@ -133,6 +136,8 @@ def _keep_more(table: Table, claim: Claim) -> None:
 
 
 def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
+    if claim.account and claim.account.over(table.gpus_of(member.requests)):
+        return
     mark = table.mark()
     moved = []
     for owner, seat in _seats_on(table, claim.at.get(member.uid)):
@@ -142,7 +147,7 @@ def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
         moved.append((owner, seat.role))
     if table.fits_back(claim, member):
         table.restore(claim, member)
-        if all(table.seat_all(owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+        if all(seat_all(table, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
             return
     table.roll_back(mark)
 

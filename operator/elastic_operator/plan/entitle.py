@@ -8,6 +8,7 @@ level on which the two are apart. So no two can take from each other in turn.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from elastic_operator.plan.accounts import Account, apart, saturation
@@ -31,10 +32,18 @@ class Taking:
         for account in victim.path:
             self._taken[account] = self._taken.get(account, 0) + gpus
 
-    def might(self, victim: Account) -> bool:
-        """Whether it may come to take from that team at all, once it has taken elsewhere; cheaper to ask than `may`."""
-        _, theirs = apart(self.taker, victim)
-        return all(account.used > account.guaranteed for account in theirs) and not self.hopeless()
+    def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
+        """Those from which it may come to take something, at once or after it has taken from others."""
+        if self._hopeless():
+            return frozenset()
+        trial, found = self.copy(), set[Account]()
+        rest = [account for account in accounts if account is not self.taker]
+        while more := [account for account in rest if trial.may(account, 1)]:
+            found.update(more)
+            rest = [account for account in rest if account not in found]
+            for account in more:
+                trial.take(account, max(1, account.used - account.guaranteed))
+        return frozenset(found)
 
     def may(self, victim: Account, gpus: int) -> bool:
         """Whether it may take a unit of so many GPUs from another team, after what it has taken so far."""
@@ -60,7 +69,7 @@ class Taking:
         _, theirs = apart(self.taker, victim)
         return self._standing(theirs[0], 0) if theirs else -1.0
 
-    def hopeless(self) -> bool:
+    def _hopeless(self) -> bool:
         """Whether it may take nothing from any other team: it would stand beyond its own fair share."""
         after = self._used(self.taker) + self.need
         return after > self.taker.share and after > self.taker.guaranteed

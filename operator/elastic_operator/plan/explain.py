@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
+from elastic_operator.plan.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.supply import Supplies, Supply
 from elastic_operator.plan.table import Table
 
@@ -56,6 +57,9 @@ class Explainer:
             return Why(Limit.AT_MAXIMUM, f"{_pods(claim.size)}. The job is ending: it gets no new pods.")
         if claim.size >= claim.job.sizes[-1]:
             return Why(Limit.AT_MAXIMUM, f"{_head(claim)} Raise maxReplicas to let it grow.")
+        said = why_no_flavor(claim) or why_too_large(claim, _wanted_gpus(claim))
+        if said:
+            return Why(*said)
         if claim.next_size is None:
             return _made_for_less(claim)
         return self._why_no_more(claim, claim.next_size if claim.served else claim.sizes[0])
@@ -73,7 +77,8 @@ class Explainer:
                 " after its last change of size. Lower that to grow sooner, or wait."
             )
             return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
-        return self._why_no_room(need)
+        said = why_quota(self._table, claim, size, _wanted(need))
+        return Why(*said) if said else self._why_no_room(need)
 
     def _need(self, claim: Claim, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""
@@ -95,9 +100,11 @@ class Explainer:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
         if supply.ask.hosts and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
-        if self._supplies.without_others(need.claim, supply.ask) >= need.count:
+        if self._supplies.without_others(need.claim, supply.ask) < need.count:
+            return _nodes(need)
+        if self._supplies.without_others_of_team(need.claim, supply.ask) >= need.count:
             return _other_jobs(need)
-        return _nodes(need)
+        return Why(*others_hold(need.claim, _wanted(need), _usable(need)))
 
 
 def _made_for_less(claim: Claim) -> Why:
@@ -177,6 +184,11 @@ def _reopen(supply: Supply) -> str:
 def _head(claim: Claim) -> str:
     least = f", {claim.minimum} at least" if not claim.served and claim.minimum < claim.job.sizes[-1] else ""
     return f"{claim.size} of {_pods(claim.job.sizes[-1])}{least}."
+
+
+def _wanted_gpus(claim: Claim) -> str:
+    size = next((n for n in claim.job.sizes if n > claim.size), claim.size)
+    return f"{_head(claim)} {_pods(size)} have {claim.master.gpus + claim.worker.gpus * (size - 1)} GPUs"
 
 
 def _wanted(need: _Need) -> str:

@@ -10,14 +10,17 @@ from enum import Enum
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
-from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.place import Ask
+from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Victims
 
 Turn = tuple[bool, int, int, float, str, int]
 TooMany = dict[tuple[Account, Ask, bool], int]
 """So many pods of a shape could not be placed for a team even by displacing."""
+
+
+_ENOUGH_LOSSES = 2
 
 
 class Growth(Enum):
@@ -30,7 +33,7 @@ class Growth(Enum):
 
 def settle_sizes(table: Table) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for claim in table.claims:
+    for claim in sorted(table.roster.partial | table.touched, key=lambda claim: claim.rank):
         if claim.served and claim.job.sizes and claim.size not in claim.job.sizes:
             below = [n for n in claim.job.sizes if n < claim.size]
             if below:
@@ -51,9 +54,10 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     need, account = claim.gpus_missing(size), claim.account
     if account is None:
         return Growth.DONE if _grow_freely(table, claim, size) else Growth.NEVER
-    if account.tier(need) > tier:
+    right = account.tier(need)
+    if right > tier:
         return Growth.LATER
-    if not claim.job.preemptible and account.over_fixed(need):
+    if not may_borrow_again(claim, right) or (not claim.job.preemptible and account.over_fixed(need)):
         return Growth.NEVER
     may_use = account.over(need) is None and table.accounts.may_borrow(account, claim.job.flavor, need)
     if may_use and _grow_freely(table, claim, size):
@@ -61,17 +65,22 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     return Growth.DONE if _grow_at_others_cost(table, claim, size, too_many) else Growth.NEVER
 
 
+def may_borrow_again(claim: Claim, right: Tier) -> bool:
+    """Not if what it had beyond its team's share was taken from it again and again in this very pass."""
+    return right is not Tier.BORROWED or claim.losses < _ENOUGH_LOSSES
+
+
 def _grow_freely(table: Table, claim: Claim, size: int) -> bool:
     """Into free room; pods of its own that were to go are kept first."""
     if not claim.gives:
         master, workers = claim.missing(size)
-        return table.seat_all(claim, master=master, workers=workers)
+        return seat_all(table, claim, master=master, workers=workers)
     mark = table.mark()
     for member in list(table.released(claim)):
         if claim.size < size and table.fits_back(claim, member):
             table.restore(claim, member)
     master, workers = claim.missing(size)
-    if table.seat_all(claim, master=master, workers=workers):
+    if seat_all(table, claim, master=master, workers=workers):
         return True
     table.roll_back(mark)
     return False
@@ -83,10 +92,10 @@ def _grow_at_others_cost(table: Table, claim: Claim, size: int, too_many: TooMan
     assert account is not None, "asked by `grow` for those with an account"
     master, workers = claim.missing(size)
     key = (account, claim.worker, master)
-    if workers >= too_many.get(key, workers + 1) or Taking(account, claim.gpus_missing(size)).hopeless():
+    if workers >= too_many.get(key, workers + 1):
         return False
     roles = [MASTER] * master + [WORKER] * workers
-    if displace(table, claim, roles, Victims(table, claim, growing=True)):
+    if displace(table, claim, roles, Victims(table, claim, claim.gpus_missing(size), growing=True)):
         return True
     too_many[key] = workers
     return False

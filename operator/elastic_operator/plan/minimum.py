@@ -6,10 +6,13 @@ then whole jobs. A job that has waited too long holds what part of its minimum t
 
 from __future__ import annotations
 
-from elastic_operator.plan.accounts import Account
+from functools import partial
+
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
 from elastic_operator.plan.place import Ask
+from elastic_operator.plan.seating import find_seat, seat_all
+from elastic_operator.plan.supply import Supplies
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Victims
 
@@ -22,18 +25,20 @@ def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
     """Give the job its minimum, or leave it what it has."""
     if claim.displaced:
         _come_back(table, claim)
-    claim.served = claim.complete or _complete(table, claim, hopeless)
+    table.set_served(claim, claim.complete or _complete(table, claim, hopeless))
     if claim.displaced and not claim.served:
         table.release_all(claim)
 
 
 def _come_back(table: Table, claim: Claim) -> None:
-    """A displaced job keeps what of its minimum still has its room, if it may have all of it."""
+    """A displaced job keeps what of its minimum still has its room, if it may have all of it and keeps its master."""
     if not _may_use(table, claim, claim.gpus_missing(claim.minimum)):
         return
     for member in list(table.released(claim)):
         if claim.size < claim.minimum and table.fits_back(claim, member):
             table.restore(claim, member)
+        elif member.role == MASTER:
+            return
 
 
 def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
@@ -41,13 +46,13 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     if claim.failed_at(claim.minimum, table.now) or not _stays_within_guarantee(claim, need):
         return False
     master, workers = claim.missing(claim.minimum)
-    if _may_use(table, claim, need) and table.seat_all(claim, master=master, workers=workers):
+    if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True
     shapes = (claim.team, claim.master if master else None, claim.worker)
     if workers >= hopeless.get(shapes, workers + 1):
         return False
     for most in (Cost.STUCK_JOB, Cost.JOB):
-        victims = Victims(table, claim, most=most)
+        victims = Victims(table, claim, need, most=most)
         if any(displace(table, claim, roles, victims) for roles in _orders(claim)):
             return True
     if not claim.kept and not claim.request and claim.job.preemptible:
@@ -80,15 +85,18 @@ def starves(table: Table, claim: Claim) -> bool:
 
 
 def reserve(table: Table, claim: Claim) -> None:
-    """Hold what part of its minimum there is room for."""
-    master, workers = claim.missing(claim.minimum)
+    """Hold what part of its minimum there is room for, if all of it could have room and right one day."""
+    need, (master, workers) = claim.gpus_missing(claim.minimum), claim.missing(claim.minimum)
+    supplies, account = Supplies(table), claim.account
+    if not _stays_within_guarantee(claim, need):
+        return
+    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((claim.master, master), (claim.worker, workers))):
+        return
+    if account and any(one.foreign + need > one.limit for one in account.path):
+        return
     for role in [MASTER] * master + [WORKER] * workers:
-        seat = table.find(claim, role) if _may_use(table, claim, claim.ask(role).gpus) else None
+        seat = find_seat(table, claim, role) if _may_use(table, claim, claim.ask(role).gpus) else None
         if seat is not None:
             table.sit(claim, seat)
+            table.board.on_undo(partial(setattr, claim, "reserves", claim.reserves))
             claim.reserves = True
-
-
-def accounts_of(table: Table) -> list[Account]:
-    """The accounts of all claims, each once."""
-    return list(dict.fromkeys(claim.account for claim in table.claims if claim.account))

@@ -67,6 +67,22 @@ class _Room:
         for port in ports:
             self.ports.remove(port)
 
+    def replace(
+        self,
+        before: Iterable[Resources],
+        ports_before: Iterable[HostPort],
+        after: Iterable[Resources],
+        ports_after: Iterable[HostPort],
+    ) -> None:
+        """Count other loads instead of those before."""
+        for load in before:
+            self.give(load, ())
+        for load in after:
+            self.hold(load, ())
+        if ports_before != ports_after:
+            self.give({}, ports_before)
+            self.hold({}, ports_after)
+
 
 class Board:
     """Nodes by number, in order of their names, and what is free on them."""
@@ -85,24 +101,19 @@ class Board:
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
         self._asks: dict[object, Ask] = {}
-        self._ask_of: dict[int, Ask] = {}
+        self._ask_of: dict[int, tuple[PodShape, Ask]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
         self._too_many: dict[Ask, int] = {}
 
-    @property
-    def changes(self) -> int:
-        """How many changes stand that could be undone."""
-        return len(self._undo)
-
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def ask(self, shape: PodShape) -> Ask:
-        """`shape` as the board reads it; the shape must stay alive as long as the board."""
+        """`shape` as the board reads it."""
         known = self._ask_of.get(id(shape))
         if known is None:
-            known = self._ask_of[id(shape)] = self._ask(shape)
-        return known
+            known = self._ask_of[id(shape)] = shape, self._ask(shape)
+        return known[1]
 
     def _ask(self, shape: PodShape) -> Ask:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
@@ -174,11 +185,37 @@ class Board:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
+    def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
+        """Whether these are the nodes of this board, but for what is used on them."""
+        return len(nodes) == len(self.nodes) and all(
+            one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
+        )
+
+    def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
+        """Count what is used on the same nodes now; yields those that changed: number, before, after."""
+        changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
+        if changed:
+            self._too_many = {}
+            known = list(self.nodes)
+            for number, after in changed:
+                before, known[number] = known[number], after
+                self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
+                old, new = (before.used, before.leaving), (after.used, after.leaving)
+                self._now[number].replace(old, before.used_ports, new, after.used_ports)
+                self._reindex(number)
+                yield number, before, after
+            self.nodes = tuple(known)
+
     def settle(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
         """Count the loads that are on the node from the start; not to be undone."""
         total = total_of(requests for requests, _ in loads)
         ports = [port for _, taken in loads for port in taken]
         self._change(total, ports, node, True, -1)
+
+    def unsettle(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
+        """A load that was on the node from the start is not any more; not to be undone."""
+        self._too_many = {}
+        self._change(requests, ports, node, True, +1)
 
     def take(self, ask: Ask, spot: Spot) -> None:
         """Hold the place for one such pod."""
@@ -227,7 +264,9 @@ class Board:
         """The same place, ready if its room is free now after all."""
         if spot.ready or not self._now[spot.node].fits(ask):
             return spot
-        self._now[spot.node].hold(ask.shape.requests, ask.ports)
+        room = self._now[spot.node]
+        room.hold(ask.shape.requests, ask.ports)
+        self._undo.append(lambda: room.give(ask.shape.requests, ask.ports))
         return Spot(spot.node, ready=True)
 
     # -- undoing -----------------------------------------------------------------------------------------------------
@@ -246,9 +285,14 @@ class Board:
         while len(self._undo) > length:
             self._undo.pop()()
 
-    def keep(self) -> None:
-        """Nothing is undone any more. What would undo it holds the board, and only the collector would free the two."""
-        self._undo.clear()
+    def undo_all(self) -> None:
+        """Undo everything that is not there from the start."""
+        self.roll_back((0, {}))
+
+    @property
+    def changes(self) -> int:
+        """How many changes stand that could be undone."""
+        return len(self._undo)
 
     def known_short(self, ask: Ask, count: int) -> bool:
         """Whether so many such pods are known not to fit, since room last became free."""
@@ -257,6 +301,14 @@ class Board:
     def remember_short(self, ask: Ask, count: int) -> None:
         """Note that so many such pods do not fit."""
         self._too_many[ask] = min(count, self._too_many.get(ask, count))
+
+
+def _same_but_use(one: Node, other: Node) -> bool:
+    return one is other or (
+        (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
+        and one.allocatable == other.allocatable
+        and one.labels == other.labels
+    )
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:

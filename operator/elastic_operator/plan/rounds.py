@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.displace import give_back
-from elastic_operator.plan.grow import Growth, TooMany, grow, settle_sizes, turn
+from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes, turn
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import gives_within_team
@@ -41,32 +41,33 @@ def serve(table: Table) -> None:
         if table.board.changes == before:
             break
         table.divide()
-    for claim in table.claims:
+    for claim in table.touched:
         if claim.reserves and not claim.served:
-            claim.seats = ()
+            claim.seats = ()  # the room stays held until the end of the pass
 
 
 class Minima:
     """Minima that are not served yet, each tried once per round."""
 
     def __init__(self, table: Table) -> None:
-        for claim in table.claims:
-            claim.served = claim.served or (bool(claim.sizes) and claim.job.wants and claim.complete)
         self._table = table
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round. Who is displaced in it is tried in it, if that was not done yet."""
+        """One round: first who runs or was told to start, then the others; who is displaced meanwhile tries again."""
         tried: set[Claim] = set()
-        while waiting := [c for c in self._table.claims if _waits(c) and c not in tried]:
+        table = self._table
+        while waiting := [c for c in (table.roster.unserved | table.touched) - tried if _waits(c)]:
             tried.update(waiting)
-            _take_turns(waiting, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
+            for holds in (True, False):
+                some = [claim for claim in waiting if claim.job.holds_place is holds]
+                _take_turns(some, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
 
     def _serve(self, claim: Claim, tier: Tier) -> bool:
         """Never again in this round, whatever came of it."""
         right = _right(self._table, claim)
-        if right <= tier:
+        if right <= tier and may_borrow_again(claim, right):
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
                 self._reserve(claim)
@@ -89,7 +90,10 @@ def _right(table: Table, claim: Claim) -> Tier:
     right = claim.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    given = sum(gives_within_team(table, other, claim) for other in table.by_account[claim.account])
+    team = table.by_account[claim.account]
+    if starves(table, claim):  # what its team's jobs hold becomes free one day, and is held for it then
+        return claim.account.tier(need - sum(other.gpus for other in team))
+    given = sum(gives_within_team(table, other, claim) for other in team)
     return claim.account.tier(need - given) if given else right
 
 
@@ -100,7 +104,8 @@ def _waits(claim: Claim) -> bool:
 def _grow_all(table: Table, tier: Tier) -> None:
     """One round of growth; each job goes on for as long as it grows."""
     too_many: TooMany = {}
-    growing = [claim for claim in table.claims if claim.served and claim.sizes and claim.next_size is not None]
+    able = table.roster.growable | table.touched | table.roster.unserved
+    growing = [claim for claim in able if claim.served and claim.sizes and claim.next_size is not None]
     _take_turns(growing, lambda claim: grow(table, claim, tier, too_many) is Growth.DONE, key=turn)
 
 

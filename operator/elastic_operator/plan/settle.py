@@ -123,8 +123,11 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
+    if after == 0:
+        update["turn_started"] = None
     if before == 0:
         update["start_time"] = status.start_time or at(now)
+        update["turn_started"] = at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
     elif after > before:
         update["resizes"] = status.resizes + 1
@@ -148,11 +151,20 @@ def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: floa
     slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
     if not seen.live and not _can_start(seen, slots):
         return ()
+    slots = _to_an_allowed_size(seen, sorted(slots, key=lambda s: (s.role != "master", s.index)))
     nnodes = next((pod.nnodes for pod in seen.live if pod.nnodes), frozen)
-    return tuple(
-        CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes)
-        for slot in sorted(slots, key=lambda s: (s.role != "master", s.index))
-    )
+    return tuple(CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes) for slot in slots)
+
+
+def _to_an_allowed_size(seen: Observation, slots: list[Slot]) -> list[Slot]:
+    """As many as lead to an allowed size: a step of growth waits until its room is free as a whole.
+
+    Below the minimum, and between two sizes, whatever can be made is made.
+    """
+    assert seen.job.spec is not None
+    now = len(seen.live)
+    reached = [size for size in seen.job.spec.sizes() if now <= size <= now + len(slots)]
+    return slots[: reached[-1] - now] if reached else slots
 
 
 def _can_start(seen: Observation, slots: list[Slot]) -> bool:

@@ -63,6 +63,21 @@ class Supplies:
         beside_own = sum(self._times(ask, self._alone(node, load)) for node, load in own.items())
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
+    def on_empty_nodes(self, ask: Ask) -> int:
+        """How many such pods would fit if nothing ran on the nodes that are open to them."""
+        return sum(self._times(ask, self._table.board.nodes[node].allocatable) for node in ask.hosts)
+
+    def without_others_of_team(self, claim: Claim, ask: Ask) -> int:
+        """How many more such pods of the job would fit if no other job of its team had any."""
+        held = [
+            load for other in self._table.by_team[claim.team] if other is not claim for load in _held_by(other).items()
+        ]
+        free = {node: dict(self._table.board.free_soon(node)) for node in ask.hosts}
+        for node, load in held:
+            for name, amount in load.items() if node in free else ():
+                free[node][name] = free[node].get(name, 0) + amount
+        return sum(self._times(ask, free[node]) for node in ask.hosts)
+
     def _count(self, ask: Ask) -> Supply:
         board = self._table.board
         gpu_needs = tuple(need for need in ask.needs if need[0] in board.gpu_resources)

@@ -1,79 +1,110 @@
-"""The table at which a pass is decided: the board, the accounts, and the claims in the order in which jobs are served.
+"""The table at which a pass is decided: the board, the accounts, and the claims.
 
-Every change goes through `Table`, which keeps the three in step and can undo all of it. Who gets and who gives is
-decided in `minimum` and `grow`.
+Every change goes through `Table`, which keeps the three in step and can undo all of it; so one table serves pass after
+pass, each of which only costs what changed since the last. Who gets and who gives is decided in `minimum` and `grow`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
-from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
-from elastic_operator.plan.model import JobDemand, Member, Request, Resources, Snapshot
+from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
+from elastic_operator.plan.model import Member, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
+from elastic_operator.plan.roster import Roster
 
 
 class Table:
-    """Board, accounts and claims."""
+    """Board, accounts and roster of a snapshot. `touched` are the claims that this pass changed, or tried to."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.now = snapshot.now
         self.snapshot = snapshot
         self.board = Board(snapshot.nodes, snapshot.gpu_resources)
         self.accounts = Accounts(snapshot, self.board)
-        self._gpus_of: dict[int, int] = {}
-        requests = {r.uid: r for r in snapshot.requests if not r.unplannable}
-        demands = [*snapshot.jobs, *map(_as_job, requests.values())]
-        turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
-        ordered = sorted(demands, key=lambda job: _order(job, in_turns=snapshot.team_of.get(job.namespace) in turns))
-        self.claims = tuple(self._claim(job, rank, requests.get(job.uid)) for rank, job in enumerate(ordered))
-        self.by_account: dict[Account, list[Claim]] = {}
-        for claim in self.claims:
-            if claim.account:
-                self.by_account.setdefault(claim.account, []).append(claim)
+        self.roster = Roster(snapshot, self.board, self.accounts)
         self.residents: list[dict[str, tuple[Claim, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Claim, Seat]]] = [[] for _ in self.board.nodes]
-        for claim in self.claims:
-            self._note_placed(claim)
-        for node, residents in enumerate(self.residents):
-            self.board.settle([(member.requests, member.host_ports) for _, member in residents.values()], node)
-        for claim in self.claims:
+        self.touched: set[Claim] = set()
+        self._gpus_of: dict[int, tuple[Resources, int]] = {}
+        self._start(snapshot)
+
+    def renewed(self, snapshot: Snapshot) -> Table:
+        """A table of another snapshot: this one, as far as the cluster is built the same; else a new one."""
+        if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
+            return Table(snapshot)
+        self.board.undo_all()
+        self.snapshot = snapshot
+        for number, before, after in self.board.renew(snapshot.nodes):
+            self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
+        self._start(snapshot)
+        return self
+
+    def _start(self, snapshot: Snapshot) -> None:
+        """From what the snapshot says, before anything is decided."""
+        self.roster.renew(snapshot, leave=self._leave, join=self._join)
+        self.touched = set()
+        for claim in self.roster.odd:
             self._count_unplaced(claim)
         self.accounts.note_use()
-        for claim in self.claims:
+        for claim in self.roster.odd:
             self._trim(claim)
         self.divide()
-        for claim in self.claims:
+        for claim in self.roster.odd:
             self._hold_nominated(claim)
 
-    def _claim(self, job: JobDemand, rank: int, request: Request | None) -> Claim:
-        master, worker = self.board.ask(job.master), self.board.ask(job.worker)
-        team = self.accounts.team_of(job.namespace)
-        claim = Claim(job, rank, team, job.sizes, master, worker, request=request)
-        if job.flavor and job.flavor in self.accounts.capacity and (claim.master.gpus or claim.worker.gpus):
-            claim.account = self.accounts.of(job.namespace, job.flavor)
-        claim.sizes = tuple(n for n in job.sizes if self._allowed(claim, n))
-        claim.staying = claim.kept = tuple(sorted(job.members, key=keep_order))
-        return claim
+    @property
+    def now(self) -> float:
+        """The snapshot's time."""
+        return self.snapshot.now
 
-    def _allowed(self, claim: Claim, size: int) -> bool:
-        """Whether a job may have that size at all, or has it already."""
-        job = claim.job
-        if size <= len(job.members):
-            return True
-        if job.max_new_size is not None and size > job.max_new_size:
-            return False
-        return not (job.flavor_problem or over_per_job_limit(claim, size))
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """All claims, in the order in which jobs are served."""
+        return self.roster.claims
 
-    def _note_placed(self, claim: Claim) -> None:
+    @property
+    def by_account(self) -> dict[Account, list[Claim]]:
+        """The claims that are charged to each account."""
+        return self.roster.by_account
+
+    @property
+    def by_team(self) -> dict[str, list[Claim]]:
+        """The claims of each team."""
+        return self.roster.by_team
+
+    # -- what the snapshot says ----------------------------------------------------------------------------------------
+
+    def _join(self, claims: Iterable[Claim]) -> None:
+        """Put the members of new claims on the board."""
+        loads: dict[int, list[Member]] = {}
+        for claim in claims:
+            for member in claim.kept:
+                self.charge(claim, member.requests, +1)
+                node = self.board.number.get(member.node) if member.node is not None else None
+                if node is not None:
+                    claim.at[member.uid] = node
+                    self.residents[node][member.uid] = (claim, member)
+                    loads.setdefault(node, []).append(member)
+            self._want(claim, +1)
+        for node, members in loads.items():
+            self.board.settle([(member.requests, member.host_ports) for member in members], node)
+
+    def _leave(self, claim: Claim) -> None:
         for member in claim.kept:
-            self.charge(claim, member.requests, +1)
-            node = self.board.number.get(member.node) if member.node is not None else None
+            self.charge(claim, member.requests, -1)
+            node = claim.at.get(member.uid)
             if node is not None:
-                claim.at[member.uid] = node
-                self.residents[node][member.uid] = (claim, member)
+                del self.residents[node][member.uid]
+                self.board.unsettle(member.requests, member.host_ports, node)
+        self._want(claim, -1)
+
+    def _want(self, claim: Claim, sign: int) -> None:
+        if claim.account and claim.job.wants:
+            most = claim.job.sizes[-1] if claim.job.sizes else len(claim.kept)
+            held = sum([self.gpus_of(member.requests) for member in claim.kept[:most]])
+            claim.account.wanted += sign * max(claim.largest_gpus, held)
 
     def _count_unplaced(self, claim: Claim) -> None:
         """Count unbound, unpinned members where they would fit best, so that their room is not given away."""
@@ -82,7 +113,11 @@ class Table:
             if spot is not None:
                 claim.at[member.uid] = spot.node
                 self.residents[spot.node][member.uid] = (claim, member)
+                self.board.on_undo(partial(self._uncount, claim, member.uid, spot.node))
                 self.board.hold(member.requests, member.host_ports, spot.node, now=True)
+
+    def _uncount(self, claim: Claim, uid: str, node: int) -> None:
+        del claim.at[uid], self.residents[node][uid]
 
     def _trim(self, claim: Claim) -> None:
         """Let go what a job must not have at all: everything, or what is beyond its largest size."""
@@ -90,8 +125,7 @@ class Table:
             self.release_all(claim)
         elif claim.job.sizes:
             self.shrink(claim, claim.job.sizes[-1] - (not claim.has_master))
-        else:
-            claim.served = True
+        self.board.on_undo(partial(setattr, claim, "staying", claim.staying))
         claim.staying = claim.kept
 
     def divide(self) -> None:
@@ -99,31 +133,27 @@ class Table:
 
         A node that takes no new pods counts with what is used on it, so what jobs keep there is counted as it stands.
         """
-        accounts, board = self.accounts, self.board
-        accounts.begin_division()
-        for claim in self.claims:
-            if claim.account and claim.job.wants:
-                held = sum([self.gpus_of(m.requests) for m in claim.kept])
-                claim.account.requested += max(claim.largest_gpus, held)
-        for node in board.closed:
+        self.accounts.begin_division()
+        for node in self.board.closed:
             for claim, member in self.residents[node].values():
                 if claim.account:
-                    accounts.capacity[claim.job.flavor] += self.gpus_of(member.requests)
-        accounts.divide()
+                    self.accounts.capacity[claim.job.flavor] += self.gpus_of(member.requests)
+        self.accounts.divide()
 
     def _hold_nominated(self, claim: Claim) -> None:
         """A pod that was nominated for a node has its place there, whoever gave it."""
         node = self.board.number.get(claim.request.nominated) if claim.request else None
         if node is not None:
             self.sit(claim, Seat(MASTER, Spot(node, ready=False)))
-            claim.served = True
+            self.set_served(claim, True)
 
     def gpus_of(self, requests: Resources) -> int:
         """GPUs among these requests."""
         known = self._gpus_of.get(id(requests))
         if known is None:
-            known = self._gpus_of[id(requests)] = sum(requests.get(name, 0) for name in self.board.gpu_resources)
-        return known
+            known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
+            self._gpus_of[id(requests)] = known
+        return known[1]
 
     def charge(self, claim: Claim, requests: Resources, sign: int) -> None:
         """Count the GPUs of one pod of the job as used by its team (+1), or as not (-1)."""
@@ -132,21 +162,37 @@ class Table:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
+    def set_served(self, claim: Claim, served: bool) -> None:
+        """Note whether it has its minimum, or keeps what it has whatever that is."""
+        self.board.on_undo(partial(setattr, claim, "served", claim.served))
+        claim.served = served
+
     def release(self, claim: Claim, member: Member) -> None:
         """Let a kept member go."""
         before = claim.kept
-        claim.kept = tuple(m for m in before if m.uid != member.uid)
-        self.charge(claim, member.requests, -1)
-        self.board.on_undo(partial(self._take_back, claim, member, before, -1))
+        self._keep(claim, member, tuple(m for m in before if m.uid != member.uid), -1)
+        self.board.on_undo(partial(self._keep, claim, member, before, +1))
         node = claim.at.get(member.uid)
         if node is not None:
             del self.residents[node][member.uid]
             self.board.on_undo(partial(self.residents[node].__setitem__, member.uid, (claim, member)))
             self.board.release(member.requests, member.host_ports, node, now=False)
 
-    def _take_back(self, claim: Claim, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+    def restore(self, claim: Claim, member: Member) -> None:
+        """Keep a released member after all."""
+        before = claim.kept
+        self._keep(claim, member, tuple(sorted((*before, member), key=keep_order)), +1)
+        self.board.on_undo(partial(self._keep, claim, member, before, -1))
+        node = claim.at.get(member.uid)
+        if node is not None:
+            self.residents[node][member.uid] = (claim, member)
+            self.board.on_undo(partial(self.residents[node].pop, member.uid))
+            self.board.hold(member.requests, member.host_ports, node, now=False)
+
+    def _keep(self, claim: Claim, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         claim.kept = kept
-        self.charge(claim, member.requests, -sign)
+        self.charge(claim, member.requests, sign)
+        self.touched.add(claim)
 
     def release_all(self, claim: Claim) -> None:
         """Let all its members go."""
@@ -156,8 +202,8 @@ class Table:
     def displace(self, claim: Claim) -> None:
         """Take all its members and seats for another job; it may come back with what room is left."""
         self.board.on_undo(partial(setattr, claim, "displaced", claim.displaced))
-        self.board.on_undo(partial(setattr, claim, "served", claim.served))
-        claim.displaced, claim.served = True, False
+        claim.displaced = True
+        self.set_served(claim, False)
         for seat in claim.seats[::-1]:
             self.stand(claim, seat)
         self.release_all(claim)
@@ -172,11 +218,16 @@ class Table:
                 return
             self.release(claim, member)
 
-    def note_taker(self, claim: Claim, taker: Claim) -> None:
-        """Remember who took from whom."""
-        if taker not in claim.takers and claim is not taker:
-            self.board.on_undo(partial(setattr, claim, "takers", claim.takers))
-            claim.takers = (*claim.takers, taker)
+    def note_taken(self, claim: Claim, members: Iterable[Member], taker: Claim) -> None:
+        """Remember who took what from whom."""
+        if claim is taker:
+            return
+        self.board.on_undo(partial(setattr, claim, "takers", claim.takers))
+        self.board.on_undo(partial(setattr, taker, "took", taker.took))
+        self.board.on_undo(partial(setattr, claim, "losses", claim.losses))
+        claim.losses += claim.team != taker.team
+        claim.takers = tuple(dict.fromkeys((*claim.takers, taker)))
+        taker.took += tuple((claim, member) for member in members)
 
     def fits_back(self, claim: Claim, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use it."""
@@ -184,18 +235,6 @@ class Table:
         if claim.account and claim.account.over(self.gpus_of(member.requests)):
             return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
-
-    def restore(self, claim: Claim, member: Member) -> None:
-        """Keep a released member after all."""
-        before = claim.kept
-        claim.kept = tuple(sorted((*before, member), key=keep_order))
-        self.charge(claim, member.requests, +1)
-        self.board.on_undo(partial(self._take_back, claim, member, before, +1))
-        node = claim.at.get(member.uid)
-        if node is not None:
-            self.residents[node][member.uid] = (claim, member)
-            self.board.on_undo(partial(self.residents[node].pop, member.uid))
-            self.board.hold(member.requests, member.host_ports, node, now=False)
 
     def released(self, claim: Claim) -> Iterator[Member]:
         """Members that it could keep by its own limits but does not, those to be kept longest first."""
@@ -226,11 +265,7 @@ class Table:
         else:
             self.seated[seat.spot.node].remove((claim, seat))
         self.charge(claim, claim.ask(seat.role).shape.requests, sign)
-
-    def find(self, claim: Claim, role: str) -> Seat | None:
-        """The best free place for one more pod of the job."""
-        spot = self.board.find(claim.ask(role), claim.near)
-        return Seat(role, spot) if spot is not None else None
+        self.touched.add(claim)
 
     def mark(self) -> Mark:
         """A point to roll back to."""
@@ -240,78 +275,13 @@ class Table:
         """Undo every change since `mark`, to jobs, accounts and board alike."""
         self.board.roll_back(mark)
 
-    def seat_all(self, claim: Claim, *, master: bool, workers: int) -> bool:
-        """Seat a master (if asked for) and so many workers in free room: all of them, or none and False."""
-        if not master:
-            return self._seat_alike(claim, [WORKER] * workers)
-        if self.board.known_short(claim.master, 1):
-            return False
-        if claim.master is claim.worker:
-            return self._seat_alike(claim, [MASTER, *[WORKER] * workers])
-        return any(self._seat_around(claim, spot, workers) for spot in self._master_spots(claim, workers))
 
-    def _master_spots(self, claim: Claim, workers: int) -> Sequence[Spot]:
-        """Where the master may go: anywhere if workers need room too, as its best place may be the one they need."""
-        if workers and self.board.known_short(claim.worker, workers):
-            return []
-        if workers:
-            return self.board.spots(claim.master, claim.near)
-        spot = self.board.find(claim.master, claim.near)
-        return [spot] if spot else []
-
-    def _seat_around(self, claim: Claim, spot: Spot, workers: int) -> bool:
-        mark = self.mark()
-        self.sit(claim, Seat(MASTER, spot))
-        if self._seat_roles(claim, [WORKER] * workers):
-            return True
-        self.roll_back(mark)
-        return False
-
-    def _seat_alike(self, claim: Claim, roles: Sequence[str]) -> bool:
-        """As many pods of one shape, with a memory for what did not fit."""
-        if not roles or self.board.known_short(claim.worker, len(roles)):
-            return not roles
-        mark = self.mark()
-        if self._seat_roles(claim, roles):
-            return True
-        self.roll_back(mark)
-        self.board.remember_short(claim.worker, len(roles))
-        return False
-
-    def _seat_roles(self, claim: Claim, roles: Iterable[str]) -> bool:
-        for role in roles:
-            seat = self.find(claim, role)
-            if seat is None:
-                return False
-            self.sit(claim, seat)
-        return True
-
-
-def over_per_job_limit(claim: Claim, size: int) -> bool:
-    """Whether that size has more GPUs than one job of the team may have."""
-    most = claim.account.team.max_gpus_per_job if claim.account else None
-    return most is not None and claim.master.gpus + claim.worker.gpus * (size - 1) > most
-
-
-def _order(job: JobDemand, *, in_turns: bool) -> tuple[int, bool, float, str]:
-    """Priority, whether it has its minimum, age, uid. Where jobs take turns, whoever waits longest counts as oldest."""
-    at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
-    holds = job.holds_place or at_minimum
-    age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
-    return -job.priority, not holds, age, job.uid
-
-
-def _as_job(request: Request) -> JobDemand:
-    """A foreign pod that waits, as a job of one pod."""
-    return JobDemand(
-        uid=request.uid,
-        namespace=request.namespace,
-        name=request.name,
-        priority=request.priority,
-        created=request.created,
-        sizes=(1,),
-        master=request.shape,
-        worker=request.shape,
-        free_up_to=1,
-        flavor=request.flavor,
+def _same_frame(before: Snapshot, after: Snapshot) -> bool:
+    """Whether teams, flavors and what counts as a GPU are the same."""
+    return (
+        before.gpu_resources == after.gpu_resources
+        and (before.flavors is after.flavors or before.flavors == after.flavors)
+        and (before.teams is after.teams or before.teams == after.teams)
+        and (before.team_of is after.team_of or before.team_of == after.team_of)
+        and before.default_team == after.default_team
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from elastic_operator.plan.accounts import Account
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat
 from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.model import HostPort, Member, Resources
@@ -74,21 +75,27 @@ def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
 
 
 class Victims:
-    """What one taker may displace."""
+    """What one taker, which lacks `need` GPUs, may displace."""
 
-    def __init__(self, table: Table, taker: Claim, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
+    def __init__(self, table: Table, taker: Claim, need: int, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
         self._table, self._taker, self._growing, self._most = table, taker, growing, most
+        self._givers = Taking(taker.account, need).givers(table.by_account) if taker.account else frozenset[Account]()
 
-    def hosts(self, taking: Taking | None) -> set[int]:
+    def any(self) -> bool:
+        """Whether there may be something; False is certain."""
+        if self._givers:
+            return True
+        team = [] if self._growing else self._table.by_team[self._taker.team]
+        return any(gives_within_team(self._table, claim, self._taker) for claim in team)
+
+    def hosts(self) -> set[int]:
         """The nodes on which something may go."""
-        return {
-            node
-            for claim in self._table.claims
-            if (claim.kept or claim.seats) and self._may_give(claim, taking)
-            for node in claim.near
-        }
+        table, accounts = self._table, self._givers
+        claims = [claim for account in accounts for claim in table.by_account[account]]
+        claims += [] if self._growing else table.by_team[self._taker.team]
+        return {node for claim in claims if claim.size and self._may_give(claim) for node in claim.near}
 
-    def on_node(self, node: int, taking: Taking | None) -> Iterator[Unit]:
+    def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each for itself; what may go together is for the caller to ask again."""
         here: dict[Claim, tuple[list[Member], list[Seat]]] = {}
         for claim, member in self._table.residents[node].values():
@@ -96,13 +103,13 @@ class Victims:
         for claim, seat in self._table.seated[node]:
             here.setdefault(claim, ([], []))[1].append(seat)
         for claim, (members, seats) in here.items():
-            if self._may_give(claim, taking):
+            if self._may_give(claim):
                 yield from (unit for unit in self._units(claim, members, seats) if unit.cost <= self._most)
 
-    def under(self, account: object, taking: Taking) -> Iterator[Unit]:
+    def under(self, account: Account) -> Iterator[Unit]:
         """The units of all jobs whose GPUs count for that account, wherever they are."""
         for claim in self._table.claims:
-            if claim.account and account in claim.account.path and self._may_give(claim, taking):
+            if claim.account and account in claim.account.path and claim.size and self._may_give(claim):
                 units = self._units(claim, list(claim.kept), list(claim.seats))
                 yield from (unit for unit in units if unit.cost <= self._most)
 
@@ -115,25 +122,20 @@ class Victims:
     def _in_team(self, claim: Claim) -> bool:
         return claim.team == self._taker.team
 
-    def _may_give(self, claim: Claim, taking: Taking | None) -> bool:
+    def _may_give(self, claim: Claim) -> bool:
         """Whether anything of that job may go at all."""
         taker = self._taker
         if claim is taker:
             return not self._growing
         if claim.request is not None:
-            return bool(claim.seats) and not claim.request.nominated and self._may_cross(claim, taking)
-        if not claim.job.preemptible and not (claim.seats and not claim.kept):
+            return bool(claim.seats) and not claim.request.nominated and claim.account in self._givers
+        if not claim.job.preemptible:
             return False
         if taker.request and taker.request.preempts and taker.request.priority > min(claim.job.pod_priorities):
             return False
         if self._in_team(claim):
             return not self._growing
-        return self._may_cross(claim, taking)
-
-    def _may_cross(self, claim: Claim, taking: Taking | None) -> bool:
-        if taking is None or claim.account is None:
-            return False
-        return taking.might(claim.account)
+        return claim.account in self._givers
 
     def _units(self, claim: Claim, members: list[Member], seats: list[Seat]) -> Iterator[Unit]:
         """A job's pods among these, in the order they go in."""
@@ -200,7 +202,7 @@ def _at_cost(unit: Unit, cost: Cost) -> Unit:
 def clear(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
     """Have the units go."""
     for unit in units:
-        table.note_taker(unit.claim, taker)
+        table.note_taken(unit.claim, unit.claim.kept if unit.whole else unit.members, taker)
         if unit.whole:
             table.displace(unit.claim)
             continue

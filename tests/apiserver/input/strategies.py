@@ -13,7 +13,7 @@ from tests.api.jobs import make_job, make_template, with_gpus
 Schema = dict[str, Any]
 Path = tuple[Any, ...]
 
-SPEC: Schema = crd.manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+SPEC: Schema = crd.JOB.manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 BASES = st.sampled_from([make_template(with_gpus(1)), make_template(with_gpus(2)), FULL["spec"]["template"]])
 MOST_SPOILT = 3
 

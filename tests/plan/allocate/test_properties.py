@@ -13,6 +13,7 @@ from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.claim import WORKER
 from elastic_operator.plan.displace import give_back
 from elastic_operator.plan.rounds import Minima
+from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import snapshots
@@ -151,7 +152,7 @@ def _assert_needed(table, claim, member):
     for other, seat in seats:
         table.stand(other, seat)
     table.restore(claim, member)
-    seated = all(table.seat_all(other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
+    seated = all(seat_all(table, other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
     table.roll_back(mark)
     assert not seated, f"{member.uid} was taken needlessly"
 

@@ -131,11 +131,12 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
 def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     members = [m for m in job.members if m.uid in grant.keep]
     waits = only_ready and not members and not all(s.ready for s in grant.create)
-    for slot in () if waits else grant.create:
+    slots = [slot for slot in grant.create if slot.ready or not only_ready]
+    reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
+    for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.master if slot.role == "master" else job.worker
-        if slot.ready or not only_ready:
-            uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-            members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
+        uid = f"{job.uid}-{slot.role[0]}{slot.index}"
+        members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
     return replace(
         job, members=tuple(members), free_up_to=grant.replicas, holds_place=job.holds_place or grant.replicas > 0
     )

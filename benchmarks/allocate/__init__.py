@@ -1,0 +1,5 @@
+"""How long one decision about a large cluster takes: look, snapshot and allocation, without an API server.
+
+`scenario.py` says what the cluster holds, `objects.py` writes it as Kubernetes objects, `world.py` puts them into the
+operator's own stores, ledger and view, `measure.py` takes the times.
+"""

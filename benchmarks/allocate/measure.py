@@ -1,0 +1,82 @@
+"""Takes the times: passes over everything, passes after one change, and how the first grows with the cluster."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from statistics import linear_regression, median
+
+from benchmarks.allocate.scenario import Scenario
+from benchmarks.allocate.world import World
+from elastic_operator.process import GC_THRESHOLDS
+
+PARTS = (0.25, 0.5, 1.0)
+"""Of the cluster, for the exponent."""
+MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Times in milliseconds: of full passes by part of the cluster, and of passes after one change by what changed."""
+
+    full: dict[float, list[float]]
+    change: dict[str, list[float]]
+
+    def summary(self) -> dict[str, float]:
+        """What the benchmark is judged by."""
+        changes = [each for times in self.change.values() for each in times]
+        return {
+            "full_p50_ms": round(median(self.full[max(self.full)]), 2),
+            "change_p50_ms": round(median(changes), 2),
+            "exponent": round(exponent({part: median(times) for part, times in self.full.items()}), 2),
+        }
+
+
+def measure(plan: Scenario, *, full: int, changes: int) -> Figures:
+    """`full` passes over everything for each part of the cluster, `changes` passes after one change of the whole."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    times: dict[float, list[float]] = {}
+    for part in PARTS:
+        world = _settled(plan.scaled(part))
+        times[part] = [_full_pass(world) for _ in range(full)]
+    after: dict[str, list[float]] = {}
+    world.decide()
+    for what in islice(world.changes(), changes):
+        after.setdefault(what, []).append(_timed(world.decide))
+        world.settle()
+    gc.unfreeze()
+    return Figures(times, after)
+
+
+def exponent(times: dict[float, float]) -> float:
+    """The slope of log(time) over log(size): 1 where twice the cluster takes twice the time."""
+    return linear_regression(_logs(times.keys()), _logs(times.values())).slope
+
+
+def _settled(plan: Scenario) -> World:
+    """A cluster in which nothing is to be done, with the garbage collector as the operator has it."""
+    gc.unfreeze()
+    world = World(plan)
+    world.settle()
+    gc.collect()
+    gc.freeze()
+    return world
+
+
+def _full_pass(world: World) -> float:
+    world.view.forget()
+    return _timed(world.decide)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return (time.perf_counter() - begun) * MILLISECONDS
+
+
+def _logs(values: Iterable[float]) -> list[float]:
+    return [math.log(value) for value in values]

@@ -1,0 +1,152 @@
+"""The operator's own stores, ledger and view, filled with a scenario's cluster, and what may happen to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import datetime
+from itertools import count
+from typing import Any, TypeVar
+
+from benchmarks.allocate import objects
+from benchmarks.allocate.scenario import MOST_PODS, Scenario
+from elastic_operator.build import names
+from elastic_operator.cluster import objects as kinds
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.meta import Struct
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.read import Reader, Stores
+from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.view import View
+from elastic_operator.plan.allocate import Allocation, allocate
+from elastic_operator.settings import Settings
+
+NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
+MOST_ROUNDS = 20
+"""A change is answered in one or two."""
+T = TypeVar("T", bound=Struct)
+
+
+class World:
+    """One cluster as the operator knows it."""
+
+    def __init__(self, plan: Scenario) -> None:
+        self.plan = plan
+        self.stores = _empty_stores()
+        self._revisions = count(100)
+        ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name)
+        self.stores.pods.subscribe(ledger.pod_changed)
+        self._fill()
+        clock = ServerClock()
+        reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
+        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
+        self.view = View(reader, logs, Troubles())
+        self.now = NOW
+
+    def decide(self) -> Allocation:
+        """One pass: look, snapshot, allocation, and what each job gets."""
+        self.now += 1.0
+        allocation = allocate(self.view.look(self.now).snapshot)
+        for job in allocation:
+            allocation.share(job)
+        return allocation
+
+    def carry_out(self, allocation: Allocation) -> bool:
+        """Pods that are to go are gone, those to come are there and run; tells whether there were any."""
+        moved = False
+        for uid in allocation:
+            share, meta = allocation.share(uid), self._job(uid).metadata
+            for pod in share.release:
+                self.stores.pods.observe_deleted(pod)
+            for slot in share.create:
+                index = 0 if slot.role == "master" else slot.index + 1
+                host = int((slot.node or "").removeprefix("node-"))
+                body = objects.own_pod(meta.namespace, meta.name, index=index, host=host)
+                body["metadata"]["uid"] += f"-{next(self._revisions)}"
+                self.stores.pods.observe(self._anew(body, kinds.Pod))
+            moved |= bool(share.release or share.create)
+        return moved
+
+    def settle(self) -> None:
+        """Carry out what is decided until nothing is."""
+        for _ in range(MOST_ROUNDS):
+            if not self.carry_out(self.decide()):
+                return
+        raise AssertionError(f"what is decided does not come to rest in {MOST_ROUNDS} rounds")
+
+    def changes(self) -> Iterator[str]:
+        """Without end, one change at each step: a job's pod is gone, a foreign pod has ended, a job was edited."""
+        jobs = self.plan.job_names()
+        for number in count():
+            namespace, name = jobs[number * 7 % len(jobs)]
+            match number % 3:
+                case 0:
+                    self._pod_goes(namespace, f"{name}-worker-0")
+                    yield "pod deleted"
+                case 1:
+                    self._foreign_pod_ends(number)
+                    yield "foreign pod ended"
+                case _:
+                    self._job_is_edited(namespace, name)
+                    yield "job edited"
+
+    def _fill(self) -> None:
+        plan, sizes = self.plan, Counter(job for _, job in self.plan.gpu_holders())
+        for number in range(plan.nodes):
+            self.stores.nodes.observe(_read(objects.node(number), kinds.Node))
+        for number, (namespace, name) in enumerate(plan.job_names()):
+            body = objects.job(namespace, name, replicas=sizes[number])
+            self.stores.jobs.observe(_read(body, kinds.CustomObject))
+        for number in range(plan.teams):
+            policy = objects.policy(number, guaranteed=plan.guarantee)
+            self.stores.policies.observe(_read(policy, kinds.CustomObject))
+            self.stores.namespaces.observe(_read(objects.namespace(f"team-{number}"), kinds.Namespace))
+        for body in objects.pods(plan):
+            self.stores.pods.observe(_read(body, kinds.Pod))
+
+    def _job_of(self, uid: str) -> JobRef | None:
+        job = self.stores.jobs.get(uid)
+        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
+
+    def _job(self, uid: str) -> kinds.CustomObject:
+        job = self.stores.jobs.get(uid)
+        assert job is not None, "jobs are never deleted here"
+        return job
+
+    def _pod_goes(self, namespace: str, name: str) -> None:
+        pod = self.stores.pods.named(name, namespace)
+        assert pod is not None, "each job has a worker"
+        self.stores.pods.observe_deleted(pod.metadata.uid)
+
+    def _foreign_pod_ends(self, number: int) -> None:
+        gpu = number * 8 % self.plan.gpus + 7
+        body = objects.foreign_pod(f"notebook-{gpu}", gpu // 8, gpus=1)
+        body["status"]["phase"] = "Succeeded"
+        self.stores.pods.observe(self._anew(body, kinds.Pod))
+
+    def _job_is_edited(self, namespace: str, name: str) -> None:
+        known = self._job(objects.uid(name, namespace))
+        body = objects.job(
+            namespace,
+            name,
+            replicas=known.status["targetReplicas"],
+            generation=known.metadata.generation + 1,
+            most=MOST_PODS + known.metadata.generation,
+        )
+        self.stores.jobs.observe(self._anew(body, kinds.CustomObject))
+
+    def _anew(self, body: dict[str, Any], kind: type[T]) -> T:
+        body["metadata"]["resourceVersion"] = str(next(self._revisions))
+        return _read(body, kind)
+
+
+def _read(body: dict[str, Any], kind: type[T]) -> T:
+    return kinds.decode(body, kind)
+
+
+def _empty_stores() -> Stores:
+    return Stores(**{each.name: Store() for each in fields(Stores)})

@@ -1,0 +1,89 @@
+"""All nodes with what pods use of them, and since when those that are not Ready are so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+
+from elastic_operator.cluster import convert, objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.model import Node, OwnPod
+
+Unready = Mapping[str, float]
+"""Nodes that are not Ready, with since when."""
+LATE_SECONDS = 60.0
+"""Later than this, news of a node is not late: the clock of whoever wrote it is."""
+
+
+class Nodes:
+    """The nodes as last looked at; each is made anew only when something of it changes."""
+
+    def __init__(self, stored: Store[objects.Node], ledger: Ledger, clock: ServerClock) -> None:
+        self._stored, self._ledger, self._clock = stored, ledger, clock
+        self._down: dict[str, tuple[float, float]] | None = None
+        """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
+        self._known: dict[str, tuple[objects.Node, object, Node]] = {}
+        self._all: tuple[object, tuple[Node, ...]] = (None, ())
+
+    def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
+
+        `leaving` has the namespace of each; those that are not bound yet hold nothing. A node of which nothing changed
+        is the same object as before.
+        """
+        leaving = tuple(leaving)
+        key = (self._ledger.changes, self._stored.revision, members, leaving)
+        if key != self._all[0]:
+            self._all = key, self._look(members, leaving)
+        return self._all[1]
+
+    def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
+        for namespace, pod in leaving:
+            if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
+                going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
+        given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
+        apart = members | given_up if given_up else members
+        stored = self._stored.values()
+        nodes = tuple(self._node(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        if len(self._known) > len(nodes):
+            here = {node.name for node in nodes}
+            self._known = {name: known for name, known in self._known.items() if name in here}
+        return nodes
+
+    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
+        name = stored.metadata.name
+        key = (self._ledger.revision(name), self._ledger.outsiders(name, apart), going)
+        known = self._known.get(name)
+        if known is not None and known[0] is stored and known[1] == key:
+            return known[2]
+        usage = self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
+        node = convert.node(stored, usage)
+        if known is not None and known[2] == node:
+            node = known[2]
+        self._known[name] = (stored, key, node)
+        return node
+
+    def unready_since(self, now: float) -> Unready:
+        """Since when each node that is not Ready is so.
+
+        Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
+        away for much longer than that.
+        """
+        down: dict[str, tuple[float, float]] = {}
+        for node in self._stored.values():
+            written = convert.unready_since(node)
+            if written is None:
+                continue
+            name, known = node.metadata.name, self._down
+            since = self._clock.current(written, of=node.metadata.uid)
+            if known is not None and now - since >= LATE_SECONDS:
+                since = known[name][1] if known.get(name, (None,))[0] == written else now
+            down[name] = (written, since)
+        self._down = down
+        return {name: since for name, (_, since) in down.items()}
+
+    def clock_stepped(self) -> None:
+        """What was reckoned on the clock before is reckoned anew."""
+        self._down = None

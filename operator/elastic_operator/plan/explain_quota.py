@@ -1,0 +1,93 @@
+"""Why a team's quota, or what other teams are entitled to, keeps a job from being bigger: reason and sentence.
+
+Each sentence has what is wanted, what may be used and is used, and one thing to do.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.api.status import Limit
+from elastic_operator.plan.accounts import Account
+from elastic_operator.plan.claim import Claim
+from elastic_operator.plan.roster import over_per_job_limit
+from elastic_operator.plan.table import Table
+
+Said = tuple[Limit, str]
+
+
+def why_no_flavor(claim: Claim) -> Said | None:
+    """The job's kind of GPU is not clear."""
+    problem = claim.job.flavor_problem
+    return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
+
+
+def why_too_large(claim: Claim, wanted: str) -> Said | None:
+    """Its next size has more GPUs than one job of the team may have."""
+    size = next((n for n in claim.job.sizes if n > claim.size), None)
+    if size is None or claim.account is None or not over_per_job_limit(claim, size):
+        return None
+    most, name = claim.account.team.max_gpus_per_job, policy(claim.account)
+    text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
+    return Limit.QUOTA_EXHAUSTED, text
+
+
+def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None:
+    """A limit of its team, or of a team above it, or its own word that it stays within the guarantee."""
+    account, need = claim.account, claim.gpus_missing(size)
+    if account is None:
+        return None
+    if not claim.job.preemptible and (over := account.over_fixed(need)):
+        text = (
+            f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}: {over.guaranteed},"
+            f" of which {over.fixed} are held for good. Set preemptible to true, or raise the guarantee."
+        )
+        return Limit.QUOTA_EXHAUSTED, text
+    over = account.over(need)
+    if over is not None:
+        return _over_limit(over, wanted)
+    if not table.accounts.may_borrow(account, claim.job.flavor, need):
+        text = (
+            f"{wanted}; the GPUs that are idle are kept for their owners (lending.limit). Wait, or raise those limits."
+        )
+        return Limit.QUOTA_EXHAUSTED, text
+    return None
+
+
+def _over_limit(over: Account, wanted: str) -> Said:
+    borrow, name = over.quota.borrow_limit, policy(over)
+    if not over.team.has_policy:
+        text = f"{wanted}; {name} may use {over.limit} and uses {over.used}. {no_policy(over)}"
+        return Limit.NO_QUOTA_POLICY, text
+    if not borrow:
+        text = (
+            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}; borrowing is off."
+            f" Raise borrowing.limit or the guarantee there, or wait."
+        )
+        return Limit.BORROWING_DISABLED, text
+    text = (
+        f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
+        f" {over.used}. Raise borrowing.limit there, or wait."
+    )
+    return Limit.BORROWING_LIMIT_REACHED, text
+
+
+def others_hold(claim: Claim, wanted: str, usable: str) -> Said:
+    """Nothing but the pods of other teams is in the way."""
+    account = claim.account
+    if account is None:
+        return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
+    standing = f"uses {account.used}; its fair share is {account.share} ({account.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(account)} {standing}."
+    if not account.team.has_policy:
+        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(account)}"
+    return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
+
+
+def no_policy(account: Account) -> str:
+    """What to do where no policy covers the namespace."""
+    namespace = account.team.name.removeprefix("namespace ")
+    return f"No GPUQuotaPolicy covers namespace '{namespace}'; have one made for it, or wait."
+
+
+def policy(account: Account) -> str:
+    """How the team is called in a sentence."""
+    return f"policy '{account.team.name}'" if account.team.has_policy else account.team.name

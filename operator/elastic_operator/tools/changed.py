@@ -1,0 +1,184 @@
+"""A snapshot as it would be after jobs and quota policies were changed, and their pods had come and gone accordingly.
+
+A snapshot holds what policies come to, not the policies themselves; they are made up again from that. It does not hold
+namespaces' labels, volumes or PriorityClasses: what a change needs of these stands in the changes or is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.demand import demand_of, job_shape
+from elastic_operator.plan.model import Job, JobDemand, PodShape, Snapshot
+from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.policies import Namespace, Policy, resolve
+from elastic_operator.plan.shape import shape_of
+from elastic_operator.plan.team import Team
+from elastic_operator.tools.files import InputError
+from elastic_operator.tools.manifests import Changes
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The snapshot after the changes, and what there is to know about it."""
+
+    snapshot: Snapshot
+    notes: tuple[str, ...]
+
+
+def changed(snapshot: Snapshot, changes: Changes) -> Changed:
+    """Apply the changes. Raises InputError where they refer to what is not there."""
+    mistakes = [*_not_there(snapshot, changes), *_unknown_priorities(snapshot, changes)]
+    if mistakes:
+        raise InputError(mistakes)
+    notes: list[str] = []
+    if changes.policies or changes.deleted_policies:
+        snapshot = _with_policies(snapshot, changes, notes)
+    return Changed(replace(snapshot, jobs=tuple(_jobs(snapshot, changes))), tuple(notes))
+
+
+def _not_there(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
+    jobs = {(job.namespace, job.name) for job in snapshot.jobs}
+    policies = {team.name for team in snapshot.teams if team.has_policy}
+    for namespace, name in sorted(changes.deleted_jobs - jobs):
+        yield f"--delete: 'job/{namespace}/{name}': must be a job of the snapshot"
+    for name in sorted(changes.deleted_policies - policies):
+        yield f"--delete: 'policy/{name}': must be a policy of the snapshot"
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def _unknown_priorities(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
+    """A new job's priority must be known; one that is in the snapshot may keep the priority that it has there."""
+    known = {(job.namespace, job.name) for job in snapshot.jobs}
+    for key, spec in changes.jobs.items():
+        if spec.priority_class_name and key not in known and spec.priority_class_name not in changes.priority_classes:
+            yield (
+                f"ElasticPyTorchJob {'/'.join(key)}: spec.priorityClassName: {spec.priority_class_name!r}:"
+                " must be a PriorityClass that stands in the changes too: a snapshot does not know them"
+            )
+
+
+def _jobs(snapshot: Snapshot, changes: Changes) -> Iterator[JobDemand]:
+    """The jobs after the changes; suspended ones are among them and want no pods."""
+    known = {(job.namespace, job.name): job for job in snapshot.jobs}
+    for key, job in known.items():
+        if key not in changes.deleted_jobs and key not in changes.jobs:
+            yield job
+    for key, spec in changes.jobs.items():
+        if key not in changes.deleted_jobs:
+            yield _job(snapshot, known.get(key), key, spec, changes.priority_classes)
+
+
+def _job(
+    snapshot: Snapshot, known: JobDemand | None, key: tuple[str, str], spec: JobSpec, priorities: Mapping[str, int]
+) -> JobDemand:
+    namespace, name = key
+    priority = priorities.get(spec.priority_class_name, known.priority if known else 0)
+    job = Job(
+        namespace=namespace,
+        name=name,
+        uid=known.uid if known else f"simulated/{namespace}/{name}",
+        generation=1,
+        created=known.created if known else snapshot.now,
+        status=JobStatus(),
+        spec=spec,
+        priority=priority,
+    )
+    master, worker = (_shape(spec.template_of(role), snapshot) for role in ("master", "worker"))
+    fresh = demand_of(Observation(job, job.status), job_shape(master, worker, flavors=snapshot.flavors))
+    return fresh if known is None else _going_on(fresh, known)
+
+
+def _going_on(fresh: JobDemand, known: JobDemand) -> JobDemand:
+    """The demand of a job that was edited: its pods, and since when it runs or waits, are as they were."""
+    return replace(
+        fresh,
+        members=known.members,
+        taken_indices=known.taken_indices,
+        holds_place=known.holds_place,
+        running_since=known.running_since,
+        waiting_since=known.waiting_since,
+        pod_priorities=known.pod_priorities,
+    )
+
+
+def _shape(template: Mapping[str, Any], snapshot: Snapshot) -> PodShape:
+    """Volume claims are taken to be bound to volumes that every node reaches."""
+    volumes = [v.get("persistentVolumeClaim") or {} for v in template["spec"].get("volumes") or ()]
+    bound = {claim["claimName"]: "bound" for claim in volumes if claim}
+    return shape_of(template, gpu_resources=snapshot.gpu_resources, volumes=bound)  # type: ignore[arg-type]
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def _with_policies(snapshot: Snapshot, changes: Changes, notes: list[str]) -> Snapshot:
+    policies = {team.name: _policy_of(team, snapshot.team_of) for team in snapshot.teams if team.has_policy}
+    for name in changes.deleted_policies:
+        del policies[name]
+    for name, spec in changes.policies.items():
+        known = policies.get(name)
+        if known is None:
+            policies[name] = Policy(f"simulated/{name}", name, snapshot.now, spec)
+        else:
+            policies[name] = replace(known, spec=spec)
+    resolved = resolve(
+        policies.values(), _namespaces(snapshot, changes), flavors=[flavor.name for flavor in snapshot.flavors]
+    )
+    names = {policy.uid: policy.name for policy in policies.values()}
+    notes += [f"{names[uid]}: {p.message}" for uid, found in sorted(resolved.problems.items()) for p in found]
+    notes += _blind_selectors(changes)
+    return replace(snapshot, teams=resolved.teams, team_of=resolved.team_of)
+
+
+def _policy_of(team: Team, team_of: Mapping[str, str]) -> Policy:
+    """A policy that comes to that team again. What is in a snapshot is not held against the bounds of the CRD."""
+    spec = PolicySpec.model_construct(
+        namespaces=sorted(namespace for namespace, owner in team_of.items() if owner == team.name),
+        parent=team.parent,
+        flavors=list(_flavor_quotas(team)),
+        priority=team.priority,
+        per_job=PerJob.model_construct(max_gpus=team.max_gpus_per_job),
+        reclaim=Reclaim.model_construct(min_runtime_seconds=team.min_runtime_seconds),
+        time_sharing=TimeSharing.model_construct(quantum_seconds=team.quantum_seconds)
+        if team.quantum_seconds
+        else None,
+    )
+    return Policy(team.uid or team.name, team.name, team.created, spec)
+
+
+def _flavor_quotas(team: Team) -> Iterator[FlavorQuota]:
+    for flavor, quota in team.quotas.items():
+        yield FlavorQuota.model_construct(
+            name=flavor,
+            guaranteed=quota.guaranteed,
+            borrowing=Borrowing.model_construct(limit=quota.borrow_limit, weight=quota.weight),
+            lending=Lending.model_construct(limit=quota.lend_limit),
+        )
+
+
+def _namespaces(snapshot: Snapshot, changes: Changes) -> list[Namespace]:
+    """All that are heard of, with the labels that are known."""
+    names = {job.namespace for job in snapshot.jobs} | {request.namespace for request in snapshot.requests}
+    names |= {namespace for node in snapshot.nodes for namespace in (*node.used_by, *node.leaving_by)}
+    names |= {*snapshot.team_of, *changes.namespaces, *(namespace for namespace, _ in changes.jobs)}
+    return [Namespace(name, {**changes.namespaces.get(name, {}), NAME_LABEL: name}) for name in sorted(names)]
+
+
+def _blind_selectors(changes: Changes) -> Iterator[str]:
+    for name, spec in sorted(changes.policies.items()):
+        if spec.namespace_selector is not None and not changes.namespaces:
+            yield (
+                f"{name}: spec.namespaceSelector: a snapshot does not know the labels of namespaces;"
+                " put their manifests into the changes, or name them in spec.namespaces."
+            )

@@ -1,0 +1,131 @@
+"""The command lines of the tools: what each takes, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from elastic_operator import settings
+from elastic_operator.plan.model import Snapshot
+from elastic_operator.tools import live, replay, share, simulate, snapshot_file
+from elastic_operator.tools.changed import changed
+from elastic_operator.tools.files import InputError, read_json, write_json, write_text
+from elastic_operator.tools.manifests import read_changes
+
+REFUSED = 2
+"""Exit code of wrong input, as of a wrong command line."""
+
+Subparsers = Any
+"""What `add_subparsers` returns; argparse does not name its type."""
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add all tools to the commands of a parser; what runs one is in `arguments.tool`."""
+    _add_share(commands)
+    _add_take(commands)
+    _add_replay(commands)
+    _add_simulate(commands)
+
+
+def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace) -> int:
+    """Print what the tool says; the exit code."""
+    try:
+        said = tool(arguments)
+    except InputError as error:
+        for line in error.lines:
+            sys.stderr.write(f"elastic-operator: {line}\n")
+        return REFUSED
+    _print(said)
+    return 0
+
+
+def _print(text: str) -> None:
+    """Whoever reads it may have seen enough, as `head` does: then nothing is left to say at the end either."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _add_share(commands: Subparsers) -> None:
+    parser = commands.add_parser("share", help="divide GPUs among the policies of a JSON file")
+    parser.add_argument("file", help="JSON with total and policies; - for the standard input")
+    parser.set_defaults(tool=lambda a: write_json(share.share(read_json(a.file), source=a.file)))
+
+
+def _add_take(commands: Subparsers) -> None:
+    parser = commands.add_parser("snapshot", help="write down what the allocator decides from, now")
+    parser.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--settings", type=Path, default=settings.DEFAULT_FILE, help="YAML file of the operator's settings"
+    )
+    parser.set_defaults(tool=_take)
+
+
+def _take(arguments: argparse.Namespace) -> str:
+    text = snapshot_file.schema() if arguments.schema else _taken(arguments)
+    if arguments.output is None:
+        return text
+    write_text(arguments.output, text)
+    return ""
+
+
+def _taken(arguments: argparse.Namespace) -> str:
+    try:
+        loaded = settings.load(os.environ, arguments.settings)
+    except settings.SettingsError as error:
+        raise InputError([str(error)]) from None
+    connection = live.connect(arguments.kubeconfig, arguments.context)
+    return snapshot_file.encode(asyncio.run(live.take(connection, loaded)))
+
+
+def _add_replay(commands: Subparsers) -> None:
+    parser = commands.add_parser("replay", help="decide from a snapshot's file, and say why")
+    _add_snapshot(parser)
+    parser.set_defaults(tool=_replay)
+
+
+def _replay(arguments: argparse.Namespace) -> str:
+    snapshot = _snapshot(arguments)
+    return write_json(replay.as_data(snapshot)) if arguments.output == "json" else replay.as_text(snapshot)
+
+
+def _add_simulate(commands: Subparsers) -> None:
+    parser = commands.add_parser("simulate", help="who would get what if jobs or policies were changed")
+    _add_snapshot(parser)
+    parser.add_argument("--change", metavar="FILE", help="manifests of jobs and policies, as for kubectl apply")
+    parser.add_argument(
+        "--delete",
+        metavar="KIND/NAME",
+        action="append",
+        default=[],
+        help="a job (job/NAMESPACE/NAME) or policy (policy/NAME) to take away; may be given again",
+    )
+    parser.set_defaults(tool=_simulate)
+
+
+def _simulate(arguments: argparse.Namespace) -> str:
+    snapshot = _snapshot(arguments)
+    changes = read_changes(arguments.change, arguments.delete, gpu_resources=snapshot.gpu_resources)
+    after = changed(snapshot, changes)
+    if arguments.output == "json":
+        return write_json(simulate.as_data(snapshot, after))
+    return simulate.as_text(snapshot, after)
+
+
+def _add_snapshot(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="a file written by `elastic-operator snapshot`; - for the standard input")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (text)")
+
+
+def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+    return snapshot_file.decode(read_json(arguments.file), source=arguments.file)

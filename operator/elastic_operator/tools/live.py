@@ -1,0 +1,78 @@
+"""The snapshot of a running cluster, read as the operator reads it, by a process that only looks."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from kubernetes.config import ConfigException
+
+from elastic_operator.cluster.connection import Connection, load_connection
+from elastic_operator.cluster.errors import ClusterError, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.handlers import JOBS, JobFeed
+from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.read import Reader
+from elastic_operator.loop.view import View
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.model import OwnPod, Snapshot
+from elastic_operator.process import Process
+from elastic_operator.settings import Settings
+from elastic_operator.tools.files import InputError
+
+LIST_SECONDS = 120.0
+"""So long for all lists together; 30,000 pods take a few seconds."""
+
+
+class UnreadLogs:
+    """Failed pods are as they are: what they said changes nothing of who gets what."""
+
+    def as_read(self, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:  # noqa: ARG002 - as FailureLogs
+        """The pods themselves."""
+        return pods
+
+
+def connect(kubeconfig: str | None, context: str | None) -> Connection:
+    """The cluster that the kubeconfig names, or the one this runs in. Raises InputError."""
+    try:
+        return load_connection(kubeconfig, context=context)
+    except (ConfigException, OSError) as error:
+        raise InputError([f"no cluster: {error}; give --kubeconfig and --context, or set KUBECONFIG"]) from None
+
+
+async def take(connection: Connection, settings: Settings) -> Snapshot:
+    """What a leader with these settings would decide from now. Raises InputError where something cannot be read."""
+    async with Session(connection) as session:
+        process = Process(settings, session, Metrics(), JobFeed(connection, session, Store()))
+        try:
+            await _try_each_list(process, session)
+            async with asyncio.timeout(LIST_SECONDS):
+                await process.watches.catch_up()
+        except ClusterError as error:
+            raise InputError([f"{connection.base_url}: {error}"]) from None
+        except TimeoutError:
+            told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
+            raise InputError([f"{connection.base_url}: {told}"]) from None
+        return _view(process).look(session.clock.time()).snapshot
+
+
+async def _try_each_list(process: Process, session: Session) -> None:
+    """A list that is refused is asked for again and again by what follows; here it is an error at once.
+
+    Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
+    """
+    try:
+        await session.get(JOBS, params={"limit": "1"})
+    except NotFound:
+        raise InputError(
+            ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
+        ) from None
+    for watch in process.watches.all.values():
+        with suppress(NotFound):
+            await session.get(watch.path, params={"limit": "1"})
+
+
+def _view(process: Process) -> View:
+    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
+    return View(reader, UnreadLogs(), Troubles())  # type: ignore[arg-type] # only as_read is called

@@ -1,0 +1,111 @@
+"""`elastic-operator simulate`: which jobs would start, grow, shrink or stop if jobs and policies were changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from elastic_operator.plan.model import Snapshot
+from elastic_operator.tools.changed import Changed
+from elastic_operator.tools.decisions import Decision, decide
+from elastic_operator.tools.table import Row, aligned
+
+HEAD = ("JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED BY")
+EFFECTS = ("starts", "grows", "shrinks", "stops")
+SAME = "same"
+GONE = "It is deleted."
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What becomes of one job: pods and GPUs that it gets without the changes and with them, and why not more."""
+
+    namespace: str
+    name: str
+    team: str
+    flavor: str
+    effect: str
+    before: int
+    after: int
+    gpus_before: int
+    gpus_after: int
+    limit: str
+    message: str
+
+
+def effects(snapshot: Snapshot, changed: Changed) -> list[Effect]:
+    """All jobs of either, by namespace and name."""
+    before = {d.key: d for d in decide(snapshot).jobs}
+    after = {d.key: d for d in decide(changed.snapshot).jobs}
+    return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
+
+
+def as_data(snapshot: Snapshot, changed: Changed) -> dict[str, Any]:
+    """The effects as JSON's own types."""
+    found = effects(snapshot, changed)
+    return {
+        "kind": "Effects",
+        "version": 1,
+        "jobs": msgspec.to_builtins(found),
+        "counts": _counts(found),
+        "notes": list(changed.notes),
+    }
+
+
+def as_text(snapshot: Snapshot, changed: Changed) -> str:
+    """A table of the jobs that get otherwise, then how many there are of each, then the notes."""
+    found = effects(snapshot, changed)
+    rows = [_row(effect) for effect in found if effect.effect != SAME]
+    table = aligned(HEAD, rows) + "\n" if rows else ""
+    counted = ", ".join(f"{number} {effect}" for effect, number in _counts(found).items())
+    return table + f"{counted}\n" + "".join(f"note: {note}\n" for note in changed.notes)
+
+
+def _effect(before: Decision | None, after: Decision | None) -> Effect:
+    shown = after or before
+    assert shown is not None, "a job is in one of the two"
+    pods = (before.after if before else 0, after.after if after else 0)
+    return Effect(
+        namespace=shown.namespace,
+        name=shown.name,
+        team=shown.team,
+        flavor=shown.flavor,
+        effect=_kind(*pods),
+        before=pods[0],
+        after=pods[1],
+        gpus_before=before.gpus_after if before else 0,
+        gpus_after=after.gpus_after if after else 0,
+        limit=after.limit if after else "",
+        message=after.message if after else GONE,
+    )
+
+
+def _kind(before: int, after: int) -> str:
+    if before == after:
+        return SAME
+    if not before or not after:
+        return "starts" if after else "stops"
+    return "grows" if after > before else "shrinks"
+
+
+def _counts(found: list[Effect]) -> dict[str, int]:
+    counted = Counter(effect.effect for effect in found)
+    return {kind: counted[kind] for kind in (*EFFECTS, SAME)}
+
+
+def _by_name(key: str) -> list[str]:
+    return key.split("/")
+
+
+def _row(e: Effect) -> Row:
+    pods, gpus = f"{e.before} -> {e.after}", f"{e.gpus_before} -> {e.gpus_after}"
+    return Row((f"{e.namespace}/{e.name}", e.team, e.effect, pods, gpus, e.limit), tuple(_below(e)))
+
+
+def _below(e: Effect) -> Iterator[str]:
+    if e.message:
+        yield e.message

@@ -1,0 +1,87 @@
+"""`elastic-operator snapshot` against a real API server: what it writes down is what the operator would decide from."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from elastic_operator.__main__ import main
+from elastic_operator.tools import snapshot_file
+from tests.api.jobs import make_job, make_template, with_gpus
+from tests.apiserver.jobs_api import Jobs, accepted
+
+pytestmark = pytest.mark.apiserver
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def node(api: httpx.Client) -> Iterator[str]:
+    """A node of 4 GPUs."""
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    accepted(api.post("/api/v1/nodes", json={"metadata": {"name": name, "labels": {"only": name}}}))
+    status = {"allocatable": {GPU: "4", "cpu": "8", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    accepted(api.patch(f"/api/v1/nodes/{name}/status", headers=headers, json={"status": status}))
+    accepted(
+        api.patch(f"/api/v1/nodes/{name}", headers=headers, json={"spec": {"taints": None}})
+    )  # it was made NotReady
+    yield name
+    api.delete(f"/api/v1/nodes/{name}")
+
+
+def make_pod(name: str, node: str, *, gpus: int) -> dict:
+    """A pod that is not ours, bound to a node."""
+    container = {"name": "main", "image": "local/none:1", "resources": {"limits": {GPU: str(gpus)}}}
+    tolerations = [{"operator": "Exists"}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [container], "tolerations": tolerations},
+    }
+
+
+def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs(
+    api: httpx.Client, jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path
+):
+    accepted(jobs.create(make_job("train", maxReplicas=8, template=make_template(with_gpus(1)))))
+    accepted(api.post(f"/api/v1/namespaces/{jobs.namespace}/pods", json=make_pod("notebook", node, gpus=3)))
+    file = tmp_path / "snapshot.json"
+    assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--output", str(file)]) == 0
+    snapshot = snapshot_file.decode(json.loads(file.read_text()), source="f")
+    found = next(n for n in snapshot.nodes if n.name == node)
+    assert (found.allocatable[GPU], found.used[GPU]) == (4, 3)
+    assert (jobs.namespace, "train") in {(job.namespace, job.name) for job in snapshot.jobs}
+
+
+def test_the_snapshot_of_a_cluster_can_be_replayed(
+    jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    template = make_template(with_gpus(2), nodeSelector={"only": node})
+    accepted(jobs.create(make_job("train", minReplicas=2, maxReplicas=2, template=template)))
+    file = tmp_path / "snapshot.json"
+    assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--output", str(file)]) == 0
+    assert main(["replay", str(file), "-o", "json"]) == 0
+    decided = {(job["namespace"], job["name"]): job for job in json.loads(capsys.readouterr().out)["jobs"]}
+    placed = decided[jobs.namespace, "train"]["create"]
+    assert [(pod["role"], pod["node"]) for pod in placed] == [("master", node), ("worker", node)]
+
+
+def test_an_api_server_that_is_not_there_is_an_error_with_its_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config = {
+        "current-context": "c",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    assert main(["snapshot", "--kubeconfig", str(tmp_path / "config")]) == 2
+    assert "http://127.0.0.1:9" in capsys.readouterr().err

@@ -1,0 +1,34 @@
+"""Builders of policies and namespaces, as `resolve` takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastic_operator.api.policy import PolicySpec
+from elastic_operator.plan.policies import Namespace, Policy, Problem, Resolved
+
+
+def make_policy(name: str = "a", *, created: float = 0.0, uid: str = "", invalid: str = "", **spec: Any) -> Policy:
+    """A policy with these fields of its spec; one that is `invalid` has none that could be read."""
+    known = PolicySpec.model_validate(spec) if not invalid else None
+    return Policy(uid or f"uid-{name}", name, created, known, invalid)
+
+
+def labelled(name: str, **labels: str) -> Namespace:
+    return Namespace(name, labels)
+
+
+def parents(resolved: Resolved) -> dict[str, str | None]:
+    """The parent of each team."""
+    return {team.name: team.parent for team in resolved.teams}
+
+
+def reasons(resolved: Resolved) -> dict[str, list[str]]:
+    """Reasons of what is wrong, by policy uid."""
+    return {uid: [problem.reason for problem in problems] for uid, problems in resolved.problems.items()}
+
+
+def the_problem(resolved: Resolved) -> Problem:
+    """The only thing that is wrong."""
+    ((problem,),) = resolved.problems.values()
+    return problem

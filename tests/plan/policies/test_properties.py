@@ -1,0 +1,88 @@
+"""Whatever policies people write, what they come to is sound."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.plan.policies import Policy, resolve
+from tests.plan.policies.builders import labelled, make_policy, parents
+
+NAMES = ("a", "b", "c", "d", "e")
+SPACES = ("x", "y", "z")
+LABELS = ("", "1", "2")
+selectors = st.one_of(
+    st.none(),
+    st.just({}),
+    st.builds(lambda value: {"matchLabels": {"team": value}}, st.sampled_from(LABELS)),
+    st.builds(
+        lambda operator: {"matchExpressions": [{"key": "team", "operator": operator}]},
+        st.sampled_from(("Exists", "DoesNotExist")),
+    ),
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn):
+    """Policies of different names and any ages, some unreadable, and namespaces."""
+    policies = []
+    for name in draw(st.lists(st.sampled_from(NAMES), unique=True)):
+        if draw(st.integers(0, 9)) == 0:
+            policies.append(make_policy(name, created=draw(st.integers(0, 3)), invalid="spec: wrong."))
+            continue
+        spec = {
+            "parent": draw(st.one_of(st.none(), st.sampled_from((*NAMES, "gone")))),
+            "namespaces": draw(st.lists(st.sampled_from(SPACES), unique=True)),
+            "namespaceSelector": draw(selectors),
+            "flavors": [{"name": name} for name in draw(st.sets(st.sampled_from(("default", "other"))))],
+        }
+        policies.append(make_policy(name, created=draw(st.integers(0, 3)), **spec))
+    spaces = [labelled(name, team=draw(st.sampled_from(LABELS))) for name in draw(st.sets(st.sampled_from(SPACES)))]
+    return policies, spaces
+
+
+def readable(policies: list[Policy]) -> dict[str, Policy]:
+    return {policy.name: policy for policy in policies if policy.spec is not None}
+
+
+@given(worlds())
+def test_teams_are_a_forest_of_the_readable_policies(world):
+    policies, spaces = world
+    above = parents(resolve(policies, spaces))
+    assert above.keys() == readable(policies).keys()
+    for name in above:
+        steps, up = 0, above[name]
+        while up is not None:
+            steps, up = steps + 1, above[up]
+            assert steps <= len(above)
+
+
+@given(worlds())
+def test_a_namespace_is_owned_by_a_policy_that_asks_for_it_and_has_no_children(world):
+    policies, spaces = world
+    resolved = resolve(policies, spaces)
+    with_children = set(parents(resolved).values())
+    for space, owner in resolved.team_of.items():
+        assert owner not in with_children
+        spec = readable(policies)[owner].spec
+        assert space in spec.namespaces or spec.namespace_selector is not None
+
+
+@given(worlds())
+def test_who_gets_less_than_it_asks_for_is_told(world):
+    policies, spaces = world
+    resolved = resolve(policies, spaces)
+    above = parents(resolved)
+    for policy in policies:
+        if policy.spec is None or policy.uid in resolved.problems:
+            continue
+        assert above[policy.name] == policy.spec.parent
+        assert all(resolved.team_of[space] == policy.name for space in policy.spec.namespaces)
+    assert {p.uid for p in policies if p.spec is None} <= resolved.problems.keys()
+
+
+@given(worlds(), st.randoms())
+def test_the_order_of_policies_and_namespaces_makes_no_difference(world, random):
+    policies, spaces = world
+    shuffled = [random.sample(things, len(things)) for things in world]
+    assert resolve(*shuffled) == resolve(policies, spaces)

@@ -1,0 +1,65 @@
+"""The form of the cases here: nodes, teams and jobs, and what each job and each foreign pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.model import JobDemand, Node, Request
+from elastic_operator.plan.team import Team
+from tests.plan.allocate.world import NOW, carried_out, make_shape, make_snapshot, notation
+
+PASSES = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """Expected are sizes (int) or the one-line notation of grants; for foreign pods "node -victim -victim" or ""."""
+
+    nodes: tuple[Node, ...]
+    teams: tuple[Team, ...]
+    jobs: tuple[JobDemand, ...]
+    expected: Mapping[str, int | str]
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def came_out(case: Case) -> dict[str, int | str]:
+    """What the allocator decides, in the form of `expected`."""
+    snapshot = replace(make_snapshot(case.nodes, case.jobs, teams=case.teams), **case.more)
+    granted = allocate(snapshot)
+    sizes = {uid for uid, wanted in case.expected.items() if isinstance(wanted, int)}
+    found = {uid: grant.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
+    plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.reclaims}
+    return {**found, **{request.uid: plans.get(request.uid, "") for request in snapshot.requests}}
+
+
+def make_request(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
+    """A foreign pod that waits."""
+    return Request(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
+
+
+def on(node: str, pods: int) -> str:
+    """So many pods of a job, all on one node."""
+    return " ".join([node] * pods)
+
+
+def history(snapshot, passes=PASSES):
+    """The releases of each of so many passes, each carried out before the next, and the snapshot at the end."""
+    releases = []
+    for _ in range(passes):
+        granted = allocate(snapshot)
+        releases.append(sorted(uid for grant in granted.values() for uid in grant.release))
+        snapshot = carried_out(snapshot, granted)
+    return releases, snapshot
+
+
+def sizes(snapshot):
+    return {job.uid: len(job.members) for job in snapshot.jobs}
+
+
+def released(nodes, jobs, **more):
+    """All that one pass lets go."""
+    granted = allocate(make_snapshot(nodes, jobs, **more))
+    return sorted(uid for grant in granted.values() for uid in grant.release)

@@ -1,0 +1,167 @@
+"""Foreign pods: what they use counts, and those that wait get a place that elastic jobs make way for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.allocate.world import NOW, make_job, make_node, make_team
+from tests.plan.quota.cases import Case, came_out, make_request, on
+
+N8 = (make_node("n1", 8),)
+TEAMS = (make_team("a", 4), make_team("b"))
+BORROWER = make_job("b", 1, 8, team="b", on=on("n1", 8))
+ALL_STAY = "m0 w0 w1 w2 w3 w4 w5 w6"
+
+
+def waiting(*requests):
+    return {"requests": requests}
+
+
+PLANS = {
+    "a pod within the guarantee gets a place that a borrower leaves": Case(
+        N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6", "b": "m0 w0 w1 w2 w3 w4 w5 -w6"}, waiting(make_request())
+    ),
+    "a pod of two GPUs takes exactly two pods of one": Case(
+        N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6 -b-w5", "b": 6}, waiting(make_request(gpus=2))
+    ),
+    "two pods take one each": Case(
+        N8,
+        TEAMS,
+        (BORROWER,),
+        {"r": "n1 -b-w6", "s": "n1 -b-w5", "b": 6},
+        waiting(make_request("r", age=9), make_request("s")),
+    ),
+    "no more than the guarantee: the younger ones wait": Case(
+        N8,
+        (make_team("a", 1), make_team("b", 7)),
+        (BORROWER,),
+        {"r": "", "s": "n1 -b-w6", "b": 7},
+        waiting(make_request("r"), make_request("s", age=9)),
+    ),
+    "of one age the lower uid has the place": Case(
+        N8,
+        (make_team("a", 1), make_team("b", 7)),
+        (BORROWER,),
+        {"r": "n1 -b-w6", "s": "", "b": 7},
+        waiting(make_request("s"), make_request("r")),
+    ),
+    "a pod within the fair share gets a place too": Case(
+        N8, (make_team("a"), make_team("b")), (BORROWER,), {"r": "n1 -b-w6", "b": 7}, waiting(make_request())
+    ),
+    "a pod without any right gets none": Case(
+        N8, (make_team("a", weight=0), make_team("b")), (BORROWER,), {"r": "", "b": ALL_STAY}, waiting(make_request())
+    ),
+    "a team whose foreign pods use its guarantee has no right to more": Case(
+        (make_node("n1", 8, used=4, by="a"),),
+        (make_team("a", 4), make_team("b", 4)),
+        (make_job("b", 1, 4, team="b", on=on("n1", 4)),),
+        {"r": "", "b": 4},
+        waiting(make_request()),
+    ),
+    "what foreign pods use beyond their guarantee cannot be had": Case(
+        (make_node("n1", 8, used=8, by="b"),), TEAMS, (), {"r": ""}, waiting(make_request())
+    ),
+    "a pod gets a place that its own team's surplus leaves": Case(
+        N8,
+        (make_team("a", 8),),
+        (make_job("x", 1, 8, team="a", on=on("n1", 8)),),
+        {"r": "n1 -x-w6", "x": 7},
+        waiting(make_request()),
+    ),
+    "a pod that lacks CPU takes nothing, as evicting does not help": Case(
+        (make_node("n1", 8, cpu=16, used_cpu=8),),
+        TEAMS,
+        (BORROWER,),
+        {"r": "", "b": ALL_STAY},
+        waiting(make_request(cpu=12)),
+    ),
+    "a pod that fits on no node takes nothing": Case(
+        (make_node("n1", 4), make_node("n2", 4)),
+        (make_team("a", 8), make_team("b")),
+        (make_job("b", 1, 8, team="b", on="n1 n1 n1 n1 n2 n2 n2 n2"),),
+        {"r": "", "b": 8},
+        waiting(make_request(gpus=8)),
+    ),
+    "a place is planned on one node only": Case(
+        (make_node("n1", 4), make_node("n2", 4)),
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on="n1 n1 n1 n2 n2 n2 n2 n1"),),
+        {"r": "n2 -b-w5 -b-w4", "b": 6},
+        waiting(make_request(gpus=2)),
+    ),
+    "whole jobs make way for a foreign pod only after minRuntime": Case(
+        N8,
+        (make_team("a", 4), make_team("b", min_runtime_seconds=60)),
+        (make_job("b", 8, team="b", on=on("n1", 8), running_since=NOW - 10),),
+        {"r": "", "b": ALL_STAY},
+        waiting(make_request()),
+    ),
+    "a job that is not preemptible makes way for nobody": Case(
+        N8,
+        (make_team("a", 4), make_team("b", 4)),
+        (make_job("b", 1, 8, team="b", on=on("n1", 8), preemptible=False),),
+        {"r": "", "b": ALL_STAY},
+        waiting(make_request()),
+    ),
+}
+
+OTHERS = {
+    "a pod for which the scheduler evicts by itself is left to it": Case(
+        N8, TEAMS, (BORROWER,), {"r": "", "b": ALL_STAY}, waiting(make_request(priority=5))
+    ),
+    "of that priority a pod that never preempts gets a plan": Case(
+        N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6", "b": 7}, waiting(make_request(priority=5, preempts=False))
+    ),
+    "a pod whose priority is that of the victim gets a plan": Case(
+        N8,
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on=on("n1", 8), pod_priorities=(5, 5)),),
+        {"r": "n1 -b-w6", "b": 7},
+        waiting(make_request(priority=5)),
+    ),
+    "a pod that cannot be planned for takes nothing": Case(
+        N8, TEAMS, (BORROWER,), {"r": "", "b": ALL_STAY}, waiting(make_request(unplannable="it has inter-pod affinity"))
+    ),
+    "a pod that is nominated has its plan already": Case(
+        (make_node("n1", 8, used=1),),
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on=on("n1", 6)),),
+        {"r": "", "b": "m0 w0 w1 w2 w3 w4"},
+        waiting(make_request(nominated="n1")),
+    ),
+    "room held for a nominated pod is given to no job, whatever its right": Case(
+        (make_node("n1", 8, used=7),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("x", team="a", priority=9),),
+        {"r": "", "x": ""},
+        waiting(make_request(team="b", nominated="n1")),
+    ),
+    "a nominated pod counts as use of its team": Case(
+        (make_node("n1", 8, used=3, by="a"),),
+        (make_team("a", 4, borrow=0), make_team("b")),
+        (make_job("x", team="a"),),
+        {"r": "", "x": ""},
+        waiting(make_request(nominated="n1")),
+    ),
+    "a borrower does not grow into what a waiting pod will take": Case(
+        (make_node("n1", 8, leaving=1),),
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on=on("n1", 7)),),
+        {"r": "n1", "b": "m0 w0 w1 w2 w3 w4 w5"},
+        waiting(make_request()),
+    ),
+    "the older of a job and a foreign pod of one team has the guarantee": Case(
+        N8,
+        (make_team("a", 1), make_team("b", 7)),
+        (BORROWER, make_job("x", team="a")),
+        {"r": "n1 -b-w6", "x": 0, "b": 7},
+        waiting(make_request(age=9)),
+    ),
+}
+
+ALL = {**PLANS, **OTHERS}
+
+
+@pytest.mark.parametrize("fact", ALL)
+def test_request(fact):
+    assert came_out(ALL[fact]) == ALL[fact].expected

@@ -1,0 +1,176 @@
+"""What must hold whatever happens, judged from the cluster's objects and the policies alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.decisions import Grant
+from tests.simulate import server as kinds
+from tests.simulate.decisions import comes_out_again, order_says_nothing
+from tests.simulate.entitled import check_entitlements
+from tests.simulate.evictions import Evictions
+from tests.simulate.facts import (
+    Body,
+    ended,
+    flavor_of,
+    gpus_of,
+    is_master,
+    is_open,
+    job_sizes,
+    name_of,
+    owner_of,
+    place_of,
+    requests_of,
+    room_for,
+    staying,
+    suits,
+    terminating,
+)
+from tests.simulate.operators import Operator
+from tests.simulate.policies import read_policies
+from tests.simulate.server import Server, Write
+from tests.simulate.violation import require
+
+
+class Checker:
+    """Looks on. `changes` counts the pods that the operator made and deleted."""
+
+    def __init__(self, server: Server, dice: Random) -> None:
+        self.server, self.dice = server, dice
+        self.changes = 0
+        self._made: set[str] = set()
+        """Uids of the jobs that got pods since the last pause."""
+
+    # -- after each pass ---------------------------------------------------------------------------------------------
+
+    def after_pass(self, operator: Operator) -> None:
+        """The pass and its writes are over, and nobody else has done anything yet."""
+        writes = operator.wire.writes
+        self.changes += len(writes)
+        created = [write.pod for write in writes if write.verb == "POST"]
+        self._made |= {owner_of(pod)["uid"] for pod in created}
+        if created:
+            self._no_gpu_twice(created)
+            self._no_limit_passed(created)
+            self._nothing_kept_beyond_the_guarantee(created)
+        self._no_master_first(writes, operator.controller._allocation or {})
+        if writes:
+            self._is_sound(operator, [write.pod for write in writes if write.verb == "DELETE"])
+
+    def _no_gpu_twice(self, created: list[Body]) -> None:
+        nodes = {name_of(node): node for node in self.server.all(kinds.NODES)}
+        for pod in created:
+            place = place_of(pod)
+            require(place in nodes, f"{name_of(pod)} is pinned to {place or 'no node'}, which is none")
+            node = nodes[place]
+            require(is_open(node) and suits(pod, node), f"{name_of(pod)} is pinned to {place}, which is not open to it")
+            held = self.held_on(place)
+            taken = [requests_of(p) for p in held if p["metadata"]["uid"] != pod["metadata"]["uid"]]
+            require(
+                room_for(requests_of(pod), node, taken),
+                f"{name_of(pod)} is made on {place}, which is full: {sorted(map(name_of, held))}",
+            )
+
+    def held_on(self, place: str) -> list[Body]:
+        """Pods that hold room on the node: bound or pinned to it, and not ended; terminating ones hold theirs."""
+        return [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == place and not ended(pod)]
+
+    def _no_limit_passed(self, created: list[Body]) -> None:
+        policies = read_policies(self.server)
+        for namespace, flavor in sorted({(pod["metadata"]["namespace"], flavor_of(pod)) for pod in created}):
+            for team in policies.path(policies.team(namespace)):
+                limit, used = policies.rule(team, flavor).limit, self.used(policies.members(team), flavor)
+                made = [name_of(pod) for pod in created if pod["metadata"]["namespace"] == namespace]
+                require(
+                    limit is None or used <= limit or namespace not in policies.members(team),
+                    f"{team} uses {used} GPUs of {flavor}, its limit is {limit}, and {made} were made",
+                )
+
+    def _nothing_kept_beyond_the_guarantee(self, created: list[Body]) -> None:
+        """What cannot be taken back is within the guarantee, at every level."""
+        policies = read_policies(self.server)
+        kept = {j["metadata"]["uid"] for j in self.server.all(kinds.JOBS) if not j["spec"].get("preemptible", True)}
+        pods = [p for p in self.server.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] in kept and staying(p)]
+        for made in created:
+            flavor, namespace = flavor_of(made), made["metadata"]["namespace"]
+            for team in policies.path(policies.team(namespace)) if owner_of(made)["uid"] in kept else ():
+                guaranteed, members = policies.rule(team, flavor).guaranteed, policies.members(team)
+                held = [p for p in pods if p["metadata"]["namespace"] in members and flavor_of(p) == flavor]
+                used = sum(map(gpus_of, held))
+                told = f"jobs that are not preemptible hold {used} GPUs of {team}, {guaranteed} are guaranteed"
+                require(used <= guaranteed, f"{told}, and {name_of(made)} was made")
+
+    def used(self, namespaces: set[str], flavor: str) -> int:
+        """GPUs of the flavor that pods of these namespaces hold."""
+        nodes = {name_of(node) for node in self.server.all(kinds.NODES)}
+        pods = [p for p in self.server.all(kinds.PODS) if p["metadata"]["namespace"] in namespaces]
+        held = [pod for pod in pods if place_of(pod) in nodes and not ended(pod) and flavor_of(pod) == flavor]
+        return sum(map(gpus_of, held))
+
+    def _is_sound(self, operator: Operator, deleted: list[Body]) -> None:
+        """The decision behind the writes does not depend on chance, and takes from nobody without need."""
+        snapshot, allocation = operator.controller._snapshot, operator.controller._allocation
+        assert snapshot is not None
+        assert allocation is not None
+        order_says_nothing(replace(snapshot, now=self.server.moments.time()), self.dice)
+        if deleted:
+            Evictions(self.server, snapshot, allocation, deleted).check()
+            self._nothing_taken_from_who_may_keep(allocation, deleted)
+
+    def _nothing_taken_from_who_may_keep(self, allocation: Allocation, deleted: list[Body]) -> None:
+        """A job that is not preemptible, and has its minimum, gives nothing but what is beyond its own largest size."""
+        jobs = {job["metadata"]["uid"]: job for job in self.server.all(kinds.JOBS)}
+        for pod in deleted:
+            uid = owner_of(pod)["uid"]
+            job = jobs.get(uid)
+            if job is None or job["spec"].get("preemptible", True) or uid not in allocation:
+                continue
+            share, sizes = allocation.share(uid), job_sizes(job)
+            before = len(share.keep) + len(share.release)
+            taken = pod["metadata"]["uid"] in share.release and before in sizes and not job["spec"].get("suspend")
+            require(not taken, f"{name_of(pod)} is taken from a job that is not preemptible")
+
+    def _no_master_first(self, writes: list[Write], allocation: Mapping[str, Grant]) -> None:
+        """A master goes with all its workers, unless another one is to come at once."""
+        for write in writes:
+            if write.verb == "DELETE" and is_master(write.pod) and not ended(write.pod):
+                uid = owner_of(write.pod)["uid"]
+                left = [name_of(p) for p in self.pods_of(uid) if staying(p)]
+                moves = uid in allocation and any(slot.role == "master" for slot in allocation[uid].create)
+                require(not left or moves, f"the master {name_of(write.pod)} is deleted, and {left} stay")
+
+    def pods_of(self, job: str) -> list[Body]:
+        """The pods of the job with that uid."""
+        pods = [pod for pod in self.server.all(kinds.PODS) if owner_of(pod)]
+        return [pod for pod in pods if owner_of(pod)["uid"] == job]
+
+    # -- when nobody has anything to do ------------------------------------------------------------------------------
+
+    def at_pause(self) -> None:
+        """Nothing more changes until time passes or something happens."""
+        for job in self.server.all(kinds.JOBS):
+            self._min_or_nothing(job)
+        self._made.clear()
+
+    def _min_or_nothing(self, job: Body) -> None:
+        uid = job["metadata"]["uid"]
+        if "completionTime" in job.get("status", {}):
+            return
+        pods = [pod for pod in self.pods_of(uid) if staying(pod)]
+        allowed = (0,) if job["spec"].get("suspend") else (0, *job_sizes(job))
+        if len(pods) in allowed or any(map(terminating, self.server.all(kinds.PODS))):
+            return  # while a pod does not end terminating, some of those that wait for its room may be there already
+        told = f"{name_of(job)} has {len(pods)} pods, of sizes {allowed}"
+        require(len(pods) < max(allowed), told)
+        require(uid not in self._made, f"{told}, and some were made just now")
+        require(len(pods) < allowed[1], told)
+
+    def at_rest(self, operator: Operator) -> None:
+        """Nothing more changes, however long one waits."""
+        snapshot = operator.controller._snapshot
+        assert snapshot is not None
+        comes_out_again(replace(snapshot, now=self.server.moments.time()))
+        check_entitlements(self.server)

@@ -1,0 +1,36 @@
+"""What must hold of each allocation as such: the input's order says nothing, and its outcome is decided again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from elastic_operator.plan import allocate as allocating
+from elastic_operator.plan.model import Snapshot
+from tests.plan.allocate.world import carried_out
+from tests.simulate.violation import require
+
+
+def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
+    """The same is decided whatever the order of nodes, jobs and teams."""
+
+    def mixed(things: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(dice.sample(things, len(things)))
+
+    again = replace(snapshot, nodes=mixed(snapshot.nodes), jobs=mixed(snapshot.jobs), teams=mixed(snapshot.teams))
+    first, second = allocating.allocate(snapshot), allocating.allocate(again)
+    for uid in first:
+        require(first.share(uid) == second.share(uid), f"in another order, {uid} gets {second.share(uid)}")
+
+
+def comes_out_again(snapshot: Snapshot) -> None:
+    """What is decided at rest is decided again when it is carried out."""
+    first = allocating.allocate(snapshot)
+    second = allocating.allocate(carried_out(snapshot, dict(first)))
+    for uid in first:
+        before, after = first.share(uid), second.share(uid)
+        require(
+            before.replicas == after.replicas and not after.create and not after.release,
+            f"carried out, {before} of {uid} becomes {after}",
+        )

@@ -1,0 +1,226 @@
+"""Whether everybody has what it is entitled to, as far as it can be: tried out by hand, pod by pod, on a state at rest.
+
+A job may have its next size if its team is entitled to it, and its pods fit into what is free once workers go that
+jobs of other teams have above their minimum and must give. Where the rules leave room for doubt, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.simulate import server as kinds
+from tests.simulate.facts import (
+    GPU,
+    Amounts,
+    Body,
+    allocatable,
+    ended,
+    flavor_of,
+    gpus_of,
+    is_master,
+    is_open,
+    job_sizes,
+    name_of,
+    owner_of,
+    place_of,
+    requests_of,
+    staying,
+    suits,
+    terminating,
+)
+from tests.simulate.policies import read_policies
+from tests.simulate.rights import ByFairShare, ByGuarantee, Right
+from tests.simulate.server import Server
+from tests.simulate.violation import require
+
+STARVATION_SECONDS = 600
+"""A job that has waited for so long holds what becomes free."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """What one job's next size would have to take: GPUs used per team, what is left per node, and who goes."""
+
+    used: dict[str, int]
+    free: dict[str, dict[str, int]]
+    taken: list[str] = field(default_factory=list)
+
+
+def check_entitlements(server: Server) -> None:
+    """Nobody is kept from what it is entitled to by what others have beyond theirs.
+
+    A pod that does not end terminating keeps its job's places reserved; then nothing is claimed.
+    """
+    state = State(server)
+    if any(terminating(pod) for pod in state.pods):
+        return
+    for job in state.jobs.values():
+        for right in state.rights(job):
+            state.has_its_next_size(job, right)
+
+
+class State:
+    """A cluster at rest."""
+
+    def __init__(self, server: Server) -> None:
+        self.policies, self.now = read_policies(server), server.moments.time()
+        self.nodes = {name_of(n): n for n in server.all(kinds.NODES)}
+        self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if "completionTime" not in _status(j)}
+        self.pods = [pod for pod in server.all(kinds.PODS) if place_of(pod) in self.nodes and not ended(pod)]
+        self.of_job: dict[str, list[Body]] = {uid: [] for uid in self.jobs}
+        for pod in self.pods:
+            if owner_of(pod) and owner_of(pod)["uid"] in self.of_job and staying(pod):
+                self.of_job[owner_of(pod)["uid"]].append(pod)
+
+    def rights(self, job: Body) -> Iterator[Right]:
+        """By what the job may take from others."""
+        flavor = _flavor(job)
+        yield ByGuarantee(self.policies, flavor)
+        if not self.policies.keeps_back(flavor) and job["spec"].get("preemptible", True):
+            yield ByFairShare(self.policies, flavor, self._capacity(flavor), self._requested(flavor))
+
+    def has_its_next_size(self, job: Body, right: Right) -> None:
+        """Unless its team may not have it, or it cannot be placed."""
+        count, requests, team = self._missing(job), requests_of(job["spec"]["template"]), self._team(job)
+        used, need = self._use(_flavor(job)), count * requests[GPU]
+        if not count or not right.covers(team, need, used):
+            return
+        starving = [other for other in self._starving() if other is not job]
+        if any(set(self.policies.path(self._team(other))) & set(self.policies.path(team)) for other in starving):
+            return
+        trial = Trial(used, {name: self._free(node) for name, node in self.nodes.items()})
+        if starving:
+            for free in trial.free.values():
+                free[GPU] = min(0, free[GPU])
+        placed = all(self._place(job, requests, (count - i) * requests[GPU], trial, right) for i in range(count))
+        told = f"{name_of(job)} of {team} lacks {count} pods within {right.name}"
+        require(not placed, f"{told}; {trial.taken or 'nothing'} need go")
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def _starving(self) -> Iterator[Body]:
+        """Jobs that may hold what becomes free, since they have waited for so long."""
+        for uid, job in self.jobs.items():
+            age = self.now - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+            if not self.of_job[uid] and not job["spec"].get("suspend") and age >= STARVATION_SECONDS:
+                yield job
+
+    def _missing(self, job: Body) -> int:
+        """How many pods the next size takes; 0 if there is none, or it has a reason of its own to wait."""
+        pods, spec = self.of_job[job["metadata"]["uid"]], job["spec"]
+        if spec.get("suspend") or "retry" in _status(job) or (pods and not any(map(is_master, pods))):
+            return 0
+        if any(not is_open(self.nodes[place_of(pod)]) for pod in pods):
+            return 0
+        return max(0, next((n for n in job_sizes(job) if n > len(pods)), 0) - len(pods))
+
+    def _use(self, flavor: str) -> dict[str, int]:
+        """GPUs per team, in all."""
+        used = dict.fromkeys((t for job in self.jobs.values() for t in self.policies.path(self._team(job))), 0)
+        for pod in self.pods:
+            if flavor_of(pod) == flavor:
+                for team in self.policies.path(self.policies.team(pod["metadata"]["namespace"])):
+                    used[team] = used.get(team, 0) + gpus_of(pod)
+        return used
+
+    def _requested(self, flavor: str) -> dict[str, int]:
+        """GPUs per team without others under it, if every job had its largest size."""
+        used = self._use(flavor)
+        requested = {team: gpus for team, gpus in used.items() if team not in self.policies.parents.values()}
+        for uid, job in self.jobs.items():
+            if _flavor(job) == flavor and not job["spec"].get("suspend"):
+                more = max(0, job_sizes(job)[-1] - len(self.of_job[uid]))
+                requested[self._team(job)] += more * requests_of(job["spec"]["template"])[GPU]
+        return requested
+
+    def _capacity(self, flavor: str) -> int:
+        """GPUs of open nodes, and those in use on the others."""
+        opened = [
+            node for node in self.nodes.values() if is_open(node) and node["metadata"]["labels"]["pool"] == flavor
+        ]
+        closed = [p for p in self.pods if flavor_of(p) == flavor and not is_open(self.nodes[place_of(p)])]
+        return sum(allocatable(node)[GPU] for node in opened) + sum(map(gpus_of, closed))
+
+    def _free(self, node: Body) -> dict[str, int]:
+        free = allocatable(node)
+        for pod in self.pods:
+            if place_of(pod) == name_of(node):
+                _give(free, requests_of(pod), -1)
+        return free
+
+    def _team(self, job: Body) -> str:
+        return self.policies.team(job["metadata"]["namespace"])
+
+    # -- trying it out -----------------------------------------------------------------------------------------------
+
+    def _place(self, job: Body, requests: Amounts, need: int, trial: Trial, right: Right) -> bool:
+        """Put one pod where the fewest others must go; False if it fits nowhere. `need` are all GPUs still lacking."""
+        ways = []
+        for name, node in self.nodes.items():
+            fits = is_open(node) and suits(job["spec"]["template"], node)
+            victims = self._way(job, requests, need, name, trial, right) if fits else None
+            if victims is not None:
+                ways.append((len(victims), name, victims))
+        if not ways:
+            return False
+        _, name, victims = min(ways, key=lambda way: way[:2])
+        for victim in victims:
+            self._take(victim, trial)
+        _give(trial.free[name], requests, -1)
+        for team in self.policies.path(self._team(job)):
+            trial.used[team] += requests[GPU]
+        return True
+
+    def _way(self, job: Body, requests: Amounts, need: int, node: str, trial: Trial, right: Right) -> list[Body] | None:
+        """The workers that must go for the pod to fit on the node; None if it cannot."""
+        trial = Trial(dict(trial.used), {node: dict(trial.free[node])}, [*trial.taken])
+        victims: list[Body] = []
+        while any(trial.free[node].get(name, 0) < amount for name, amount in requests.items()):
+            able = (pod for pod in self._surplus(job, node, trial) if self._must_give(job, pod, need, trial, right))
+            victim = next(able, None)
+            if victim is None:
+                return None
+            victims.append(victim)
+            self._take(victim, trial)
+        return victims
+
+    def _must_give(self, job: Body, victim: Body, need: int, trial: Trial, right: Right) -> bool:
+        theirs = self.policies.team(victim["metadata"]["namespace"])
+        return right.takes(self._team(job), need, theirs, gpus_of(victim), trial.used)
+
+    def _surplus(self, job: Body, node: str, trial: Trial) -> Iterator[Body]:
+        """Workers on the node that other teams' jobs have above their minimum."""
+        for other in self.jobs.values():
+            yield from (pod for pod in self._above_minimum(other, job, trial) if place_of(pod) == node)
+
+    def _above_minimum(self, other: Body, job: Body, trial: Trial) -> list[Body]:
+        """The highest indices go first; anything else is not tried."""
+        spec, pods = other["spec"], self.of_job[other["metadata"]["uid"]]
+        plain = spec.get("preemptible", True) and spec.get("replicaStep", 1) == 1 and any(map(is_master, pods))
+        if not plain or spec.get("suspend") or self._team(other) == self._team(job):
+            return []
+        left = [pod for pod in pods if name_of(pod) not in trial.taken]
+        workers = sorted((p for p in left if not is_master(p)), key=lambda p: -int(name_of(p).rpartition("-")[2]))
+        return workers[: max(0, len(left) - spec["minReplicas"])]
+
+    def _take(self, victim: Body, trial: Trial) -> None:
+        trial.taken.append(name_of(victim))
+        _give(trial.free[place_of(victim)], requests_of(victim), +1)
+        for team in self.policies.path(self.policies.team(victim["metadata"]["namespace"])):
+            trial.used[team] -= gpus_of(victim)
+
+
+def _status(job: Body) -> Body:
+    status: Body = job.get("status", {})
+    return status
+
+
+def _flavor(job: Body) -> str:
+    return flavor_of(job["spec"]["template"])
+
+
+def _give(free: dict[str, int], requests: Mapping[str, int], sign: int) -> None:
+    for name, amount in requests.items():
+        free[name] = free.get(name, 0) + sign * amount

@@ -1,0 +1,172 @@
+"""What one pass takes from running jobs for others, and whether it may: judged from the pods and what is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from elastic_operator.plan.model import Snapshot
+from tests.simulate import server as kinds
+from tests.simulate.facts import (
+    GPU,
+    Body,
+    ended,
+    flavor_of,
+    gpus_of,
+    is_open,
+    job_sizes,
+    name_of,
+    owner_of,
+    place_of,
+    priority_of,
+    requests_of,
+    room_for,
+    staying,
+    terminating,
+)
+from tests.simulate.policies import read_policies
+from tests.simulate.server import Server
+from tests.simulate.violation import require
+
+
+class Evictions:
+    """The workers above their job's minimum, and the whole jobs, that a pass took for somebody else.
+
+    `deleted` are the pods that it deleted. Where a pod may have gone for a reason of its job's own, it is not counted.
+    """
+
+    def __init__(self, server: Server, snapshot: Snapshot, allocation: Mapping[str, Any], deleted: list[Body]) -> None:
+        self.server, self.allocation, self.policies = server, allocation, read_policies(server)
+        self.jobs = {job["metadata"]["uid"]: job for job in server.all(kinds.JOBS)}
+        self.members = {job.uid: job.members for job in snapshot.jobs}
+        self.deleted = {pod["metadata"]["uid"] for pod in deleted}
+        self.taken = [pod for pod in deleted if self._is_taken(pod)]
+        self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
+
+    def _is_stopped(self, uid: str) -> bool:
+        """Whether the job had at least its minimum, and has nothing from now on."""
+        grant, job, members = self.allocation.get(uid), self.jobs.get(uid), self.members[uid]
+        if grant is None or job is None or job["spec"].get("suspend") or grant.replicas:
+            return False
+        whole = any(m.role == "master" for m in members) and len(members) in job_sizes(job)
+        return whole and any(m.uid in self.deleted for m in members)
+
+    def _is_taken(self, pod: Body) -> bool:
+        """Whether its job had more than its minimum, keeps it, and might have kept this pod for all we know."""
+        uid = owner_of(pod)["uid"]
+        grant, job = self.allocation.get(uid), self.jobs.get(uid)
+        if grant is None or job is None or pod["metadata"]["uid"] not in grant.release:
+            return False
+        sizes, before = job_sizes(job), len(self.members[uid])
+        plain = job["spec"].get("replicaStep", 1) == 1 and not grant.create
+        return plain and sizes[0] <= grant.replicas < before <= sizes[-1] and not self._over_limit(pod)
+
+    def _over_limit(self, pod: Body) -> bool:
+        namespace, flavor = pod["metadata"]["namespace"], flavor_of(pod)
+        path = self.policies.path(self.policies.team(namespace))
+        return any(self._is_full(team, flavor) for team in path)
+
+    def _is_full(self, team: str, flavor: str) -> bool:
+        """Whether one more GPU would pass the team's limit."""
+        limit = self.policies.rule(team, flavor).limit
+        return limit is not None and self._use(team, flavor) >= limit
+
+    def _use(self, team: str, flavor: str, *, leaving: bool = True) -> int:
+        """GPUs that the team's pods hold, or that are planned for it; with or without what this pass took."""
+        members, nodes = self.policies.members(team), {name_of(node) for node in self.server.all(kinds.NODES)}
+        pods = [
+            p for p in self.server.all(kinds.PODS) if p["metadata"]["namespace"] in members and place_of(p) in nodes
+        ]
+        pods = [p for p in pods if not ended(p) and flavor_of(p) == flavor]
+        held = sum(gpus_of(p) for p in pods if leaving or p["metadata"]["uid"] not in self.deleted)
+        coming = [(self.jobs[uid], gpus) for uid, _, gpus in self._coming()]
+        ours = [(job, r) for job, r in coming if job["metadata"]["namespace"] in members and flavor == _flavor(job)]
+        return held + sum(requests[GPU] for _, requests in ours)
+
+    def _coming(self) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        """Job, node and requests of the pods that are planned and not made yet."""
+        made = {(owner_of(p)["uid"], name_of(p)) for p in self.server.all(kinds.PODS) if owner_of(p) and staying(p)}
+        for uid, grant in self.allocation.items():
+            if uid in self.jobs:
+                for slot in grant.create:
+                    name = f"{name_of(self.jobs[uid])}-{slot.role}-{slot.index}"
+                    if (uid, name) not in made:
+                        yield uid, slot.node, requests_of(self.jobs[uid]["spec"]["template"]) | {"pods": 1}
+
+    def check(self) -> None:
+        """None of them could be given back, they are no more than what came, and none was on a closed node."""
+        nodes = {name_of(node): node for node in self.server.all(kinds.NODES)}
+        for pod in self.taken:
+            node = nodes.get(place_of(pod))
+            if node is None:
+                continue
+            require(is_open(node), f"{name_of(pod)} is taken, and nobody can use its node {name_of(node)}")
+            held = [*self._staying_on(name_of(node)), *(r for _, where, r in self._coming() if where == name_of(node))]
+            require(not room_for(requests_of(pod), node, held), f"{name_of(pod)} is taken needlessly")
+        self._not_more_than_came()
+        self._only_from_who_must_give()
+
+    def _not_more_than_came(self) -> None:
+        taken = [pod for pod in self.taken if requests_of(pod)[GPU] == 1]
+        shapes = {uid: requests_of(job["spec"]["template"]) for uid, job in self.jobs.items()}
+        if any(requests_of(taker["spec"]["template"])["cpu"] > 1 for taker in self._all_takers()):
+            return  # it may take several pods to make room for one
+        coming = sum(len(grant.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes)
+        if len(taken) == len(self.taken):
+            require(len(taken) <= coming, f"{list(map(name_of, taken))} are taken for {coming} GPUs")
+
+    def _staying_on(self, node: str) -> list[Mapping[str, int]]:
+        """What is held on the node once all that leaves in good order has left."""
+        pods = [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == node and not ended(pod)]
+        return [requests_of(pod) for pod in pods if not terminating(pod) or self._is_late(pod)]
+
+    def _is_late(self, pod: Body) -> bool:
+        until = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+        return pod["metadata"]["uid"] not in self.deleted and self.server.moments.time() > until
+
+    # -- who must give -----------------------------------------------------------------------------------------------
+
+    def _only_from_who_must_give(self) -> None:
+        """Another team gives what it has beyond its guarantee; jobs of one team give way whole to a higher priority."""
+        for uid in self.stopped:
+            self._gives_way(self.jobs[uid])
+        lost: dict[tuple[str, str], int] = {}
+        for pod in self.taken:
+            key = (self._team(self.jobs[owner_of(pod)["uid"]]), flavor_of(pod))
+            lost[key] = max(lost.get(key, 0), gpus_of(pod))
+        for uid in self.stopped:
+            job = self.jobs[uid]
+            key, gpus = (self._team(job), _flavor(job)), requests_of(job["spec"]["template"])[GPU]
+            lost[key] = max(lost.get(key, 0), gpus * len(self.members[uid]))
+        for (team, flavor), largest in lost.items():
+            self._was_beyond_its_guarantee(team, flavor, largest)
+
+    def _gives_way(self, job: Body) -> None:
+        takers = self._takers(_flavor(job))
+        require(takers, f"{name_of(job)} is stopped, and nobody gets anything")
+        if all(self._team(taker) == self._team(job) for taker in takers):
+            higher = any(priority_of(taker) > priority_of(job) for taker in takers)
+            require(higher, f"{name_of(job)} is stopped for {list(map(name_of, takers))}, of no higher priority")
+
+    def _was_beyond_its_guarantee(self, team: str, flavor: str, largest: int) -> None:
+        """Unless somebody of the team itself may have taken it; `largest` is what went together at most."""
+        if any(team in self.policies.path(self._team(taker)) for taker in self._takers(flavor)):
+            return
+        used, guaranteed = self._use(team, flavor, leaving=False), self.policies.rule(team, flavor).guaranteed
+        told = f"{team} is left {used} GPUs of {flavor}, of {guaranteed} that are guaranteed"
+        require(used + largest > guaranteed, f"{told}: {sorted(map(name_of, self.taken))}, {self.stopped}")
+
+    def _takers(self, flavor: str) -> list[Body]:
+        """Jobs that get something."""
+        return [job for job in self._all_takers() if _flavor(job) == flavor]
+
+    def _all_takers(self) -> list[Body]:
+        return [self.jobs[uid] for uid, grant in self.allocation.items() if grant.create and uid in self.jobs]
+
+    def _team(self, job: Body) -> str:
+        return self.policies.team(job["metadata"]["namespace"])
+
+
+def _flavor(job: Body) -> str:
+    return flavor_of(job["spec"]["template"])

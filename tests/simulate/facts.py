@@ -1,0 +1,147 @@
+"""What can be read off the cluster's objects without the operator's help: the checker judges by these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+Body = dict[str, Any]
+Amounts = Mapping[str, int]
+
+GPU = "nvidia.com/gpu"
+POOL = "pool"
+"""The label of nodes that tells the two flavors apart."""
+FLAVORS = ("a", "b")
+
+
+def requests_of(pod: Body) -> dict[str, int]:
+    """What the pod's containers ask for in whole units, and its place on the node."""
+    total = {"pods": 1}
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources", {})
+        for name, amount in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
+            total[name] = total.get(name, 0) + int(amount)
+    return total
+
+
+def gpus_of(pod: Body) -> int:
+    """GPUs it asks for."""
+    return requests_of(pod).get(GPU, 0)
+
+
+def name_of(thing: Body) -> str:
+    """Its name."""
+    name: str = thing["metadata"]["name"]
+    return name
+
+
+def owner_of(thing: Body) -> Any:
+    """The reference to what controls it, None for a foreign pod."""
+    return next(iter(thing["metadata"].get("ownerReferences", ())), None)
+
+
+def node_of(pod: Body) -> str:
+    """The node it is bound to, "" if to none."""
+    name: str = pod["spec"].get("nodeName", "")
+    return name
+
+
+def pinned_to(pod: Body) -> str:
+    """The only node it may be bound to, "" if there are several."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    for term in required.get("nodeSelectorTerms", ()):
+        for field in term.get("matchFields", ()):
+            name: str = field["values"][0]
+            return name
+    return ""
+
+
+def place_of(pod: Body) -> str:
+    """Where it is bound, else where it is pinned."""
+    return node_of(pod) or pinned_to(pod)
+
+
+def ended(pod: Body) -> bool:
+    """Whether it runs no more and holds nothing."""
+    return pod["status"]["phase"] in ("Succeeded", "Failed")
+
+
+def terminating(pod: Body) -> bool:
+    """Whether it was asked to go."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def staying(pod: Body) -> bool:
+    """Whether it runs, or is to run, and was not asked to go."""
+    return not ended(pod) and not terminating(pod)
+
+
+def is_master(pod: Body) -> bool:
+    """Whether it is its job's master."""
+    return name_of(pod).endswith("-master-0")
+
+
+def is_ready(node: Body) -> bool:
+    """Whether its kubelet is heard of."""
+    return node["status"]["conditions"][0]["status"] == "True"
+
+
+def is_open(node: Body) -> bool:
+    """Whether it takes new pods."""
+    return is_ready(node) and not node["spec"].get("unschedulable", False)
+
+
+def suits(pod: Body, node: Body) -> bool:
+    """Whether the pod's node selector selects the node."""
+    labels = node["metadata"]["labels"]
+    return all(labels.get(key) == value for key, value in pod["spec"].get("nodeSelector", {}).items())
+
+
+def flavor_of(pod: Body) -> str:
+    """The flavor of the GPUs that it asks for."""
+    name: str = pod["spec"].get("nodeSelector", {}).get(POOL, "")
+    return name
+
+
+def priority_of(job: Body) -> int:
+    """The priority of a job among jobs, by its class."""
+    return 10 if job["spec"].get("priorityClassName") == "high" else 0
+
+
+def allocatable(node: Body) -> dict[str, int]:
+    """What the node has in all."""
+    return {name: int(amount) for name, amount in node["status"]["allocatable"].items()}
+
+
+def total(loads: Iterable[Amounts]) -> dict[str, int]:
+    """The sum."""
+    sums: dict[str, int] = {}
+    for load in loads:
+        for name, amount in load.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def fits(pod: Body, node: Body, held: Iterable[Amounts]) -> bool:
+    """Whether the pod has room on the node beside what is held there."""
+    return room_for(requests_of(pod), node, held)
+
+
+def room_for(wanted: Amounts, node: Body, held: Iterable[Amounts]) -> bool:
+    """Whether so much is left on the node beside what is held there."""
+    has, taken = allocatable(node), total(held)
+    return all(taken.get(name, 0) + amount <= has.get(name, 0) for name, amount in wanted.items())
+
+
+@lru_cache(maxsize=1000)
+def sizes_of(least: int, most: int, step: int) -> tuple[int, ...]:
+    """The sizes that a job may run with."""
+    return tuple(range(least, most + 1, step))
+
+
+def job_sizes(job: Body) -> tuple[int, ...]:
+    """The sizes that the job may run with."""
+    spec = job["spec"]
+    return sizes_of(spec["minReplicas"], spec["maxReplicas"], spec.get("replicaStep", 1))

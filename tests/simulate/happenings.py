@@ -1,0 +1,266 @@
+"""What can happen in a history: each is drawn from the world's dice, done, and told in words; "" if it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from elastic_operator.api.job import JobSpec
+from tests.simulate import server as kinds
+from tests.simulate.facts import FLAVORS, ended, is_master, is_ready, name_of, node_of, owner_of, staying, terminating
+from tests.simulate.policies import NAMESPACES, OWNERS, PARENT
+from tests.simulate.server import Body
+from tests.simulate.world import World
+
+MOST_JOBS, MOST_NODES, MOST_FOREIGN = 20, 8, 8
+MENDING = 0.6
+"""How often what can be out of order is put in order, rather than anything changed."""
+Happening = Callable[[World], str]
+_CAN_BE_KEPT = "preemptible" in JobSpec.model_fields
+
+
+def _one(world: World, things: list[Body]) -> Body | None:
+    return world.dice.choice(things) if things else None
+
+
+def _open_jobs(world: World) -> list[Body]:
+    return [job for job in world.server.all(kinds.JOBS) if "completionTime" not in job.get("status", {})]
+
+
+def _own_pods(world: World, *, running: bool = False) -> list[Body]:
+    pods = [pod for pod in world.server.all(kinds.PODS) if owner_of(pod) and staying(pod)]
+    return [pod for pod in pods if not running or pod["status"]["phase"] == "Running"]
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def job_comes(world: World) -> str:
+    """A job of random size, shape and team."""
+    dice = world.dice
+    if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
+        return ""
+    least = dice.choice((1, 1, 1, 2, 2, 3))
+    spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + dice.choice((0, 1, 2, 3, 5))}
+    if dice.random() < 0.15:
+        spec["replicaStep"] = 2
+    if dice.random() < 0.25:
+        spec["priorityClassName"] = "high"
+    if _CAN_BE_KEPT and dice.random() < 0.15:
+        spec["preemptible"] = False
+    namespace, gpus, pool = dice.choice(NAMESPACES), dice.choice((1, 1, 1, 1, 2, 4)), dice.choice("aaab")
+    cpu, delay = dice.choice((1, 1, 1, 3)), dice.choice((0, 0, 30))
+    job = world.add_job(namespace, gpus=gpus, pool=pool, cpu=cpu, delay=delay, **spec)
+    told = {name: value for name, value in job["spec"].items() if name not in ("template", "elasticity")}
+    return f"job {namespace}/{name_of(job)} of {gpus} GPUs and {cpu} CPUs each comes to pool {pool}: {told}"
+
+
+def job_goes(world: World) -> str:
+    """A user deletes a job."""
+    job = _one(world, world.server.all(kinds.JOBS))
+    if job is None:
+        return ""
+    world.server.remove(kinds.JOBS, job)
+    return f"job {name_of(job)} goes"
+
+
+def job_is_edited(world: World) -> str:
+    """A user changes the largest size."""
+    job = _one(world, _open_jobs(world))
+    if job is None:
+        return ""
+    spec = job["spec"]
+    most = spec["minReplicas"] + world.dice.choice((0, 1, 2, 4))
+    world.server.edit(kinds.JOBS, job, {**spec, "maxReplicas": most})
+    return f"job {name_of(job)} gets maxReplicas {most}"
+
+
+def job_is_suspended_or_resumed(world: World) -> str:
+    """A user suspends a job, or resumes it."""
+    jobs = _open_jobs(world)
+    suspended = [job for job in jobs if job["spec"].get("suspend")]
+    job = _one(world, suspended if world.dice.random() < MENDING else jobs)
+    if job is None:
+        return ""
+    suspend = not job["spec"].get("suspend", False)
+    world.server.edit(kinds.JOBS, job, {**job["spec"], "suspend": suspend})
+    return f"job {name_of(job)} gets suspend {suspend}"
+
+
+def pod_fails(world: World) -> str:
+    """A pod's container ends with code 1."""
+    pod = _one(world, _own_pods(world, running=True))
+    if pod is None:
+        return ""
+    world.machines.end(pod, 1)
+    return f"pod {name_of(pod)} fails"
+
+
+def job_succeeds(world: World) -> str:
+    """All of a job's containers end well."""
+    pod = _one(world, [pod for pod in _own_pods(world, running=True) if is_master(pod)])
+    if pod is None:
+        return ""
+    owner = owner_of(pod)["uid"]
+    for one in _own_pods(world, running=True):
+        if owner_of(one)["uid"] == owner:
+            world.machines.end(one, 0)
+    return f"the job of {name_of(pod)} succeeds"
+
+
+def pod_is_deleted(world: World) -> str:
+    """Somebody deletes one of a job's pods."""
+    pod = _one(world, _own_pods(world))
+    if pod is None:
+        return ""
+    world.server.delete_pod(pod)
+    return f"pod {name_of(pod)} is deleted by somebody"
+
+
+def pod_sticks(world: World) -> str:
+    """A pod will not end terminating, or one that did not does now."""
+    if world.machines.stuck and world.dice.random() < 0.5:
+        world.machines.stuck.clear()
+        return "stuck pods come loose"
+    pods = [p for p in world.server.all(kinds.PODS) if owner_of(p) and node_of(p) and not ended(p)]
+    pod = _one(world, [p for p in pods if terminating(p)] or pods)
+    if pod is None:
+        return ""
+    world.machines.stuck.add(pod["metadata"]["uid"])
+    return f"pod {name_of(pod)} will stick in Terminating"
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def node_comes(world: World) -> str:
+    """A node with some GPUs of either pool."""
+    if len(world.server.all(kinds.NODES)) >= MOST_NODES:
+        return ""
+    gpus, pool = world.dice.choice((1, 2, 2, 4, 4, 8)), world.dice.choice("aaab")
+    node = world.add_node(gpus, pool, cpu=world.dice.choice((64, 64, gpus + 1)))
+    return f"node {name_of(node)} with {gpus} GPUs comes to pool {pool}"
+
+
+def node_goes(world: World) -> str:
+    """A node is taken out of the cluster."""
+    nodes = world.server.all(kinds.NODES)
+    node = _one(world, nodes) if len(nodes) > 3 else None
+    if node is None:
+        return ""
+    world.server.remove(kinds.NODES, node)
+    return f"node {name_of(node)} goes"
+
+
+def node_is_cordoned_or_not(world: World) -> str:
+    """A node is cordoned, or uncordoned."""
+    nodes = world.server.all(kinds.NODES)
+    cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
+    node = _one(world, cordoned if world.dice.random() < MENDING else nodes)
+    if node is None:
+        return ""
+    closed = not node["spec"].get("unschedulable", False)
+    world.server.update(kinds.NODES, node, spec={"unschedulable": closed})
+    return f"node {name_of(node)} is {'cordoned' if closed else 'uncordoned'}"
+
+
+def node_is_lost_or_comes_back(world: World) -> str:
+    """A node's kubelet falls silent, or is heard of again."""
+    nodes = world.server.all(kinds.NODES)
+    lost = [node for node in nodes if not is_ready(node)]
+    node = _one(world, lost if world.dice.random() < MENDING else nodes)
+    if node is None:
+        return ""
+    ready = not is_ready(node)
+    world.server.update(kinds.NODES, node, status={**node["status"], "conditions": [world.readiness(ready)]})
+    return f"node {name_of(node)} is {'Ready' if ready else 'NotReady'}"
+
+
+# -- others ----------------------------------------------------------------------------------------------------------
+
+
+def foreign_comes(world: World) -> str:
+    """Somebody else's pod asks for GPUs, or for CPU alone."""
+    foreign = [pod for pod in world.server.all(kinds.PODS) if not owner_of(pod)]
+    if len(foreign) >= MOST_FOREIGN:
+        return ""
+    gpus, namespace, pool = world.dice.choice((0, 1, 1, 2)), world.dice.choice(NAMESPACES), world.dice.choice("aaab")
+    pod = world.add_foreign(namespace, gpus=gpus, pool=pool, cpu=world.dice.choice((1, 1, 20)))
+    return f"{name_of(pod)} of {gpus} GPUs comes to {namespace}, pool {pool}"
+
+
+def foreign_ends(world: World) -> str:
+    """Somebody else's pod ends, or is deleted."""
+    pod = _one(world, [pod for pod in world.server.all(kinds.PODS) if not owner_of(pod)])
+    if pod is None:
+        return ""
+    if node_of(pod) and not ended(pod) and world.dice.random() < 0.5:
+        world.machines.end(pod, 0)
+        return f"{name_of(pod)} ends"
+    world.server.delete_pod(pod)
+    return f"{name_of(pod)} is deleted"
+
+
+def policy_comes_or_is_edited(world: World) -> str:
+    """A team gets a policy, or another one."""
+    name = world.dice.choice((*OWNERS, *OWNERS, PARENT))
+    known = world.server.find(kinds.POLICIES, "", name)
+    spec = _policy(world, name)
+    if known is None:
+        world.server.create(kinds.POLICIES, {"metadata": {"name": name}, "spec": spec})
+    else:
+        world.server.edit(kinds.POLICIES, known, spec)
+    return f"policy {name} {'comes' if known is None else 'is edited'}: {spec}"
+
+
+def policy_goes(world: World) -> str:
+    """A policy is deleted."""
+    policy = _one(world, world.server.all(kinds.POLICIES))
+    if policy is None:
+        return ""
+    world.server.remove(kinds.POLICIES, policy)
+    return f"policy {name_of(policy)} goes"
+
+
+def _policy(world: World, name: str) -> dict[str, Any]:
+    dice = world.dice
+    flavors = []
+    for flavor in FLAVORS:
+        entry: dict[str, Any] = {"name": flavor, "guaranteed": dice.choice((0, 1, 2, 2, 4, 6))}
+        borrowing = {"limit": dice.choice((0, 1, 2, 4))} if dice.random() < 0.4 else {}
+        entry["borrowing"] = {**borrowing, "weight": dice.choice((0, 1, 1, 4))}
+        if dice.random() < 0.06:
+            entry["lending"] = {"limit": dice.choice((0, 1, 2))}
+        flavors.append(entry)
+    spec: dict[str, Any] = {"flavors": flavors, "priority": dice.choice((0, 5))}
+    if name != PARENT:
+        spec["namespaces"] = [name]
+        if dice.random() < 0.4:
+            spec["parent"] = PARENT
+    return spec
+
+
+def time_passes(world: World) -> str:
+    """Told as seconds; the history lets them pass."""
+    return f"{world.dice.choice((5, 20, 45, 100, 400))} s pass"
+
+
+HAPPENINGS: dict[Happening, int] = {
+    job_comes: 16,
+    job_goes: 3,
+    job_is_edited: 4,
+    job_is_suspended_or_resumed: 4,
+    pod_fails: 4,
+    job_succeeds: 3,
+    pod_is_deleted: 3,
+    pod_sticks: 3,
+    node_comes: 4,
+    node_goes: 2,
+    node_is_cordoned_or_not: 4,
+    node_is_lost_or_comes_back: 4,
+    foreign_comes: 5,
+    foreign_ends: 4,
+    policy_comes_or_is_edited: 7,
+    policy_goes: 1,
+    time_passes: 8,
+}

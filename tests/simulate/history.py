@@ -1,0 +1,55 @@
+"""Random histories: what happens is drawn from a seed, and the rules are checked all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+
+from tests.simulate.happenings import HAPPENINGS, node_comes, policy_comes_or_is_edited, time_passes
+from tests.simulate.moments import Moments
+from tests.simulate.violation import require
+from tests.simulate.world import Complaints, World
+
+EVENTS = 50
+REST_EVERY = 10
+"""After so many events the world comes to rest."""
+
+
+def run_history(seed: int, events: int = EVENTS) -> World:
+    """The history of that seed, and the world at its end. What goes wrong is told with all that had happened."""
+    moments, dice, told = Moments(), Random(seed), []
+    complaints = Complaints()
+    log = logging.getLogger("elastic_operator")
+    log.addHandler(complaints)
+    try:
+        with moments.rule(Random(seed)):
+            return asyncio.run(_live(World(moments, dice), events, told, complaints))
+    except Exception as error:
+        error.add_note("\n  ".join([f"seed {seed}, after these {len(told)} events:", *told]))
+        raise
+    finally:
+        log.removeHandler(complaints)
+
+
+async def _live(world: World, events: int, told: list[str], complaints: Complaints) -> World:
+    told += [beginning(world) for beginning in (*[node_comes] * 4, *[policy_comes_or_is_edited] * 3)]
+    happened = 0
+    while happened < events:
+        happening = world.dice.choices(list(HAPPENINGS), list(HAPPENINGS.values()))[0]
+        what = happening(world)
+        if not what:
+            continue
+        happened += 1
+        told.append(f"{world.moments.passed:g} s: {what}")
+        if happening is time_passes:
+            await world.advance(float(what.split()[0]))
+        await world.settle()
+        if happened % REST_EVERY == 0:
+            await world.come_to_rest()
+        require(complaints.first is None, f"the operator complains: {complaints.first and _told(complaints.first)}")
+    return world
+
+
+def _told(record: logging.LogRecord) -> str:
+    return logging.Formatter().format(record)

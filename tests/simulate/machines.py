@@ -1,0 +1,119 @@
+"""kube-scheduler, kubelets and the garbage collector, a step at a time; what cannot be done is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.simulate.facts import (
+    GPU,
+    ended,
+    fits,
+    is_open,
+    is_ready,
+    node_of,
+    owner_of,
+    pinned_to,
+    requests_of,
+    suits,
+    terminating,
+)
+from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Server
+
+
+class Machines:
+    """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.stuck: set[str] = set()
+
+    def step(self) -> None:
+        """Everybody does what is to be done now, once."""
+        self._collect_garbage()
+        self._run_pods()
+        self._bind_pods()
+
+    # -- the garbage collector ---------------------------------------------------------------------------------------
+
+    def _collect_garbage(self) -> None:
+        """What a job owned goes with it, and what a node ran goes with that."""
+        jobs = {job["metadata"]["uid"] for job in self.server.all(JOBS)}
+        nodes = {node["metadata"]["name"] for node in self.server.all(NODES)}
+        for pod in self.server.all(PODS):
+            owner = owner_of(pod)
+            if pod["spec"].get("nodeName", "") not in {"", *nodes}:
+                self.server.delete_pod(pod, grace=0)
+            elif owner is not None and owner["uid"] not in jobs and not terminating(pod):
+                self.server.delete_pod(pod)
+        for plural in (SERVICES, SLICES):
+            for thing in self.server.all(plural):
+                if owner_of(thing)["uid"] not in jobs:
+                    self.server.remove(plural, thing)
+
+    # -- kubelets ----------------------------------------------------------------------------------------------------
+
+    def _run_pods(self) -> None:
+        ready = {node["metadata"]["name"] for node in self.server.all(NODES) if is_ready(node)}
+        for pod in self.server.all(PODS):
+            if pod["spec"].get("nodeName") not in ready:
+                continue
+            if terminating(pod):
+                if pod["metadata"]["uid"] not in self.stuck:
+                    self.server.delete_pod(pod, grace=0)
+            elif pod["status"]["phase"] == "Pending":
+                self.server.update(PODS, pod, status=self._running(pod))
+
+    def _running(self, pod: Body) -> dict[str, Any]:
+        now = self.server.moments.text()
+        conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("PodScheduled", "Ready")]
+        states = [{"name": c["name"], "state": {"running": {"startedAt": now}}} for c in pod["spec"]["containers"]]
+        return {"phase": "Running", "podIP": "10.0.0.9", "conditions": conditions, "containerStatuses": states}
+
+    def end(self, pod: Body, exit_code: int) -> None:
+        """All containers of the pod end with that code."""
+        end = {"terminated": {"exitCode": exit_code, "finishedAt": self.server.moments.text(), "reason": "Test"}}
+        states = [{"name": container["name"], "state": end} for container in pod["spec"]["containers"]]
+        phase = "Failed" if exit_code else "Succeeded"
+        self.server.update(PODS, pod, status={**pod["status"], "phase": phase, "containerStatuses": states})
+
+    # -- kube-scheduler ----------------------------------------------------------------------------------------------
+
+    def _bind_pods(self) -> None:
+        """First come, first served; a pod that fits nowhere does not hold up those behind it."""
+        waiting = [p for p in self.server.all(PODS) if not node_of(p) and not ended(p) and not terminating(p)]
+        if not waiting:
+            return
+        held = self._held()
+        for pod in waiting:
+            node = next(self._places(pod, held), None)
+            if node is not None:
+                name = node["metadata"]["name"]
+                held.setdefault(name, []).append(requests_of(pod))
+                self.server.update(PODS, pod, spec={**pod["spec"], "nodeName": name})
+            elif "conditions" not in pod["status"]:
+                self.server.update(PODS, pod, status={**pod["status"], "conditions": [self._no_place()]})
+
+    def _held(self) -> dict[str, list[dict[str, int]]]:
+        held: dict[str, list[dict[str, int]]] = {}
+        for pod in self.server.all(PODS):
+            if node_of(pod) and not ended(pod):
+                held.setdefault(node_of(pod), []).append(requests_of(pod))
+        return held
+
+    def _places(self, pod: Body, held: dict[str, list[dict[str, int]]]) -> Iterator[Body]:
+        pinned = pinned_to(pod)
+        for node in sorted(self.server.all(NODES), key=lambda n: n["metadata"]["name"]):
+            name = node["metadata"]["name"]
+            if is_open(node) and pinned in ("", name) and suits(pod, node) and fits(pod, node, held.get(name, [])):
+                yield node
+
+    def _no_place(self) -> dict[str, Any]:
+        now, told = self.server.moments.text(), f"0 nodes are available: Insufficient {GPU}"
+        return {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": told,
+            "lastTransitionTime": now,
+        }

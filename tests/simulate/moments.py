@@ -1,0 +1,48 @@
+"""Time that passes when a history says so, for the modules of the operator that look at a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from random import Random
+from unittest.mock import patch
+
+from elastic_operator.cluster import clock as server_clock
+from elastic_operator.cluster import events
+from elastic_operator.loop import backoff, controller, dispatch
+
+START = 1_800_000_000.0
+"""When every history begins, in epoch seconds."""
+
+
+class Moments:
+    """Stands in for the module `time`: seconds since the history began, and the wall clock that goes with it."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since the history began."""
+        return self.passed
+
+    def time(self) -> float:
+        """Epoch seconds."""
+        return START + self.passed
+
+    def text(self, ahead: float = 0.0) -> str:
+        """Now, or so many seconds later, as the API writes times."""
+        return datetime.fromtimestamp(int(self.time() + ahead), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @contextmanager
+    def rule(self, dice: Random) -> Iterator[None]:
+        """The loop's modules see this time, and draw the jitter of their back-offs from `dice`."""
+        clocks = [patch.object(module, "time", self) for module in (server_clock, events, controller, dispatch)]
+        jitter = patch.object(backoff, "random", dice)
+        for one in (*clocks, jitter):
+            one.start()
+        try:
+            yield
+        finally:
+            for one in (*clocks, jitter):
+                one.stop()

@@ -1,0 +1,162 @@
+"""Operators that break one rule each. Most are told a lie about the cluster, whatever the allocator is like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from elastic_operator.loop import controller
+from elastic_operator.plan import allocate as allocating
+from elastic_operator.plan import displace, entitle, rounds, settle, table, victims
+from elastic_operator.plan.accounts import Account, apart
+from elastic_operator.plan.claim import Claim
+from elastic_operator.plan.entitle import Taking
+from elastic_operator.plan.model import JobDemand, Node, PodShape, Snapshot
+from elastic_operator.plan.table import Table
+from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.victims import Unit, clear
+from tests.simulate.facts import GPU
+
+Mutant = Callable[[], Any]
+"""Makes a context in which the rule is broken."""
+
+
+# -- lies about the cluster ------------------------------------------------------------------------------------------
+
+
+def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
+    """The allocator is told what `lie` makes of each snapshot."""
+
+    @contextmanager
+    def broken() -> Iterator[None]:
+        honest = allocating.allocate
+
+        def misled(snapshot: Snapshot) -> Any:
+            return honest(lie(snapshot))
+
+        with patch.object(allocating, "allocate", misled), patch.object(controller, "allocate", misled):
+            yield
+
+    return broken
+
+
+def _nodes(lie: Callable[[Node], Node]) -> Mutant:
+    return _told(lambda snapshot: replace(snapshot, nodes=tuple(map(lie, snapshot.nodes))))
+
+
+def _jobs(lie: Callable[[JobDemand], JobDemand]) -> Mutant:
+    return _told(lambda snapshot: replace(snapshot, jobs=tuple(map(lie, snapshot.jobs))))
+
+
+def _teams(lie: Callable[[Team], Team]) -> Mutant:
+    return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
+
+
+def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
+    def told(snapshot: Snapshot) -> Snapshot:
+        above = {team.parent for team in snapshot.teams}
+        wanted = {t.name for t in snapshot.teams if (parents if t.name in above else others)}
+        teams = (
+            replace(t, quotas={name: lie(q) for name, q in t.quotas.items()}) if t.name in wanted else t
+            for t in snapshot.teams
+        )
+        return replace(snapshot, teams=tuple(teams))
+
+    return _told(told)
+
+
+def _without_guarantee(quota: Quota) -> Quota:
+    return replace(quota, guaranteed=0, borrow_limit=quota.limit)
+
+
+def _as_old_as_they_come(snapshot: Snapshot) -> Snapshot:
+    jobs = (replace(job, created=float(age)) for age, job in enumerate(snapshot.jobs))
+    return replace(snapshot, jobs=tuple(jobs))
+
+
+def _by_gpus_alone(job: JobDemand) -> JobDemand:
+    def bare(shape: PodShape) -> PodShape:
+        return replace(shape, requests={GPU: shape.requests[GPU], "pods": 1})
+
+    worker = bare(job.worker)
+    return replace(job, worker=worker, master=worker if job.master is job.worker else bare(job.master))
+
+
+def _of_any_size(job: JobDemand) -> JobDemand:
+    return replace(job, sizes=tuple(range(job.sizes[0], job.sizes[-1] + 2)) if job.sizes else ())
+
+
+# -- rules turned round ----------------------------------------------------------------------------------------------
+
+
+def _instead(*swaps: tuple[Any, str, Any]) -> Mutant:
+    """These attributes are replaced."""
+
+    @contextmanager
+    def broken() -> Iterator[None]:
+        with ExitStack() as stack:
+            for target, name, new in swaps:
+                stack.enter_context(patch.object(target, name, new))
+            yield
+
+    return broken
+
+
+def _master_goes_first(member: Any) -> tuple[bool, int, str]:
+    return member.role == "master", member.index, member.uid
+
+
+def _one_too_many(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
+    """Beside those that must go, one more worker of a job that loses some."""
+    units = list(units)
+    clear(table, taker, units)
+    claim = units[0].claim
+    if claim.spare and claim.kept:
+        table.release(claim, claim.kept[-1])
+
+
+def _always(*_args: Any, **_more: Any) -> bool:
+    return True
+
+
+def _only_for_guarantees(taking: Taking, victim: Account, _gpus: int) -> bool:
+    ours, theirs = apart(taking.taker, victim)
+    within = all(account.used + taking.need <= account.guaranteed for account in ours)
+    return within and all(account.used > account.guaranteed for account in theirs)
+
+
+def _never_given_back(_table: Any) -> None:
+    return None
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving={})),
+    "pods of others count as nothing": _nodes(lambda node: replace(node, used={})),
+    "cordoned nodes are used": _nodes(lambda node: replace(node, unschedulable=False)),
+    "nodes that are not Ready are used": _nodes(lambda node: replace(node, ready=True)),
+    "only GPUs must fit": _jobs(_by_gpus_alone),
+    "a team's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), parents=False),
+    "a parent's limit is ignored": _quotas(lambda quota: replace(quota, borrow_limit=None), others=False),
+    "pods of others do not count for a limit": _nodes(lambda node: replace(node, used_by={})),
+    "pods that terminate do not count for a limit": _nodes(lambda node: replace(node, leaving_by={})),
+    "guarantees are ignored": _quotas(_without_guarantee),
+    "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
+    "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
+    "nothing is taken for a fair share": _instead((entitle.Taking, "may", _only_for_guarantees)),
+    "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
+    "any size will do": _jobs(_of_any_size),
+    "a job starts with less than its minimum": _instead((settle, "_can_start", _always)),
+    "the order of the input decides": _told(_as_old_as_they_come),
+    "everybody may take from everybody": _instead((entitle.Taking, "may", _always)),
+    "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
+    "more is taken than is needed": _instead(
+        (displace, "clear", _one_too_many), (rounds, "give_back", _never_given_back)
+    ),
+    "masters go first": _instead(
+        (table, "keep_order", _master_goes_first), (allocating, "keep_order", _master_goes_first)
+    ),
+}
+"""What each gets wrong, in words."""

@@ -1,0 +1,115 @@
+"""The real operator, put together over the server in memory: everything but watches, kopf and the lease."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from random import Random
+from typing import Any
+
+from elastic_operator.build import names
+from elastic_operator.build.pod import BuildSettings
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.read import Stores
+from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.metrics import Metrics
+from elastic_operator.settings import GpuFlavor, Settings
+from tests.simulate import server as kinds
+from tests.simulate.facts import FLAVORS, GPU, POOL
+from tests.simulate.server import Body, Server, Wire
+
+KINDS: dict[str, tuple[str, type[Any]]] = {
+    kinds.JOBS: ("jobs", objects.CustomObject),
+    kinds.PODS: ("pods", objects.Pod),
+    kinds.NODES: ("nodes", objects.Node),
+    kinds.PRIORITY_CLASSES: ("priority_classes", objects.PriorityClass),
+    kinds.SERVICES: ("services", objects.Service),
+    kinds.SLICES: ("slices", objects.EndpointSlice),
+    kinds.POLICIES: ("policies", objects.CustomObject),
+    kinds.NAMESPACES: ("namespaces", objects.Namespace),
+}
+SETTINGS = Settings(
+    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
+)
+MOST_TURNS = 5_000
+"""Turns of the event loop after which the writes of a pass must be over."""
+
+
+class Operator:
+    """One process that leads. It hears of every change at once, and of what there is in an order given by `dice`."""
+
+    def __init__(self, server: Server, metrics: Metrics, *, dice: Random | None = None) -> None:
+        self.server, self.wire = server, Wire(server)
+        now = server.moments.monotonic
+        self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
+        self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=now)
+        times = StatusTimes(lambda: 0)
+        self.stores.jobs.subscribe(times.changed)
+        self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
+        self.stores.pods.subscribe(self.ledger.pod_changed)
+        self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
+        self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
+        self.controller = Controller(
+            stores=self.stores,
+            ledger=self.ledger,
+            actor=Actor(self.wire, self.stores, self.ledger, self.events, BuildSettings()),  # type: ignore[arg-type]
+            logs=self.logs,
+            settings=SETTINGS,
+            metrics=metrics,
+            clock=self.wire.clock,
+            times=times,
+            fresh=lambda: True,
+        )
+        self._hear_all(dice)
+
+    def _job_of(self, uid: str) -> JobRef | None:
+        job = self.stores.jobs.get(uid)
+        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
+
+    def _hear_all(self, dice: Random | None) -> None:
+        known = [(plural, body) for plural in KINDS for body in self.server.all(plural)]
+        if dice is not None:
+            dice.shuffle(known)
+        for plural, body in known:
+            self._hear(plural, None, body)
+        self.server.listeners.append(self._hear)
+
+    def _hear(self, plural: str, old: Body | None, new: Body | None) -> None:
+        if plural not in KINDS:
+            return
+        name, type_ = KINDS[plural]
+        store = getattr(self.stores, name)
+        if new is not None:
+            store.observe(objects.decode(new, type_))
+        elif old is not None:
+            store.observe_deleted(old["metadata"]["uid"], old["metadata"]["resourceVersion"])
+
+    async def run_pass(self) -> float:
+        """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
+        wait = self.controller.run_pass()
+        for _ in range(MOST_TURNS):
+            if not (self.controller.dispatcher._busy or self.logs._reading):
+                break
+            await asyncio.sleep(0)
+        else:
+            raise AssertionError("the writes of a pass do not come to an end")
+        await self._tell_events()
+        return wait
+
+    async def _tell_events(self) -> None:
+        while not self.events._queue.empty():
+            await self.events._tell(self.events._queue.get_nowait())
+
+    def doubt(self) -> None:
+        """Decide everything again at the next pass."""
+        self.controller._forget()
+
+    def leave(self) -> None:
+        """Hear of nothing more."""
+        self.server.listeners.remove(self._hear)

@@ -1,0 +1,71 @@
+"""The quota policies of a moment, as the checker judges by them: read off the manifests without the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulate.server import POLICIES, Server
+
+PARENT = "org"
+OWNERS = ("red", "blue", "green", "gold")
+"""Policies that own the namespace of their name; `PARENT` may be their parent, and owns none."""
+NAMESPACES = (*OWNERS, "free")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a policy says of one flavor; `limit` None is no limit."""
+
+    guaranteed: int = 0
+    limit: int | None = None
+    weight: int = 1
+    lend: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All policies of a moment: rules by name and flavor, and who is whose parent."""
+
+    rules: Mapping[str, Mapping[str, Rule]] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+
+    def keeps_back(self, flavor: str) -> bool:
+        """Whether any team keeps part of its idle guarantee to itself."""
+        return any(self.rule(team, flavor).lend is not None for team in self.rules)
+
+    def team(self, namespace: str) -> str:
+        """The policy of a namespace, else a name of its own for it."""
+        return namespace if namespace in self.rules else f"namespace {namespace}"
+
+    def path(self, team: str) -> Iterator[str]:
+        """The team and those above it."""
+        yield team
+        if team in self.parents:
+            yield self.parents[team]
+
+    def rule(self, team: str, flavor: str) -> Rule:
+        """What holds for the team."""
+        return self.rules.get(team, {}).get(flavor, Rule())
+
+    def members(self, team: str) -> set[str]:
+        """The namespaces under a team."""
+        return {n for n in NAMESPACES if team in self.path(self.team(n))}
+
+
+def read_policies(server: Server) -> Policies:
+    """The policies that there are."""
+    bodies = {body["metadata"]["name"]: body["spec"] for body in server.all(POLICIES)}
+    return Policies(
+        {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()},
+        {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies},
+        {name: spec.get("priority", 0) for name, spec in bodies.items()},
+    )
+
+
+def _rule(entry: Mapping[str, Any]) -> Rule:
+    guaranteed, borrowing = entry["guaranteed"], entry.get("borrowing", {})
+    limit = guaranteed + borrowing["limit"] if "limit" in borrowing else None
+    return Rule(guaranteed, limit, borrowing.get("weight", 1), entry.get("lending", {}).get("limit"))

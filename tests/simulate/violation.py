@@ -1,0 +1,13 @@
+"""How a broken rule is told."""
+
+from __future__ import annotations
+
+
+class ViolationError(AssertionError):
+    """A rule that must hold does not."""
+
+
+def require(holds: object, otherwise: str) -> None:
+    """Raises ViolationError with that text unless it holds."""
+    if not holds:
+        raise ViolationError(otherwise)

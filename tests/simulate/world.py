@@ -1,0 +1,151 @@
+"""A cluster with its machines and its operator, and time that passes in it."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any
+
+from elastic_operator.metrics import Metrics
+from tests.api.jobs import make_container, make_job, make_template
+from tests.simulate import server as kinds
+from tests.simulate.checker import Checker
+from tests.simulate.facts import GPU, POOL, terminating
+from tests.simulate.machines import Machines
+from tests.simulate.moments import Moments
+from tests.simulate.operators import Operator
+from tests.simulate.policies import NAMESPACES
+from tests.simulate.server import Body, Server
+from tests.simulate.violation import require
+
+MOST_ROUNDS = 60
+"""Rounds of pass and machines after which nothing may change any more, as long as no time passes."""
+MOST_STEPS = 80
+"""Steps of time after which no pod may come or go any more, as long as nothing else happens."""
+QUIET_SECONDS = 150.0
+"""Longer than any delay of the operator but the waiting after pods that no scheduler could place."""
+SHORTEST_STEP, LONGEST_STEP = 5.0, 60.0
+METRICS = Metrics()
+
+
+class Complaints(logging.Handler):
+    """What the operator logs as an error: in these histories nothing is one."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: logging.LogRecord | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the first."""
+        self.first = self.first or record
+
+
+class World:
+    """Everything that a history happens to. `rule` of its moments must hold while it is used."""
+
+    def __init__(self, moments: Moments, dice: Random) -> None:
+        self.moments, self.dice = moments, dice
+        self.server = Server(moments)
+        for name, value in (("low", 0), ("high", 10)):
+            self.server.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        for namespace in NAMESPACES:
+            self.server.create(kinds.NAMESPACES, {"metadata": {"name": namespace, "labels": {}}})
+        self.machines = Machines(self.server)
+        self.operator = Operator(self.server, METRICS)
+        self.checker = Checker(self.server, dice)
+        self.wait = 0.0
+        self._names = 0
+
+    def new_name(self, kind: str) -> str:
+        """A name that nothing has had yet."""
+        self._names += 1
+        return f"{kind}{self._names}"
+
+    # -- what can be in it -------------------------------------------------------------------------------------------
+
+    def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
+        """A node, Ready."""
+        room = {GPU: str(gpus), "cpu": str(cpu), "pods": "110"}
+        name = self.new_name("n")
+        meta = {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}}
+        status = {"allocatable": room, "conditions": [self.readiness(True)]}
+        return self.server.create(kinds.NODES, {"metadata": meta, "spec": {}, "status": status})
+
+    def readiness(self, ready: bool) -> dict[str, Any]:
+        """What a node says of itself."""
+        return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
+
+    def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
+        """A job whose pods ask for so many GPUs of that pool."""
+        resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
+        template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})
+        elasticity = {"scaleUpDelaySeconds": delay, "gracePeriodSeconds": 5}
+        body = make_job(self.new_name("j"), template=template, elasticity=elasticity, **spec)
+        body["metadata"]["namespace"] = namespace
+        return self.server.create(kinds.JOBS, body)
+
+    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1) -> Body:
+        """Somebody else's pod, for the scheduler to place."""
+        requests = {"cpu": str(cpu)} | ({GPU: str(gpus)} if gpus else {})
+        spec = {"containers": [{"name": "main", "resources": {"requests": requests}}], "nodeSelector": {POOL: pool}}
+        meta = {"name": self.new_name("foreign-"), "namespace": namespace}
+        return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    async def run_pass(self) -> None:
+        """One pass, its writes, and the checks of both."""
+        self.operator.wire.writes.clear()
+        self.wait = await self.operator.run_pass()
+        self.checker.after_pass(self.operator)
+
+    async def settle(self) -> None:
+        """Passes and machines in turn until nobody has anything to do; a round takes a second."""
+        for _ in range(MOST_ROUNDS):
+            before = self.server.revision
+            await self.run_pass()
+            self.machines.step()
+            if self.server.revision == before:
+                break
+            self.moments.passed += 1.0
+        else:
+            require(False, f"something changes in each of {MOST_ROUNDS} rounds")
+        self.checker.at_pause()
+
+    async def advance(self, seconds: float) -> None:
+        """Time passes, and the operator looks when it said it would."""
+        end = self.moments.passed + seconds
+        while self.moments.passed < end:
+            step = min(max(self.wait, SHORTEST_STEP), LONGEST_STEP)
+            self.moments.passed += min(step, max(0.5, end - self.moments.passed))
+            await self.settle()
+
+    async def come_to_rest(self) -> None:
+        """Time passes until no pod has come or gone for longer than the operator ever waits by itself."""
+        quiet_since, before = self.moments.passed, self.checker.changes
+        for _ in range(MOST_STEPS):
+            await self.advance(min(max(self.wait, SHORTEST_STEP), LONGEST_STEP))
+            if self.checker.changes != before:
+                quiet_since, before = self.moments.passed, self.checker.changes
+            if self.moments.passed - quiet_since >= QUIET_SECONDS:
+                break
+        else:
+            require(False, f"pods come and go for {MOST_STEPS} steps though nothing happens")
+        await self._check_rest()
+
+    async def _check_rest(self) -> None:
+        """Nobody who decides it all again decides otherwise: not the operator, nor one that hears it in disorder."""
+        self.checker.at_rest(self.operator)
+        self.operator.doubt()
+        await self._decides_nothing(self.operator, "deciding again")
+        if any(map(terminating, self.server.all(kinds.PODS))):
+            return  # a successor gives pods that do not end terminating their time once more
+        successor = Operator(self.server, METRICS, dice=self.dice)
+        await self._decides_nothing(successor, "a successor that hears of all in another order")
+        successor.leave()
+
+    async def _decides_nothing(self, operator: Operator, who: str) -> None:
+        operator.wire.writes.clear()
+        await operator.run_pass()
+        done = [(write.verb, write.pod["metadata"]["name"]) for write in operator.wire.writes]
+        require(not done, f"at rest, {who} does {done}")

@@ -1,0 +1,116 @@
+"""`elastic-operator replay`: every decision with its reason, the same from the same file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+from elastic_operator.__main__ import main
+from elastic_operator.plan.model import Request
+from elastic_operator.plan.team import Quota, Team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot
+
+
+def crowded():
+    """A full cluster: `big` keeps what it has, `late` waits, `over` has one pod too many."""
+    nodes = [make_node("n1", 4), make_node("n2", 2)]
+    jobs = [
+        make_job("over", 1, 1, on="n2 w4@n2", age=9),
+        make_job("big", 1, 8, on="n1 n1 n1", age=5),
+        make_job("late", 3, 3),
+    ]
+    return make_snapshot(nodes, jobs)
+
+
+def decided(desk, snapshot):
+    """The decisions by name."""
+    said = json.loads(desk.says("replay", desk.snapshot(snapshot), "-o", "json"))
+    return {job["name"]: job for job in said["jobs"]}
+
+
+def test_each_job_is_told_with_its_pods_before_and_after_and_where_they_are(desk):
+    jobs = decided(desk, crowded())
+    over = jobs["over"]
+    assert (over["before"], over["after"], over["gpus_before"], over["gpus_after"]) == (2, 1, 2, 1)
+    assert [(pod["role"], pod["node"]) for pod in over["keep"]] == [("master", "n2")]
+    assert [(pod["role"], pod["index"], pod["node"]) for pod in over["release"]] == [("worker", 4, "n2")]
+    assert jobs["late"]["create"] or jobs["late"]["message"]
+
+
+def test_each_job_is_told_with_the_reason_why_it_gets_no_more(desk):
+    jobs = decided(desk, make_snapshot([make_node("n1", 2)], [make_job("big", 1, 8, on="n1 n1")]))
+    assert jobs["big"]["limit"] == "InsufficientNodes"
+    assert jobs["big"]["message"].startswith("2 of 8 pods.")
+
+
+def test_the_text_has_the_reason_and_the_pods_below_each_job_sorted_by_name(desk):
+    lines = desk.says("replay", desk.snapshot(crowded())).splitlines()
+    assert lines[0].split() == ["JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED", "BY"]
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == [
+        "team-a/big",
+        "team-a/late",
+        "team-a/over",
+    ]
+    assert "  keep: master on n2" in lines
+    assert "  release: worker 4 on n2" in lines
+
+
+def test_workers_of_one_node_are_told_as_ranges(desk):
+    job = make_job("a", 1, 5, on="n1 n1 n1 n1 w7@n1")
+    assert "  keep: master, worker 0-2, 7 on n1" in desk.says(
+        "replay", desk.snapshot(make_snapshot([make_node("n1", 5)], [job]))
+    )
+
+
+def test_a_pod_whose_room_is_not_free_yet_is_told_so(desk):
+    said = desk.says("replay", desk.snapshot(make_snapshot([make_node("n1", 2, leaving=1)], [make_job("a", 1, 2)])))
+    assert "once its room is free" in said
+
+
+def test_the_team_is_the_one_that_owns_the_namespace(desk):
+    snapshot = make_snapshot([make_node()], [make_job("a")])
+    assert decided(desk, snapshot)["a"]["team"] == "namespace team-a"
+    assert decided(desk, replace(snapshot, team_of={"team-a": "research"}))["a"]["team"] == "research"
+
+
+def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
+    owner = Team("b", uid="b", quotas={"default": Quota(guaranteed=1)})
+    waiting = Request("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
+    held = make_snapshot([make_node("n1", 2)], [make_job("big", 1, 2, on="n1 n1")])
+    snapshot = replace(held, teams=(owner,), team_of={"team-b": "b"}, requests=(waiting,))
+    lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()
+    assert "  released for: team-b/notebook" in lines
+    assert lines[-1] == "reclaim: pod team-b/notebook has a place on n1 when these are gone: team-a/big worker 0"
+    said = json.loads(desk.says("replay", desk.snapshot(snapshot), "-o", "json"))
+    assert [(r["name"], r["node"], r["victims"]) for r in said["reclaims"]] == [("notebook", "n1", ["big-w0"])]
+
+
+def test_the_same_jobs_in_another_order_are_told_alike(desk):
+    snapshot = crowded()
+    turned = replace(snapshot, jobs=snapshot.jobs[::-1], nodes=snapshot.nodes[::-1])
+    for output in ("text", "json"):
+        assert desk.says("replay", desk.snapshot(snapshot), "-o", output) == desk.says(
+            "replay", desk.snapshot(turned), "-o", output
+        )
+
+
+def test_a_file_that_is_no_snapshot_is_refused(desk):
+    assert "f: kind: 'Pod': must be Snapshot" in desk.refuses("replay", desk.file("f", {"kind": "Pod"}))[0]
+    assert "f: is not JSON" in desk.refuses("replay", desk.file("f", "kind: Snapshot"))[0]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main(["snapshot", "--schema"]) == 0
+
+
+def test_the_schema_is_printed_and_can_go_to_a_file(desk):
+    said = desk.says("snapshot", "--schema")
+    assert desk.says("snapshot", "--schema", "--output", str(desk.folder / "schema")) == ""
+    assert (desk.folder / "schema").read_text() == said
+    assert "cannot be written" in desk.refuses("snapshot", "--schema", "--output", str(desk.folder / "no" / "f"))[0]

@@ -1,0 +1,223 @@
+"""`elastic-operator simulate`: who would start, grow, shrink or stop, from manifests on top of a snapshot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.plan.team import Quota, Team
+from elastic_operator.tools.changed import changed
+from elastic_operator.tools.manifests import Changes, read_changes
+from tests.plan.allocate.world import make_job, make_node, make_snapshot
+from tests.tools.build import job, policy
+
+PRIORITY_CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 100,
+}
+
+
+def full():
+    """One node of 4 GPUs, all of them with the job `old`."""
+    return make_snapshot([make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60)])
+
+
+def shared():
+    """Two policies, one below the other, and a namespace each."""
+    teams = (
+        Team("research", uid="u1", created=1.0),
+        Team(
+            "vision",
+            uid="u2",
+            created=2.0,
+            parent="research",
+            quotas={"default": Quota(guaranteed=2, borrow_limit=1, weight=3, lend_limit=1)},
+            priority=4,
+            max_gpus_per_job=8,
+            min_runtime_seconds=60,
+            quantum_seconds=1800,
+        ),
+        Team("speech", uid="u3", created=3.0),
+    )
+    return replace(full(), teams=teams, team_of={"team-a": "vision", "team-b": "speech"})
+
+
+def effects(desk, snapshot, *arguments):
+    """What becomes of each job, by name: (effect, before, after)."""
+    said = json.loads(desk.says("simulate", desk.snapshot(snapshot), "-o", "json", *arguments))
+    return {e["name"]: (e["effect"], e["before"], e["after"]) for e in said["jobs"]}
+
+
+def after_changes(snapshot, file, *, delete=()):
+    """The snapshot after the changes."""
+    return changed(snapshot, read_changes(file, delete, gpu_resources=snapshot.gpu_resources)).snapshot
+
+
+def changed_teams(desk, snapshot, *manifests, delete=()):
+    """Teams and namespaces after the changes."""
+    after = after_changes(snapshot, desk.manifests(*manifests) if manifests else None, delete=delete)
+    return {team.name: team for team in after.teams}, dict(after.team_of)
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_change_all_stays_as_it_is(desk):
+    assert effects(desk, full()) == {"old": ("same", 4, 4)}
+
+
+def test_a_job_that_is_added_starts_and_one_that_has_a_surplus_shrinks_for_it(desk):
+    file = desk.manifests(job("new", low=2, high=2))
+    assert effects(desk, full(), "--change", file) == {"new": ("starts", 0, 2), "old": ("shrinks", 4, 2)}
+
+
+def test_a_job_that_is_edited_keeps_its_pods_and_its_age(desk):
+    file = desk.manifests(job("old", low=1, high=2))
+    assert effects(desk, full(), "--change", file) == {"old": ("shrinks", 4, 2)}
+    snapshot = make_snapshot([make_node()], [replace(full().jobs[0], running_since=7.0, waiting_since=3.0)])
+    before, after = (s.jobs[0] for s in (snapshot, after_changes(snapshot, file)))
+    kept = ("uid", "members", "created", "holds_place", "running_since", "waiting_since", "priority")
+    assert [getattr(after, what) for what in kept] == [getattr(before, what) for what in kept]
+
+
+def test_a_job_that_goes_or_is_suspended_stops_and_others_grow(desk):
+    two = make_snapshot(
+        [make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1", age=60), make_job("other", 1, 4, on="n1 n1", age=50)]
+    )
+    expected = {"old": ("grows", 2, 4), "other": ("stops", 2, 0)}
+    assert effects(desk, two, "--delete", "job/team-a/other") == expected
+    assert effects(desk, two, "--change", desk.manifests(job("other", high=4, suspend=True))) == expected
+
+
+def test_a_list_as_kubectl_prints_it_counts_as_its_items(desk):
+    listed = {"apiVersion": "v1", "kind": "List", "items": [job("new", low=2, high=2)]}
+    assert effects(desk, full(), "--change", desk.manifests(listed))["new"] == ("starts", 0, 2)
+
+
+def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
+    new = job("new", low=4, high=4, priorityClassName="high")
+    assert effects(desk, full(), "--change", desk.manifests(new, PRIORITY_CLASS))["new"] == ("starts", 0, 4)
+    [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(new))
+    assert "spec.priorityClassName: 'high': must be a PriorityClass that stands in the changes too" in line
+
+
+def test_the_text_shows_who_is_affected_with_the_reason_and_counts_the_others(desk):
+    file = desk.manifests(job("new", low=2, high=2))
+    lines = desk.says("simulate", desk.snapshot(full()), "--change", file).splitlines()
+    assert lines[0].split() == ["JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED", "BY"]
+    assert "shrinks" in next(line for line in lines if line.startswith("team-a/old"))
+    assert any(line.startswith("  2 of 4 pods.") for line in lines)
+    assert lines[-1] == "1 starts, 0 grows, 1 shrinks, 0 stops, 0 same"
+
+
+def test_the_text_leaves_out_who_is_not_affected_and_its_columns_are_aligned(desk):
+    snapshot = make_snapshot([make_node("n1", 4)], [make_job("a-job-with-a-long-name", 4, 4), make_job("b", 1, 4)])
+    lines = desk.says("simulate", desk.snapshot(snapshot), "--delete", "job/team-a/a-job-with-a-long-name").splitlines()
+    assert (
+        len({line.index(word) for line, word in ((lines[0], "EFFECT"), (lines[1], "stops"), (lines[3], "starts"))}) == 1
+    )
+    unaffected = desk.says("simulate", desk.snapshot(full()), "--change", desk.manifests(job("none", suspend=True)))
+    assert unaffected == "0 starts, 0 grows, 0 shrinks, 0 stops, 2 same\n"
+
+
+def test_gpus_are_counted_by_pod(desk):
+    file = desk.manifests(job("new", low=1, high=1, gpus=2))
+    said = json.loads(desk.says("simulate", desk.snapshot(full()), "--change", file, "-o", "json"))
+    assert {e["name"]: (e["gpus_before"], e["gpus_after"]) for e in said["jobs"]} == {"new": (0, 2), "old": (4, 2)}
+
+
+def test_a_guarantee_that_is_given_moves_gpus_from_who_has_none_to_who_has_it(desk):
+    two = make_snapshot(
+        [make_node("n1", 4)],
+        [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60), replace(make_job("poor", 1, 3), namespace="team-b")],
+    )
+    before = effects(desk, two)
+    file = desk.manifests(policy("b", "team-b", flavors=[{"name": "default", "guaranteed": 3}]))
+    after = effects(desk, two, "--change", file)
+    assert (before["poor"][2], after["poor"][2]) == (2, 3)
+    assert (before["old"][2], after["old"][2]) == (2, 1)
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def test_policies_made_up_from_a_snapshot_come_to_the_same_teams_again(desk):
+    snapshot = shared()
+    teams, team_of = changed_teams(desk, snapshot, policy("nobody"))
+    assert {name: team for name, team in teams.items() if name != "nobody"} == {t.name: t for t in snapshot.teams}
+    assert team_of == snapshot.team_of
+
+
+def test_a_policy_that_is_applied_again_is_replaced_and_keeps_its_age(desk):
+    manifest = policy("speech", "team-b", "team-c", flavors=[{"name": "default", "guaranteed": 3}])
+    teams, team_of = changed_teams(desk, shared(), manifest)
+    assert teams["speech"] == Team("speech", uid="u3", created=3.0, quotas={"default": Quota(guaranteed=3)})
+    assert team_of == {"team-a": "vision", "team-b": "speech", "team-c": "speech"}
+
+
+def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
+    teams, team_of = changed_teams(desk, shared(), delete=["policy/vision"])
+    assert (sorted(teams), team_of) == (["research", "speech"], {"team-b": "speech"})
+
+
+def test_what_cannot_be_as_written_is_noted(desk):
+    file = desk.manifests(policy("new", "team-a", parent="nobody", namespaceSelector={}))
+    said = json.loads(desk.says("simulate", desk.snapshot(shared()), "--change", file, "-o", "json"))
+    notes = " ".join(said["notes"])
+    assert "team-a: belongs to the older policy 'vision'" in notes
+    assert "spec.parent: 'nobody'" in notes
+    assert "a snapshot does not know the labels of namespaces" in notes
+    assert "note: new: " in desk.says("simulate", desk.snapshot(shared()), "--change", file)
+
+
+def test_a_selector_chooses_namespaces_by_the_labels_that_the_changes_give_them(desk):
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-c", "labels": {"org": "x"}}}
+    manifest = policy("new", namespaceSelector={"matchLabels": {"org": "x"}})
+    assert changed_teams(desk, shared(), manifest, namespace)[1]["team-c"] == "new"
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"kind": "Pod"}, "changes.yaml: document 1: kind: 'Pod': must be ElasticPyTorchJob, GPUQuotaPolicy"),
+        ([1], "changes.yaml: document 1: kind: None: must be"),
+        (policy("p") | {"apiVersion": "v1"}, "apiVersion: 'v1': must be elastic-pytorch.dev/v1beta1"),
+        (policy("p") | {"metadata": {}}, "GPUQuotaPolicy: metadata.name: must be present"),
+        (policy("p", flavors=[{"name": "default", "guaranteed": -1}]), "spec.flavors[0].guaranteed: -1: must be at"),
+        (job("j", low=3, high=2), "ElasticPyTorchJob j: spec.maxReplicas: 2: must be at least minReplicas"),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_told_with_its_place_field_and_remedy(desk, body, message):
+    [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(body))
+    assert message in line
+
+
+def test_changes_that_are_no_yaml_are_refused(desk):
+    [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.file("c", "a: [1"))
+    assert "c: is not YAML: " in line
+
+
+@pytest.mark.parametrize("name", ["old", "job/", "job/a/b/c", "policy/a/b", "pod/old", "policy/"])
+def test_what_is_to_be_deleted_has_a_kind_and_a_name(desk, name):
+    [line] = desk.refuses("simulate", desk.snapshot(full()), "--delete", name)
+    assert f"--delete: '{name}': must be job/NAMESPACE/NAME or policy/NAME" in line
+
+
+def test_what_is_to_be_deleted_is_there(desk):
+    lines = desk.refuses("simulate", desk.snapshot(full()), "--delete", "gpuq/x", "--delete", "eptj/old")
+    assert lines == [
+        "elastic-operator: --delete: 'job/default/old': must be a job of the snapshot",
+        "elastic-operator: --delete: 'policy/x': must be a policy of the snapshot",
+    ]
+
+
+def test_no_changes_are_no_change():
+    snapshot = shared()
+    assert changed(snapshot, Changes()).snapshot == snapshot
