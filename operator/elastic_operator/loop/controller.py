@@ -31,7 +31,7 @@ from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation, allocate, next_change
+from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.decisions import Plan, Route, Share
 from elastic_operator.plan.model import Job, Snapshot
 from elastic_operator.plan.observation import Observation
@@ -89,6 +89,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
+        self._allocator = Allocator()
         self._allocation: Allocation | None = None
         self._allocated_until = 0.0
         self._resync_at = 0.0
@@ -166,7 +167,7 @@ class Controller:
             self._snapshot = snapshot
             snapshot = replace(snapshot, now=now)
             with self.metrics.allocate.time():
-                self._allocation = allocate(snapshot)
+                self._allocation = self._allocator.allocate(snapshot)
             self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
         return self._allocation

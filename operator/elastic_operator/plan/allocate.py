@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, count
 from math import inf
 
+from elastic_operator.plan.accounts import Accounts
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
@@ -47,6 +48,11 @@ class Allocation(Mapping[str, Grant]):
             takers = tuple(sorted(_name(taker) for taker in claim.takers)) if share.release else ()
             self._grants[uid] = Grant(*share, why.limit, why.message, why.wake_at, takers)
         return self._grants[uid]
+
+    @property
+    def accounts(self) -> Accounts:
+        """What each team uses, and may use, when all this is carried out."""
+        return self._table.accounts
 
     @property
     def reclaims(self) -> tuple[Reclaim, ...]:

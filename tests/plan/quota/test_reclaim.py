@@ -100,14 +100,15 @@ GUARANTEES = {
         {"a": "", "b": "m0 w0 w1 w2"},
     ),
     "surplus goes before a whole job of a team that is further beyond its share": Case(
-        N8,
-        (make_team("a", 1), make_team("b", weight=0), make_team("c")),
+        (make_node("n1", 10),),
+        (make_team("a", 1), make_team("b"), make_team("c"), make_team("d", 5, weight=0)),
         (
             make_job("a", team="a"),
-            make_job("b", 4, team="b", on=on("n1", 4)),
+            make_job("b", 6, team="b", on=on("n1", 6)),
             make_job("c", 1, 4, team="c", on=on("n1", 4)),
+            make_job("d", 9, team="d"),
         ),
-        {"a": 1, "b": 4, "c": 3},
+        {"a": 1, "b": 6, "c": 3, "d": 0},
     ),
     "a lowered guarantee makes its owner a borrower": Case(
         N8, (make_team("a", 4), make_team("b", 2)), (make_job("a", 4, team="a"), elastic_b()), {"a": 4, "b": 4}

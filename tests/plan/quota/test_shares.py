@@ -134,12 +134,6 @@ LENDING = {
         (make_job("a", 4, team="a"), make_job("b", 1, 8, team="b", on=on("n1", 4))),
         {"a": "+m0@n1 +w0@n1 +w1@n1 +w2@n1", "b": "m0 w0 w1 w2"},
     ),
-    "what is kept back is nobody's fair share": Case(
-        N8,
-        (make_team("a", 4, lend=0), make_team("b", priority=1), make_team("c")),
-        (make_job("b", 1, 4, team="b", on="n1 n1"), make_job("c", 1, 4, team="c", on="n1 n1")),
-        {"b": 4, "c": 0},
-    ),
     "another's guarantee may use what is kept back from borrowers": Case(
         N8, (make_team("a", 4, lend=0), make_team("b", 6)), ONLY_B, {"b": 6}
     ),
