@@ -160,6 +160,7 @@ class Controller:
         """Decide everything again."""
         self.view.forget()
         self._settled.clear()
+        self._allocator = Allocator()
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""

@@ -51,21 +51,26 @@ class Minima:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._tried: set[Claim] = set()
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
         """One round: first who runs or was told to start, then the others; who is displaced meanwhile tries again."""
-        tried: set[Claim] = set()
-        table = self._table
-        while waiting := [c for c in (table.roster.unserved | table.touched) - tried if _waits(c)]:
-            tried.update(waiting)
+        table, self._tried = self._table, set()
+        while waiting := [c for c in (table.roster.unserved | table.touched) - self._tried if _waits(c)]:
             for holds in (True, False):
                 some = [claim for claim in waiting if claim.job.holds_place is holds]
                 _take_turns(some, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
 
     def _serve(self, claim: Claim, tier: Tier) -> bool:
-        """Never again in this round, whatever came of it."""
+        """Once in this round, whatever comes of it; who was displaced and goes before it in its team gets its turn."""
+        if claim in self._tried:
+            return False
+        self._tried.add(claim)
+        for other in self._table.by_team[claim.team]:
+            if other.displaced and not other.served and other.rank < claim.rank:
+                self._serve(other, tier)
         right = _right(self._table, claim)
         if right <= tier and may_borrow_again(claim, right):
             serve_minimum(self._table, claim, self._hopeless)

@@ -81,7 +81,7 @@ class Table:
         loads: dict[int, list[Member]] = {}
         for claim in claims:
             for member in claim.kept:
-                self.charge(claim, member.requests, +1)
+                self._charge_member(claim, member, +1)
                 node = self.board.number.get(member.node) if member.node is not None else None
                 if node is not None:
                     claim.at[member.uid] = node
@@ -93,7 +93,7 @@ class Table:
 
     def _leave(self, claim: Claim) -> None:
         for member in claim.kept:
-            self.charge(claim, member.requests, -1)
+            self._charge_member(claim, member, -1)
             node = claim.at.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
@@ -160,6 +160,11 @@ class Table:
         if claim.account:
             claim.account.charge(sign * self.gpus_of(requests), fixed=not claim.job.preemptible)
 
+    def _charge_member(self, claim: Claim, member: Member, sign: int) -> None:
+        """A pod on a node that is gone holds nothing, for as long as it still has an object."""
+        if member.node is None or member.node in self.board.number:
+            self.charge(claim, member.requests, sign)
+
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_served(self, claim: Claim, served: bool) -> None:
@@ -191,7 +196,7 @@ class Table:
 
     def _keep(self, claim: Claim, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         claim.kept = kept
-        self.charge(claim, member.requests, sign)
+        self._charge_member(claim, member, sign)
         self.touched.add(claim)
 
     def release_all(self, claim: Claim) -> None:

@@ -169,6 +169,9 @@ STARVING = {
     "what is held is not grown into": Case(
         N8, ONE_TEAM, (HOLDER, waits("x", 600), make_job("y", 1, 4, team="a", on="n1 n1")), {"h": 4, "x": 0, "y": 2}
     ),
+    "before that it is grown into": Case(
+        N8, ONE_TEAM, (HOLDER, waits("x", 599), make_job("y", 1, 4, team="a", on="n1 n1")), {"h": 4, "x": 0, "y": 4}
+    ),
     "nothing is taken from who runs for one that has waited too long": Case(
         N8, ONE_TEAM, (HOLDER, waits("x", 9999)), {"h": "m0 w0 w1 w2", "x": ""}
     ),

@@ -102,6 +102,19 @@ SHARES = {
     "a team does not lend even its siblings what it keeps back": Case(
         N8, (make_team("p", 8), child("a", "p", 4, lend=0), child("b", "p")), (elastic("b"),), {"b": 4}
     ),
+    "what its teams may not use is no department's share": Case(
+        N8,
+        (
+            make_team("p"),
+            make_team("q"),
+            make_team("r"),
+            child("a", "p", 1, borrow=0),
+            child("c", "q"),
+            child("d", "r"),
+        ),
+        (elastic("a", 1), fixed("c", 4), make_job("d", 1, 8, team="d", on=on("n1", 7))),
+        {"a": 1, "c": 4, "d": 3},
+    ),
     "a team without a parent stands beside departments": Case(
         N8,
         (make_team("p"), child("a", "p"), child("b", "p"), make_team("c")),

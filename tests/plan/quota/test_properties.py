@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.allocate import Allocator, allocate
 from tests.plan.allocate.test_properties import loads, sizes_of
 from tests.plan.allocate.world import GPU, carried_out, make_shape
 from tests.plan.allocate.worlds import shared_snapshots
@@ -110,6 +110,37 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
             return
         snapshot = carried_out(snapshot, granted)
     raise AssertionError("still changing after six rounds without an outside change")
+
+
+@given(shared_snapshots(SHAPES), st.data())
+def test_a_table_that_is_used_again_decides_what_a_new_one_decides(snapshot, data):
+    allocator = Allocator()
+    for _ in range(4):
+        granted = allocator.allocate(snapshot)
+        assert dict(granted) == dict(allocate(snapshot))
+        snapshot = _changed(data.draw, snapshot, granted)
+
+
+def _changed(draw, snapshot, granted):
+    """What may have become of it: carried out or not, a job less, a node used otherwise, a node cordoned, later."""
+    match draw(st.sampled_from(["done", "half done", "job", "node", "cordon", "later", "other"])):
+        case "done":
+            return carried_out(snapshot, granted)
+        case "half done":
+            return carried_out(snapshot, granted, gone=False, only_ready=True)
+        case "job":
+            return replace(snapshot, jobs=snapshot.jobs[1:])
+        case "node":
+            first, *rest = snapshot.nodes
+            used = {GPU: draw(st.integers(0, first.allocatable[GPU]))}
+            return replace(snapshot, nodes=(replace(first, used=used, used_by={"a": used}), *rest))
+        case "cordon":
+            first, *rest = snapshot.nodes
+            return replace(snapshot, nodes=(replace(first, unschedulable=not first.unschedulable), *rest))
+        case "later":
+            return replace(snapshot, now=snapshot.now + draw(st.integers(1, 1000)))
+        case _:
+            return draw(shared_snapshots(SHAPES))
 
 
 def _path(snapshot, namespace):

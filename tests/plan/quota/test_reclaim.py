@@ -187,6 +187,17 @@ VICTIMS = {
         ),
         {"a": "~m0@n1", "b": "m0 w0 w1", "c": "m0 w0 w1 w2 w3 -w4"},
     ),
+    "one GPU of one team goes rather than four of a team further beyond its share": Case(
+        (make_node("n1", 4), make_node("n2", 4), make_node("n3", 1)),
+        (make_team("a", 1), make_team("b"), make_team("c"), make_team("d", 4, weight=0)),
+        (
+            make_job("a", team="a"),
+            make_job("b", 1, 2, team="b", on="n3 n1", master=make_shape(1), shape=make_shape(4)),
+            make_job("c", 1, 4, team="c", on=on("n2", 4)),
+            make_job("d", 9, team="d"),
+        ),
+        {"a": "~m0@n2", "b": "m0 w0", "c": "m0 w0 w1 -w2", "d": ""},
+    ),
     "of one team's jobs the one of lower priority gives first": Case(
         (make_node("n1", 6),),
         (make_team("a", 1), make_team("b")),

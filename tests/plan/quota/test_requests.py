@@ -58,6 +58,12 @@ PLANS = {
         {"r": "", "b": 4},
         waiting(make_request()),
     ),
+    "what foreign pods use is part of their team's share": Case(
+        (make_node("n1", 8, used=4, by="a"),),
+        (make_team("a", priority=2), make_team("b", priority=1), make_team("c")),
+        (make_job("b", 1, 4, team="b", on="n1 n1"), make_job("c", 1, 4, team="c", on="n1 n1")),
+        {"b": 4, "c": 0},
+    ),
     "what foreign pods use beyond their guarantee cannot be had": Case(
         (make_node("n1", 8, used=8, by="b"),), TEAMS, (), {"r": ""}, waiting(make_request())
     ),
