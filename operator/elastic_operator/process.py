@@ -18,8 +18,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.api.job import GROUP, VERSION
-from elastic_operator.api.policy import PLURAL
+from elastic_operator.api.policy import COLLECTION
 from elastic_operator.build import names
 from elastic_operator.build.pod import BuildSettings
 from elastic_operator.cluster import convert, objects, reflector
@@ -34,6 +33,7 @@ from elastic_operator.handlers import JobFeed
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.read import Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
@@ -44,7 +44,7 @@ from elastic_worker import contract
 log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
-POLICIES = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+POLICIES = COLLECTION
 """There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
 STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""

@@ -11,11 +11,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from elastic_operator.api.job import ApiModel
+from elastic_operator.api.job import API_VERSION, ApiModel
 from elastic_operator.api.status import MAX_CONDITIONS, Condition, StatusModel
 
 KIND = "GPUQuotaPolicy"
 PLURAL = "gpuquotapolicies"
+COLLECTION = f"/apis/{API_VERSION}/{PLURAL}"
 
 MAX_GPUS = 1_000_000
 """Of any amount: far more than a cluster has, and sums of them stay small."""

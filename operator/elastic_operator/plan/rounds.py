@@ -99,7 +99,7 @@ def _right(table: Table, claim: Claim) -> Tier:
     if starves(table, claim):  # what its team's jobs hold becomes free one day, and is held for it then
         return claim.account.tier(need - sum(other.gpus for other in team))
     given = sum(gives_within_team(table, other, claim) for other in team)
-    return claim.account.tier(need - given) if given else right
+    return Tier.GUARANTEED if given >= need else claim.account.tier(need - given)
 
 
 def _waits(claim: Claim) -> bool:

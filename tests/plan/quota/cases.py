@@ -56,6 +56,7 @@ def history(snapshot, passes=PASSES):
 
 
 def sizes(snapshot):
+    """How many pods each job has."""
     return {job.uid: len(job.members) for job in snapshot.jobs}
 
 

@@ -24,6 +24,7 @@ def job_of(flavor, name, low=1, high=None, *, team="a", gpus=1, **more):
 
 
 def team_of(name, *, old=0, new=0, **more):
+    """A team with so many GPUs of each kind guaranteed."""
     return make_team(name, quotas={"old": Quota(old, **more), "new": Quota(new, **more)})
 
 
@@ -33,6 +34,7 @@ def sliced(name, full, slices):
 
 
 def slice_job(name, low, high=None, **more):
+    """A job whose pods use one slice each."""
     shape = PodShape({SLICE: 1, "cpu": 1000, "pods": 1}, gpus=1)
     return make_job(name, low, high, shape=shape, flavor="slice", **more)
 

@@ -21,6 +21,7 @@ def fixed(team, pods):
 
 
 def child(name, parent, guaranteed=0, **more):
+    """A team under a parent."""
     return make_team(name, guaranteed, parent=parent, **more)
 
 

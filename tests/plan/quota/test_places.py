@@ -107,6 +107,12 @@ CLOSED = {
         (make_job("a", team="a"), make_job("b", 1, 8, team="b")),
         {"a": 0, "b": 4},
     ),
+    "what foreign pods use on a cordoned node is not made up for by others": Case(
+        (make_node("n1", 4, cordoned=True, used=4, by="c"), make_node("n2", 8)),
+        (make_team("a", 4, lend=0), make_team("b"), make_team("c")),
+        (make_job("b", 1, 8, team="b"),),
+        {"b": 4},
+    ),
     "who holds its share on a cordoned node takes nothing on another": Case(
         (make_node("n1", 4, cordoned=True), make_node("n2", 4)),
         EQUALS,

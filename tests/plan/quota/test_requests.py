@@ -14,6 +14,7 @@ ALL_STAY = "m0 w0 w1 w2 w3 w4 w5 w6"
 
 
 def waiting(*requests):
+    """These foreign pods wait."""
     return {"requests": requests}
 
 
