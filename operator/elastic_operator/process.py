@@ -37,6 +37,8 @@ from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.read import Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.model import Snapshot
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -72,6 +74,17 @@ class Watches:
     def ages(self) -> dict[str, float]:
         """Seconds since each was last heard of."""
         return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
+
+
+class _TellingController(Controller):
+    """Tells the statuses of policies what each allocation comes to."""
+
+    statuses: PolicyStatuses
+
+    def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
+        allocation = super()._allocate(snapshot, now)
+        self.statuses.told(self.view.reader.policies, snapshot, allocation)
+        return allocation
 
 
 class Process:
@@ -188,21 +201,24 @@ class Process:
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity)
         posting = asyncio.create_task(events.run())
+        statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+        reporting = asyncio.create_task(statuses.run())
         try:
-            self.controller = self._controller(events)
+            self.controller = self._controller(events, statuses)
             await self.controller.run()
         finally:
+            await _cancelled(reporting)
             await events.flush()
             await _cancelled(posting)
             gc.unfreeze()
 
-    def _controller(self, events: EventRecorder) -> Controller:
+    def _controller(self, events: EventRecorder, statuses: PolicyStatuses) -> Controller:
         build = BuildSettings(
             worker_priority_class=self.settings.worker_priority_class_name,
             master_priority_class=self.settings.master_priority_class_name,
             gpu_resources=self.settings.gpu_resources,
         )
-        return Controller(
+        controller = _TellingController(
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.session, self.stores, self.ledger, events, build),
@@ -213,6 +229,8 @@ class Process:
             times=self.times,
             fresh=self.watches.fresh,
         )
+        controller.statuses = statuses
+        return controller
 
     def _main_container(self, pod_uid: str) -> str:
         pod = self.stores.pods.get(pod_uid)

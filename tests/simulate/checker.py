@@ -93,7 +93,9 @@ class Checker:
         """What cannot be taken back is within the guarantee, at every level."""
         policies = read_policies(self.server)
         kept = {j["metadata"]["uid"] for j in self.server.all(kinds.JOBS) if not j["spec"].get("preemptible", True)}
+        nodes = {name_of(node) for node in self.server.all(kinds.NODES)}
         pods = [p for p in self.server.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] in kept and staying(p)]
+        pods = [pod for pod in pods if place_of(pod) in nodes]
         for made in created:
             flavor, namespace = flavor_of(made), made["metadata"]["namespace"]
             for team in policies.path(policies.team(namespace)) if owner_of(made)["uid"] in kept else ():

@@ -42,7 +42,13 @@ class Evictions:
         self.members = {job.uid: job.members for job in snapshot.jobs}
         self.deleted = {pod["metadata"]["uid"] for pod in deleted}
         self.taken = [pod for pod in deleted if self._is_taken(pod)]
+        self.room_is_held = any(
+            job.uid in self.jobs and self._starves(snapshot, job.uid, job.waiting_since) for job in snapshot.jobs
+        )
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
+
+    def _starves(self, snapshot: Snapshot, uid: str, since: float) -> bool:
+        return bool(since) and snapshot.now >= since + snapshot.starvation_seconds and not self.allocation[uid].replicas
 
     def _is_stopped(self, uid: str) -> bool:
         """Whether the job had at least its minimum, and has nothing from now on."""
@@ -103,6 +109,8 @@ class Evictions:
                 continue
             require(is_open(node), f"{name_of(pod)} is taken, and nobody can use its node {name_of(node)}")
             held = [*self._staying_on(name_of(node)), *(r for _, where, r in self._coming() if where == name_of(node))]
+            if self.room_is_held:
+                continue  # the room may be held for a job that has waited too long
             require(not room_for(requests_of(pod), node, held), f"{name_of(pod)} is taken needlessly")
         self._not_more_than_came()
         self._only_from_who_must_give()

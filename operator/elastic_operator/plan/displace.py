@@ -48,7 +48,7 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
     if account is None or taker.request:
         return True
     while over := account.over(need):
-        taking = Taking(account, need)
+        taking = victims.taking(need)
         units = [unit for unit in victims.under(over) if victims.may_go(unit, taking)]
         if not units:
             return False
@@ -58,9 +58,9 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
 
 def _seat(table: Table, taker: Claim, role: str, need: int, victims: Victims) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(table, taker, role)
+    seat = find_seat(table, taker, role) if _may_use_idle(table, taker, role) else None
     if seat is None:
-        taking = Taking(taker.account, need) if taker.account else None
+        taking = victims.taking(need)
         nodes = victims.hosts() & taker.ask(role).host_set
         ways = (_way(table, taker, role, node, victims, taking) for node in sorted(nodes))
         way = min((w for w in ways if w is not None), key=lambda w: w.price, default=None)
@@ -70,6 +70,12 @@ def _seat(table: Table, taker: Claim, role: str, need: int, victims: Victims) ->
         seat = Seat(role, Spot(way.node, ready=False))
     table.sit(taker, seat)
     return True
+
+
+def _may_use_idle(table: Table, taker: Claim, role: str) -> bool:
+    """Whether a GPU that is idle may be used, or is kept for its owner."""
+    account = taker.account
+    return not account or table.accounts.may_borrow(account, taker.job.flavor, taker.ask(role).gpus)
 
 
 def _way(table: Table, taker: Claim, role: str, node: int, victims: Victims, taking: Taking | None) -> Way | None:

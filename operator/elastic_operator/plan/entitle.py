@@ -1,9 +1,9 @@
 """Who may take GPUs from whom.
 
 A taker is entitled to a pod of another team if the other uses more than its guarantee before that pod goes, and the
-taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other either
-uses more than its fair share, or does not end up lower than the taker relative to their fair shares. All this at every
-level on which the two are apart. So no two can take from each other in turn.
+taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other does not
+end up lower than the taker relative to their fair shares; or, for a minimum, uses more than its fair share before. All
+this at every level on which the two are apart. So no two can take from each other in turn.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from elastic_operator.plan.accounts import Account, apart, saturation
 
 
 class Taking:
-    """One taker's try: what it still needs in GPUs, and what it has chosen to take so far."""
+    """One taker's try: what it still needs in GPUs, whether to grow, and what it has chosen to take so far."""
 
-    def __init__(self, taker: Account, need: int) -> None:
-        self.taker, self.need = taker, need
+    def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
+        self.taker, self.need, self.growing = taker, need, growing
         self._taken: dict[Account, int] = {}
 
     def copy(self) -> Taking:
         """The same try, to go on from separately."""
-        other = Taking(self.taker, self.need)
+        other = Taking(self.taker, self.need, growing=self.growing)
         other._taken = dict(self._taken)
         return other
 
@@ -54,7 +54,8 @@ class Taking:
             return True
         if any(self._used(account) + self.need > account.share for account in ours):
             return False
-        return all(self._used(account) > account.share for account in theirs) or self._stays_no_lower(victim, gpus)
+        beyond = all(self._used(account) > account.share for account in theirs)
+        return (beyond and not self.growing) or self._stays_no_lower(victim, gpus)
 
     def _stays_no_lower(self, victim: Account, gpus: int) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""

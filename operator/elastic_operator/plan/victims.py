@@ -26,13 +26,15 @@ class Cost(IntEnum):
 
     OWN = 0
     """A worker of the taker's own, beyond its minimum (its master is missing)."""
-    SURPLUS = 1
+    HELD = 1
+    """A seat that is held for a job that has waited too long."""
+    SURPLUS = 2
     """A worker above its job's minimum."""
-    STUCK = 2
+    STUCK = 3
     """A worker of a job below its minimum."""
-    STUCK_JOB = 3
+    STUCK_JOB = 4
     """All pods of a job below its minimum, since its master must go."""
-    JOB = 4
+    JOB = 5
     """All pods of a job that runs."""
 
 
@@ -79,7 +81,13 @@ class Victims:
 
     def __init__(self, table: Table, taker: Claim, need: int, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
         self._table, self._taker, self._growing, self._most = table, taker, growing, most
-        self._givers = Taking(taker.account, need).givers(table.by_account) if taker.account else frozenset[Account]()
+        taking = self.taking(need)
+        self._givers = taking.givers(table.by_account) if taking else frozenset[Account]()
+
+    def taking(self, need: int) -> Taking | None:
+        """A try to take so many GPUs from other teams; None for a taker that asks for none."""
+        account = self._taker.account
+        return Taking(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
         """Whether there may be something; False is certain."""
@@ -149,6 +157,9 @@ class Victims:
             yield from singles[: claim.spare]
             if claim.spare < len(members) + len(seats) and self._may_go_whole(claim):
                 yield self._whole(Cost.JOB, claim, members, seats)
+        elif claim.reserves:
+            if not self._in_team(claim) or claim.job.priority < self._taker.job.priority:
+                yield from (replace(_of_seat(claim, seat), cost=Cost.HELD) for seat in seats)
         elif not claim.served:
             yield from (_at_cost(unit, Cost.STUCK) for unit in singles)
             if len(singles) < len(members) + len(seats):
@@ -175,6 +186,8 @@ def gives_within_team(table: Table, claim: Claim, taker: Claim) -> int:
     if claim is taker:
         return 0 if claim.has_master else claim.spare * claim.worker.gpus
     if not claim.job.preemptible or not claim.size:
+        return 0
+    if claim.reserves and claim.job.priority >= taker.job.priority:
         return 0
     if not claim.complete:
         return 0 if claim.served else claim.gpus

@@ -163,6 +163,15 @@ TURN = {
 }
 
 STARVING = {
+    "what is free is held for a job that has waited too long": Case(
+        N8, ONE_TEAM, (HOLDER, waits("x", 600), waits("y", 10, pods=2)), {"h": 4, "x": 0, "y": 0}
+    ),
+    "only the first of those who wait long holds what is free": Case(
+        N8,
+        ONE_TEAM,
+        (HOLDER, waits("x", 700, pods=6, age=9), waits("y", 600, pods=7, age=8), waits("z", 10, pods=2)),
+        {"h": 4, "x": 0, "y": 0, "z": 0},
+    ),
     "before that it is passed over": Case(
         N8, ONE_TEAM, (HOLDER, waits("x", 599), waits("y", 10, pods=2)), {"h": 4, "x": 0, "y": 2}
     ),

@@ -1,0 +1,135 @@
+"""Tells in the status of each quota policy what the last pass came to: a task of its own, so that nobody waits for it.
+
+A status is written when it would read otherwise, at most once a second. It is a report and nothing is decided from it,
+so a write that fails is only tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from elastic_operator.api.policy import COLLECTION, PolicyStatus
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.policies import Resolved
+from elastic_operator.plan.policy_report import Overview, Subject
+
+log = logging.getLogger(__name__)
+
+BETWEEN_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What the last pass came to. `generations` are those of the policies it saw, `revision` its store's."""
+
+    resolved: Resolved
+    snapshot: Snapshot
+    allocation: Allocation
+    revision: int
+    generations: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A policy and the status that it should have."""
+
+    body: objects.CustomObject
+    status: dict[str, Any]
+
+
+class PolicyStatuses:
+    """Keeps the statuses of all policies what the passes make them. `now` is the time on the API server's clock."""
+
+    def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
+        self._session, self._policies, self._now = session, policies, now
+        self._last: _Pass | None = None
+        self._news = asyncio.Event()
+        self._failures: dict[str, str] = {}
+
+    def told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation) -> None:
+        """A pass is over, and this is what it came to. Costs nothing where that is what the one before came to."""
+        last, revision = self._last, self._policies.revision
+        if last and last.allocation is allocation and last.resolved is resolved and last.revision == revision:
+            return
+        generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
+        self._last = _Pass(resolved, snapshot, allocation, revision, generations)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            await self._until_due()
+            self._news.clear()
+            try:
+                writes = self._due()
+            except Exception:
+                log.exception("the statuses of policies cannot be made; tried again after the next change")
+                writes = []
+            for write in writes:
+                await self._write(write)
+            await asyncio.sleep(BETWEEN_SECONDS)
+
+    async def _until_due(self) -> None:
+        """Until something changed, or what failed is to be tried again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
+                await self._news.wait()
+
+    def _due(self) -> list[_Write]:
+        """What is to be written. Made in one go: the next pass works on the accounts that this reads."""
+        last = self._last
+        if last is None:
+            return []
+        overview = Overview(last.allocation.accounts, last.snapshot.jobs)
+        now, due = self._now(), []
+        for body in self._policies:
+            uid, generation = body.metadata.uid, body.metadata.generation
+            if last.generations.get(uid) != generation:
+                continue  # the pass has not seen this spec yet; the one that does is under way
+            subject = Subject(body.metadata.name, generation, last.resolved.problems.get(uid, ()))
+            status = overview.status(subject, before=status_of(body), now=now)
+            due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        self._failures = {uid: told for uid, told in self._failures.items() if uid in last.generations}
+        return [write for write in due if write.status != write.body.status]
+
+    async def _write(self, write: _Write) -> None:
+        meta = write.body.metadata
+        changes = apply.merge_diff(write.body.status, write.status)
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
+        try:
+            answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
+        except NotFound:
+            self._failures.pop(meta.uid, None)
+        except ClusterError as error:
+            self._note(meta, error)
+        else:
+            self._failures.pop(meta.uid, None)
+            self._policies.observe(objects.decode(answer, objects.CustomObject))
+
+    def _note(self, meta: objects.CustomMeta, error: ClusterError) -> None:
+        """Have it tried again. Only what is new is logged: somebody else's write and a lost lease are nothing new."""
+        told = "" if isinstance(error, Conflict | Fenced) else str(error)
+        if told and self._failures.get(meta.uid) != told:
+            log.warning("policy=%s its status cannot be written: %s", meta.name, told)
+        self._failures[meta.uid] = told
+
+
+def status_of(body: objects.CustomObject) -> PolicyStatus:
+    """The policy's status; one that somebody else has written wrongly counts as none."""
+    try:
+        return PolicyStatus.model_validate(body.status)
+    except ValidationError:
+        return PolicyStatus()
