@@ -37,8 +37,6 @@ from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.read import Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.model import Snapshot
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -74,17 +72,6 @@ class Watches:
     def ages(self) -> dict[str, float]:
         """Seconds since each was last heard of."""
         return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
-
-
-class _TellingController(Controller):
-    """Tells the statuses of policies what each allocation comes to."""
-
-    statuses: PolicyStatuses
-
-    def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
-        allocation = super()._allocate(snapshot, now)
-        self.statuses.told(self.view.reader.policies, snapshot, allocation)
-        return allocation
 
 
 class Process:
@@ -218,7 +205,7 @@ class Process:
             master_priority_class=self.settings.master_priority_class_name,
             gpu_resources=self.settings.gpu_resources,
         )
-        controller = _TellingController(
+        return Controller(
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.session, self.stores, self.ledger, events, build),
@@ -228,9 +215,8 @@ class Process:
             clock=self.session.clock,
             times=self.times,
             fresh=self.watches.fresh,
+            told=statuses.told,
         )
-        controller.statuses = statuses
-        return controller
 
     def _main_container(self, pod_uid: str) -> str:
         pod = self.stores.pods.get(pod_uid)

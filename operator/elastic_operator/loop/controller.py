@@ -35,6 +35,7 @@ from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.decisions import Plan, Route, Share
 from elastic_operator.plan.model import Job, Snapshot
 from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
 from elastic_operator.settings import Settings
 
@@ -57,8 +58,12 @@ class _Settled:
     phase: str
 
 
+def _nobody(_policies: Resolved, _snapshot: Snapshot, _allocation: Allocation) -> None:
+    """For a controller whose passes nobody listens to."""
+
+
 class Controller:
-    """Decides for all jobs and has it done."""
+    """Decides for all jobs and has it done. `told` hears at the end of each pass what it came to."""
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class Controller:
         clock: ServerClock,
         times: StatusTimes,
         fresh: Callable[[], bool],
+        told: Callable[[Resolved, Snapshot, Allocation], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.last_pass = time.monotonic()
@@ -86,7 +92,7 @@ class Controller:
             fresh=fresh,
             done=self._decide_again,
         )
-        self._wake = asyncio.Event()
+        self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
         self._allocator = Allocator()
@@ -147,6 +153,7 @@ class Controller:
                     self._settle(seen, allocation, now)
             self._say_why(allocation, now)
             self._count()
+            self._told(self.view.reader.policies, sight.snapshot, allocation)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf)
         return max(0.01, min(due - time.monotonic(), self._allocated_until - now, self.ledger.next_expiry()))

@@ -99,8 +99,10 @@ class Overview:
         above = {name: [one.team.name for one in known[0].path] for name, known in self._of.items()}
         for job in jobs:
             team = accounts.team_of(job.namespace)
-            counts = self._running if job.members else self._queued if job.wants else Counter[str]()
-            counts.update(above.get(team, [team]))
+            if job.members:
+                self._running.update(above.get(team, ()))
+            elif job.wants:
+                self._queued.update(above.get(team, ()))
 
     def status(self, subject: Subject, *, before: PolicyStatus, now: float) -> PolicyStatus:
         """The status that the policy should have; `before` is the one it has, `now` is in epoch seconds."""
@@ -147,7 +149,8 @@ class Overview:
         if account.parent is not None or not account.guaranteed or guaranteed <= there:
             return ""
         names = sorted(self._tops[flavor])
-        listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED))
+        others = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        listed = ", ".join(names[:MOST_NAMED]) + others
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({listed}), and nodes that take pods have {there}."
             " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."

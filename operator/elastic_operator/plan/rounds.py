@@ -72,11 +72,15 @@ class Minima:
             if other.displaced and not other.served and other.rank < claim.rank:
                 self._serve(other, tier)
         right = _right(self._table, claim)
-        if right <= tier and may_borrow_again(claim, right):
+        if right <= tier and (may_borrow_again(claim, right) or self._makes_do(claim)):
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
                 self._reserve(claim)
         return False
+
+    def _makes_do(self, claim: Claim) -> bool:
+        """Whether its minimum takes no more than it has."""
+        return gives_within_team(self._table, claim, claim) >= claim.gpus_missing(claim.minimum)
 
     def _reserve(self, claim: Claim) -> None:
         """The first of its team that waits holds what becomes free, once it has waited too long."""
@@ -99,7 +103,7 @@ def _right(table: Table, claim: Claim) -> Tier:
     if starves(table, claim):  # what its team's jobs hold becomes free one day, and is held for it then
         return claim.account.tier(need - sum(other.gpus for other in team))
     given = sum(gives_within_team(table, other, claim) for other in team)
-    return Tier.GUARANTEED if given >= need else claim.account.tier(need - given)
+    return claim.account.tier(need - given) if given else right
 
 
 def _waits(claim: Claim) -> bool:

@@ -112,7 +112,7 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
     """The snapshot after the grants were carried out.
 
     gone: released and leaving pods have left; else released ones are leaving now.
-    only_ready: pods were only created where room was free, and the first ones of a job only all at once.
+    only_ready: pods were only created where room was free, and the first ones of a job only with its whole minimum.
     """
     jobs = tuple(_applied(job, granted[job.uid], only_ready) for job in snapshot.jobs)
     released = {uid for grant in granted.values() for uid in grant.release}
@@ -130,13 +130,12 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
 
 def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     members = [m for m in job.members if m.uid in grant.keep]
-    waits = only_ready and not members and not all(s.ready for s in grant.create)
+    ready = [slot for slot in grant.create if slot.ready]
+    waits = only_ready and not members and (len(ready) < job.sizes[0] or all(s.role == "worker" for s in ready))
     slots = [slot for slot in grant.create if slot.ready or not only_ready]
     reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.master if slot.role == "master" else job.worker
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
-    return replace(
-        job, members=tuple(members), free_up_to=grant.replicas, holds_place=job.holds_place or grant.replicas > 0
-    )
+    return replace(job, members=tuple(members), free_up_to=grant.replicas, holds_place=grant.replicas > 0)
