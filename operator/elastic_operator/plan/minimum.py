@@ -16,9 +16,9 @@ from elastic_operator.plan.supply import Supplies
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Victims
 
-Hopeless = dict[tuple[str, Ask | None, Ask], int]
-"""For pods of these shapes, of jobs of one team: so many workers could not be placed even by displacing; true for
-whoever comes later."""
+Hopeless = dict[tuple[str, int, Ask | None, Ask], int]
+"""For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing;
+true for whoever comes later."""
 
 
 def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
@@ -48,7 +48,7 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     master, workers = claim.missing(claim.minimum)
     if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True
-    shapes = (claim.team, claim.master if master else None, claim.worker)
+    shapes = (claim.team, claim.job.priority, claim.master if master else None, claim.worker)
     if workers >= hopeless.get(shapes, workers + 1):
         return False
     for most in (Cost.STUCK_JOB, Cost.JOB):

@@ -64,12 +64,12 @@ class Minima:
                 _take_turns(some, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
 
     def _serve(self, claim: Claim, tier: Tier) -> bool:
-        """Once in this round, whatever comes of it; who was displaced and goes before it in its team gets its turn."""
+        """Once in this round, whatever comes of it; those of its team that go before it get their turn first."""
         if claim in self._tried:
             return False
         self._tried.add(claim)
         for other in self._table.by_team[claim.team]:
-            if other.displaced and not other.served and other.rank < claim.rank:
+            if other.rank < claim.rank and _waits(other):
                 self._serve(other, tier)
         right = _right(self._table, claim)
         if right <= tier and (may_borrow_again(claim, right) or self._makes_do(claim)):
