@@ -68,7 +68,7 @@ def _settled(plan: Scenario) -> World:
 
 
 def _full_pass(world: World) -> float:
-    world.view.forget()
+    world.forget()
     return _timed(world.decide)
 
 

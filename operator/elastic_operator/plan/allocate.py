@@ -62,8 +62,13 @@ class Allocation(Mapping[str, Grant]):
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
+        claim = self._claims[uid]
+        if claim not in self._table.touched:
+            if claim.at_rest is None:
+                claim.at_rest = _share(self._table, claim)
+            return claim.at_rest
         if uid not in self._shares:
-            self._shares[uid] = _share(self._table, self._claims[uid])
+            self._shares[uid] = _share(self._table, claim)
         return self._shares[uid]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from elastic_operator.plan.accounts import Account
+from elastic_operator.plan.decisions import Share
 from elastic_operator.plan.model import JobDemand, Member, Request
 from elastic_operator.plan.place import Ask, Spot
 
@@ -29,7 +31,8 @@ class Claim:
     `at` says which node (by number) each member counts on. `served`: it has its minimum, or keeps what it has whatever
     that is. `displaced`: it lost all its pods to another job. `reserves`: it is not served, but its seats are held for
     it. `losses` is how often another team took pods of it. `takers` are those who took any, `took` the pods that it
-    took. A `request` is a foreign pod that waits, in the guise of a job.
+    took. A `request` is a foreign pod that waits, in the guise of a job. `at_rest` is
+    what it gets in passes that leave it alone.
     """
 
     job: JobDemand
@@ -50,6 +53,7 @@ class Claim:
     takers: tuple[Claim, ...] = ()
     took: tuple[tuple[Claim, Member], ...] = ()
     request: Request | None = None
+    at_rest: Share | None = None
 
     @property
     def size(self) -> int:
@@ -94,7 +98,8 @@ class Claim:
     @property
     def next_size(self) -> int | None:
         """The next larger size it may reach."""
-        return next((n for n in self.sizes if n > self.size), None)
+        at = bisect_right(self.sizes, self.size)
+        return self.sizes[at] if at < len(self.sizes) else None
 
     def failed_at(self, size: int, now: float) -> bool:
         """Whether that size failed and must still wait."""

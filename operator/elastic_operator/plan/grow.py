@@ -15,7 +15,6 @@ from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Victims
 
-Turn = tuple[bool, int, int, float, str, int]
 TooMany = dict[tuple[Account, Ask, bool], int]
 """So many pods of a shape could not be placed for a team even by displacing."""
 
@@ -38,12 +37,6 @@ def settle_sizes(table: Table) -> None:
             below = [n for n in claim.job.sizes if n < claim.size]
             if below:
                 table.shrink(claim, below[-1])
-
-
-def turn(claim: Claim) -> Turn:
-    """Between two sizes first, then least beyond the minimum; ties do not depend on who runs already."""
-    job = claim.job
-    return claim.size in job.sizes, claim.size - claim.minimum, -job.priority, job.created, job.uid, claim.rank
 
 
 def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:

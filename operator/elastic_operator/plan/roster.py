@@ -9,6 +9,7 @@ from math import inf
 
 from elastic_operator.plan.accounts import Account, Accounts
 from elastic_operator.plan.claim import Claim, keep_order
+from elastic_operator.plan.growers import Growers
 from elastic_operator.plan.model import JobDemand, Request, Snapshot
 from elastic_operator.plan.place import Board
 
@@ -18,7 +19,7 @@ Order = tuple[int, bool, float, str]
 class Roster:
     """Claims, kept up with what the snapshot says of their jobs.
 
-    `unserved` wait for their minimum, `growable` may get more, `odd` need a look before anything is decided (members
+    `unserved` wait for their minimum, `growers` may get more, `odd` need a look before anything is decided (members
     to let go, or not bound yet), `partial` have a size that is not allowed.
     """
 
@@ -31,7 +32,7 @@ class Roster:
         self.by_account: dict[Account, list[Claim]] = {}
         self.by_team: dict[str, list[Claim]] = {}
         self.unserved: set[Claim] = set()
-        self.growable: set[Claim] = set()
+        self.growers = Growers()
         self.odd: set[Claim] = set()
         self.partial: set[Claim] = set()
 
@@ -51,7 +52,7 @@ class Roster:
             return
         join(new)
         for claim in new:
-            self._classify(claim)
+            self._classify(claim, snapshot.now)
         self.claims = tuple(sorted(known.values(), key=self._order.__getitem__))
         for rank, claim in enumerate(self.claims):
             claim.rank = rank
@@ -81,10 +82,11 @@ class Roster:
         self.by_team[claim.team].remove(claim)
         if claim.account:
             self.by_account[claim.account].remove(claim)
-        for group in (self.unserved, self.growable, self.odd, self.partial):
+        self.growers.discard(claim)
+        for group in (self.unserved, self.odd, self.partial):
             group.discard(claim)
 
-    def _classify(self, claim: Claim) -> None:
+    def _classify(self, claim: Claim, now: float) -> None:
         job = claim.job
         claim.served = not job.sizes or (bool(claim.sizes) and job.wants and claim.complete)
         if _is_odd(claim):
@@ -94,7 +96,7 @@ class Roster:
         if not claim.served:
             self.unserved.add(claim)
         elif claim.next_size is not None:
-            self.growable.add(claim)
+            self.growers.add(claim, now)
         if claim.served and claim.size not in job.sizes:
             self.partial.add(claim)
 

@@ -13,7 +13,8 @@ from heapq import heapify, heappop, heappush
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.displace import give_back
-from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes, turn
+from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
+from elastic_operator.plan.growers import Queue
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import gives_within_team
@@ -60,13 +61,12 @@ class Minima:
         table, self._tried = self._table, set()
         while waiting := [c for c in (table.roster.unserved | table.touched) - self._tried if _waits(c)]:
             for holds in (True, False):
-                some = [claim for claim in waiting if claim.job.holds_place is holds]
-                _take_turns(some, lambda claim: self._serve(claim, tier), key=lambda claim: (claim.rank,))
+                _take_turns([c for c in waiting if c.job.holds_place is holds], lambda claim: self._serve(claim, tier))
 
-    def _serve(self, claim: Claim, tier: Tier) -> bool:
+    def _serve(self, claim: Claim, tier: Tier) -> None:
         """Once in this round, whatever comes of it; those of its team that go before it get their turn first."""
         if claim in self._tried:
-            return False
+            return
         self._tried.add(claim)
         for other in self._table.by_team[claim.team]:
             if other.rank < claim.rank and _waits(other):
@@ -76,7 +76,6 @@ class Minima:
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
                 self._reserve(claim)
-        return False
 
     def _makes_do(self, claim: Claim) -> bool:
         """Whether its minimum takes no more than it has."""
@@ -113,32 +112,42 @@ def _waits(claim: Claim) -> bool:
 def _grow_all(table: Table, tier: Tier) -> None:
     """One round of growth; each job goes on for as long as it grows."""
     too_many: TooMany = {}
-    able = table.roster.growable | table.touched | table.roster.unserved
-    growing = [claim for claim in able if claim.served and claim.sizes and claim.next_size is not None]
-    _take_turns(growing, lambda claim: grow(table, claim, tier, too_many) is Growth.DONE, key=turn)
-
-
-def _take_turns(
-    claims: Iterable[Claim], step: Callable[[Claim], bool], *, key: Callable[[Claim], tuple[object, ...]]
-) -> None:
-    """The team that stands lowest takes a step with its first job; a job whose step tells True goes on."""
-    queues: dict[Account | None, list[tuple[tuple[object, ...], Claim]]] = {}
-    for claim in claims:
-        queues.setdefault(claim.account, []).append((key(claim), claim))
-    for queue in queues.values():
-        heapify(queue)
+    queues = {
+        account: table.roster.growers.queue(account, table.touched) for account in table.roster.growers.accounts()
+    }
+    for claim in table.touched:
+        queues.setdefault(claim.account, Queue({}, table.touched)).add(claim)
     standing = [(_standing(account), account) for account in queues]
     heapify(standing)
     while standing:
         known, account = heappop(standing)
-        if known != _standing(account):
+        if known != _standing(account) or _grow_one(table, tier, queues[account], too_many):
             heappush(standing, (_standing(account), account))
-            continue
-        queue = queues[account]
-        _, claim = heappop(queue)
-        if step(claim):
-            heappush(queue, (key(claim), claim))
-        if queue:
+
+
+def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
+    """One step of the first job that can take one; tells whether there was any."""
+    while head := queue.first():
+        group, claim = head
+        if grow(table, claim, tier, too_many) is Growth.DONE:
+            queue.grew(group, claim)
+            return True
+        queue.give_up(group)
+    return False
+
+
+def _take_turns(claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> None:
+    """The team that stands lowest is served next, with its first job."""
+    queues: dict[Account | None, list[Claim]] = {}
+    for claim in sorted(claims, key=lambda claim: -claim.rank):
+        queues.setdefault(claim.account, []).append(claim)
+    standing = [(_standing(account), account) for account in queues]
+    heapify(standing)
+    while standing:
+        known, account = heappop(standing)
+        if known == _standing(account):
+            serve_one(queues[account].pop())
+        if queues[account]:
             heappush(standing, (_standing(account), account))
 
 
