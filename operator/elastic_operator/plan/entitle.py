@@ -13,6 +13,8 @@ from itertools import zip_longest
 
 from elastic_operator.plan.accounts import Account, apart, saturation
 
+Path = tuple[Account, ...]
+
 
 class Taking:
     """One taker's try: what it still needs in GPUs, whether to grow, and what it has chosen to take so far."""
@@ -48,22 +50,27 @@ class Taking:
     def may(self, victim: Account, gpus: int) -> bool:
         """Whether it may take a unit of so many GPUs from another team, after what it has taken so far."""
         ours, theirs = apart(self.taker, victim)
-        if any(self._used(account) <= account.guaranteed for account in theirs):
-            return False
-        if all(self._used(account) + self.need <= account.guaranteed for account in ours):
-            return True
-        if any(self._used(account) + self.need > account.share for account in ours):
-            return False
-        beyond = all(self._used(account) > account.share for account in theirs)
-        return (beyond and not self.growing) or self._stays_no_lower(victim, gpus)
+        beyond_share = True
+        for account in theirs:
+            used = self._used(account)
+            if used <= account.guaranteed:
+                return False
+            beyond_share &= used > account.share
+        within_guarantee = True
+        for account in ours:
+            after = self._used(account) + self.need
+            if after > account.guaranteed:
+                within_guarantee = False
+                if after > account.share:
+                    return False
+        return within_guarantee or (beyond_share and not self.growing) or self._stays_no_lower(ours, theirs, gpus)
 
-    def _stays_no_lower(self, victim: Account, gpus: int) -> bool:
+    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
-        ours, theirs = apart(self.taker, victim)
-        return all(
-            self._standing(other or theirs[-1], -gpus) >= self._standing(own or ours[-1], self.need)
-            for own, other in zip_longest(ours, theirs)
-        )
+        for own, other in zip_longest(ours, theirs):
+            if self._standing(other or theirs[-1], -gpus) < self._standing(own or ours[-1], self.need):
+                return False
+        return True
 
     def excess(self, victim: Account) -> float:
         """How far the victim stands beyond its fair share, where it and the taker are apart; -1 within one team."""
@@ -76,7 +83,7 @@ class Taking:
         return after > self.taker.share and after > self.taker.guaranteed
 
     def _used(self, account: Account) -> int:
-        return account.used - self._taken.get(account, 0)
+        return account.used - self._taken.get(account, 0) if self._taken else account.used
 
     def _standing(self, account: Account, change: int) -> float:
         return saturation(self._used(account) + change, account.share)
