@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.loop import controller
 from elastic_operator.plan import allocate as allocating
 from elastic_operator.plan import displace, entitle, rounds, settle, table, victims
 from elastic_operator.plan.accounts import Account, apart
@@ -32,12 +31,12 @@ def _told(lie: Callable[[Snapshot], Snapshot]) -> Mutant:
 
     @contextmanager
     def broken() -> Iterator[None]:
-        honest = allocating.allocate
+        honest = allocating.Allocator.allocate
 
-        def misled(snapshot: Snapshot) -> Any:
-            return honest(lie(snapshot))
+        def misled(self: allocating.Allocator, snapshot: Snapshot) -> Any:
+            return honest(self, lie(snapshot))
 
-        with patch.object(allocating, "allocate", misled), patch.object(controller, "allocate", misled):
+        with patch.object(allocating.Allocator, "allocate", misled):
             yield
 
     return broken
