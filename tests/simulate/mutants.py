@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.plan import allocate as allocating
-from elastic_operator.plan import displace, entitle, rounds, settle, table, victims
+from elastic_operator.plan import displace, entitle, roster, rounds, settle, table, victims
 from elastic_operator.plan.accounts import Account, apart
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.entitle import Taking
@@ -155,7 +155,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (displace, "clear", _one_too_many), (rounds, "give_back", _never_given_back)
     ),
     "masters go first": _instead(
-        (table, "keep_order", _master_goes_first), (allocating, "keep_order", _master_goes_first)
+        *((module, "keep_order", _master_goes_first) for module in (roster, table, allocating))
     ),
 }
 """What each gets wrong, in words."""
