@@ -46,7 +46,7 @@ crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
 	@cp crds/*.yaml charts/elastic-pytorch/files/crds/
 
 golden: venv ## Renew the files that tests compare with
-	@$(RUN) python -m tests.chart.renew
+	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams
 
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image
