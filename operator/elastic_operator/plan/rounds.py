@@ -17,7 +17,7 @@ from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, 
 from elastic_operator.plan.growers import Queue
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.table import Table
-from elastic_operator.plan.victims import gives_within_team
+from elastic_operator.plan.victims import given_within_team, gives_within_team
 
 _FIRST = ((-1.0,), 0, 0.0, "", "", "")
 """Where jobs without GPUs stand: they take nothing that is shared."""
@@ -57,19 +57,27 @@ class Minima:
         self._reserved: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first who runs or was told to start, then the others; who is displaced meanwhile tries again."""
+        """One round: first who runs or was told to start, and who goes before them in their teams, then the others.
+
+        Who is displaced meanwhile tries again.
+        """
         table, self._tried = self._table, set()
         while waiting := [c for c in (table.roster.unserved | table.touched) - self._tried if _waits(c)]:
-            for holds in (True, False):
-                _take_turns([c for c in waiting if c.job.holds_place is holds], lambda claim: self._serve(claim, tier))
+            last: dict[str, int] = {}
+            for claim in waiting:
+                if claim.job.holds_place:
+                    last[claim.team] = max(claim.rank, last.get(claim.team, -1))
+            for first in (True, False):
+                some = [claim for claim in waiting if (claim.rank <= last.get(claim.team, -1)) is first]
+                _take_turns(some, lambda claim: self._serve(claim, tier))
 
     def _serve(self, claim: Claim, tier: Tier) -> None:
-        """Once in this round, whatever comes of it; those of its team that go before it get their turn first."""
+        """Once in this round, whatever comes of it; who was displaced and goes before it in its team is next."""
         if claim in self._tried:
             return
         self._tried.add(claim)
-        for other in self._table.by_team[claim.team]:
-            if other.rank < claim.rank and _waits(other):
+        for other in sorted(self._table.displaced, key=lambda other: other.rank):
+            if other.team == claim.team and other.rank < claim.rank and _waits(other):
                 self._serve(other, tier)
         right = _right(self._table, claim)
         if right <= tier and (may_borrow_again(claim, right) or self._makes_do(claim)):
@@ -98,10 +106,9 @@ def _right(table: Table, claim: Claim) -> Tier:
     right = claim.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    team = table.by_account[claim.account]
     if starves(table, claim):  # what its team's jobs hold becomes free one day, and is held for it then
-        return claim.account.tier(need - sum(other.gpus for other in team))
-    given = sum(gives_within_team(table, other, claim) for other in team)
+        return claim.account.tier(need - (claim.account.used - claim.account.foreign))
+    given = given_within_team(table, claim)
     return claim.account.tier(need - given) if given else right
 
 

@@ -17,7 +17,11 @@ from elastic_operator.plan.roster import Roster
 
 
 class Table:
-    """Board, accounts and roster of a snapshot. `touched` are the claims that this pass changed, or tried to."""
+    """Board, accounts and roster of a snapshot.
+
+    `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
+    `given` what `victims` remembers.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -27,6 +31,8 @@ class Table:
         self.residents: list[dict[str, tuple[Claim, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Claim, Seat]]] = [[] for _ in self.board.nodes]
         self.touched: set[Claim] = set()
+        self.displaced: set[Claim] = set()
+        self.given: dict[tuple[Account, int], tuple[int, int]] = {}
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -44,7 +50,7 @@ class Table:
     def _start(self, snapshot: Snapshot) -> None:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        self.touched = set()
+        self.touched, self.displaced, self.given = set(), set(), {}
         for claim in self.roster.odd:
             self._count_unplaced(claim)
         self.accounts.note_use()
@@ -169,8 +175,9 @@ class Table:
 
     def set_served(self, claim: Claim, served: bool) -> None:
         """Note whether it has its minimum, or keeps what it has whatever that is."""
-        self.board.on_undo(partial(setattr, claim, "served", claim.served))
-        claim.served = served
+        if claim.served is not served:
+            self.board.on_undo(partial(setattr, claim, "served", claim.served))
+            claim.served = served
 
     def release(self, claim: Claim, member: Member) -> None:
         """Let a kept member go."""
@@ -208,6 +215,7 @@ class Table:
         """Take all its members and seats for another job; it may come back with what room is left."""
         self.board.on_undo(partial(setattr, claim, "displaced", claim.displaced))
         claim.displaced = True
+        self.displaced.add(claim)
         self.set_served(claim, False)
         for seat in claim.seats[::-1]:
             self.stand(claim, seat)

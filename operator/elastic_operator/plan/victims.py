@@ -194,6 +194,23 @@ def gives_within_team(table: Table, claim: Claim, taker: Claim) -> int:
     return claim.gpus if _yields_to(table, claim, taker) else claim.spare * claim.worker.gpus
 
 
+def given_within_team(table: Table, taker: Claim) -> int:
+    """How many GPUs all jobs of its team have to give for its minimum.
+
+    For those who have nothing the answer is the same until something changes; thousands of them may wait.
+    """
+    account = taker.account
+    assert account is not None, "asked for those who are charged for GPUs"
+    key, now = (account, taker.job.priority), table.board.changes
+    known = table.given.get(key)
+    if taker.size or known is None or known[0] != now:
+        given = sum(gives_within_team(table, claim, taker) for claim in table.by_account[account] if claim.size)
+        if taker.size:
+            return given
+        known = table.given[key] = now, given
+    return known[1]
+
+
 def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
     """Whether a job goes as a whole for another one of its team: of higher priority, or if its own turn is over."""
     if claim.job.priority != taker.job.priority:
