@@ -1,31 +1,20 @@
-"""Makes room for a job by having others go: a plan per missing pod, all of them or nothing.
+"""Makes room for a job by having others go: the cheapest way for each missing pod (`ways`), all of them or nothing.
 
-For each pod the node is chosen where the cheapest go, and of them exactly those that must. Where a limit is in the way,
-room is made under it first. At the end, each pod that was to go is kept after all if those who took its room fit
-elsewhere.
+Where a limit is in the way, room is made under it first. At the end, each pod that was to go is kept after all if those
+who took its room fit elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from elastic_operator.plan.claim import MASTER, Claim, Seat
-from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.model import Member
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.seating import find_seat, seat_all
 from elastic_operator.plan.table import Table
-from elastic_operator.plan.victims import Cost, Unit, Victims, clear, strength
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How one pod gets onto one node: these must go."""
-
-    node: int
-    units: tuple[Unit, ...]
-    price: tuple[float, ...]
+from elastic_operator.plan.victims import Victims, clear, strength
+from elastic_operator.plan.ways import Ways
 
 
 def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims) -> bool:
@@ -35,7 +24,8 @@ def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims)
     mark = table.mark()
     gpus = [taker.ask(role).gpus for role in roles]
     if _make_room_under_limits(table, taker, sum(gpus), victims):
-        done = all(_seat(table, taker, role, sum(gpus[i:]), victims) for i, role in enumerate(roles))
+        ways = Ways(table, taker, victims)
+        done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
         if done and (not taker.account or table.accounts.may_borrow(taker.account, taker.job.flavor, 0)):
             return True
     table.roll_back(mark)
@@ -56,14 +46,11 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
     return True
 
 
-def _seat(table: Table, taker: Claim, role: str, need: int, victims: Victims) -> bool:
+def _seat(table: Table, taker: Claim, role: str, need: int, ways: Ways) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
     seat = find_seat(table, taker, role) if _may_use_idle(table, taker, role) else None
     if seat is None:
-        taking = victims.taking(need)
-        nodes = victims.hosts() & taker.ask(role).host_set
-        ways = (_way(table, taker, role, node, victims, taking) for node in sorted(nodes))
-        way = min((w for w in ways if w is not None), key=lambda w: w.price, default=None)
+        way = ways.cheapest(role, need)
         if way is None:
             return False
         clear(table, taker, way.units)
@@ -76,50 +63,6 @@ def _may_use_idle(table: Table, taker: Claim, role: str) -> bool:
     """Whether a GPU that is idle may be used, or is kept for its owner."""
     account = taker.account
     return not account or table.accounts.may_borrow(account, taker.job.flavor, taker.ask(role).gpus)
-
-
-def _way(table: Table, taker: Claim, role: str, node: int, victims: Victims, taking: Taking | None) -> Way | None:
-    """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
-    pool, chosen = list(victims.on_node(node)), list[Unit]()
-    if not pool or not _fits_without(table, taker, role, node, pool):
-        return None
-    trial = taking.copy() if taking else None
-    while not (chosen and _fits_without(table, taker, role, node, chosen)):
-        able = [unit for unit in pool if victims.may_go(unit, trial)]
-        if not able:
-            return None
-        unit = min(able, key=lambda unit: strength(unit, trial))
-        parts = [part for part in chosen if unit.whole and part.claim is unit.claim]
-        chosen = [one for one in chosen if one not in parts] + [unit]
-        pool = [one for one in pool if one is not unit and not (unit.whole and one.claim is unit.claim)]
-        if trial and unit.claim.account:
-            trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
-    chosen = _needed(table, taker, role, node, chosen)
-    return Way(node, tuple(chosen), _price(chosen, node, taking))
-
-
-def _needed(table: Table, taker: Claim, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
-    for unit in chosen[::-1]:
-        fewer = [one for one in chosen if one is not unit]
-        if fewer and _fits_without(table, taker, role, node, fewer):
-            chosen = fewer
-    return chosen
-
-
-def _price(units: Sequence[Unit], node: int, taking: Taking | None) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority."""
-    worst = max(units, key=lambda unit: strength(unit, taking))
-    cost, excess, *weakness = strength(worst, taking)
-    lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
-    if worst.cost is Cost.JOB:
-        return cost, excess, worst.claim.job.priority, *lost, *weakness, node
-    return cost, *lost, excess, *weakness, node
-
-
-def _fits_without(table: Table, taker: Claim, role: str, node: int, units: Sequence[Unit]) -> bool:
-    whole = {unit.claim for unit in units if unit.whole}
-    loads = [load for unit in units if unit.whole or unit.claim not in whole for load in unit.loads]
-    return table.board.fits_without(taker.ask(role), node, loads)
 
 
 def give_back(table: Table) -> None:

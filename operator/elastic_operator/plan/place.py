@@ -131,6 +131,10 @@ class Board:
         """What is free on the node once everything that leaves has left."""
         return self._soon[node].free
 
+    def free_gpus(self, node: int) -> int:
+        """GPUs that are free on the node once everything that leaves has left."""
+        return self._gpus[node]
+
     def ports_soon(self, node: int) -> Collection[HostPort]:
         """The host ports in use on the node."""
         return self._soon[node].ports

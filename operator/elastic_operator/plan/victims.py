@@ -103,6 +103,13 @@ class Victims:
         claims += [] if self._growing else table.by_team[self._taker.team]
         return {node for claim in claims if claim.size and self._may_give(claim) for node in claim.near}
 
+    def weakest_first(self, taking: Taking) -> list[Claim]:
+        """Other teams' jobs that can spare a worker, in the order in which they give."""
+        claims = [c for account in self._givers for c in self._table.by_account[account]]
+        able = [c for c in claims if c.spare and c.size and c.complete and c.team != self._taker.team]
+        able = [c for c in able if self._may_give(c)]
+        return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
+
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each for itself; what may go together is for the caller to ask again."""
         here: dict[Claim, tuple[list[Member], list[Seat]]] = {}

@@ -1,0 +1,121 @@
+"""The ways onto nodes for the pods of one taker: who would have to go where, the cheapest first.
+
+A way becomes dearer, not cheaper, while the taker takes elsewhere. So the ways are looked for once, and each is only
+looked at again when it is the cheapest left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from elastic_operator.plan.claim import WORKER, Claim
+from elastic_operator.plan.entitle import Taking
+from elastic_operator.plan.table import Table
+from elastic_operator.plan.victims import Cost, Unit, Victims, strength
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one pod gets onto one node: these must go."""
+
+    node: int
+    units: tuple[Unit, ...]
+    price: tuple[float, ...]
+
+
+class Ways:
+    """All ways for one taker, by the role of its pods."""
+
+    def __init__(self, table: Table, taker: Claim, victims: Victims) -> None:
+        self._table, self._taker, self._victims = table, taker, victims
+        self._known: dict[str, list[tuple[tuple[float, ...], int]]] = {}
+
+    def cheapest(self, role: str, need: int) -> Way | None:
+        """The cheapest way for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
+        taking = self._victims.taking(need)
+        if role not in self._known:
+            quick = self._at_first_sight(role, taking)
+            if quick is not None:
+                return quick
+            nodes = self._victims.hosts() & self._taker.ask(role).host_set
+            ways = (self._way(role, node, taking) for node in nodes)
+            self._known[role] = [(way.price, way.node) for way in ways if way is not None]
+            heapify(self._known[role])
+        return self._first_that_still_is(role, taking)
+
+    def _first_that_still_is(self, role: str, taking: Taking | None) -> Way | None:
+        known = self._known[role]
+        while known:
+            price, node = heappop(known)
+            way = self._way(role, node, taking)
+            if way is None:
+                continue
+            heappush(known, (way.price, node))
+            if way.price <= price or known[0] == (way.price, node):
+                return way
+        return None
+
+    def _at_first_sight(self, role: str, taking: Taking | None) -> Way | None:
+        """A way that no other can be cheaper than: one worker goes, of the weakest, and not a GPU more than needed."""
+        ask, board = self._taker.ask(role), self._table.board
+        if not ask.gpus or taking is None:
+            return None
+        lacking = ask.gpus - max((board.free_gpus(node) for node in ask.hosts), default=0)
+        for claim in self._victims.weakest_first(taking):
+            for node in (node for node in _as_they_leave(claim) if node in ask.host_set):
+                way = self._way(role, node, taking) if board.free_gpus(node) >= ask.gpus - lacking else None
+                if way and len(way.units) == 1 and way.units[0].claim is claim and way.units[0].gpus <= max(1, lacking):
+                    return way if way.units[0].cost is Cost.SURPLUS else None
+        return None
+
+    def _way(self, role: str, node: int, taking: Taking | None) -> Way | None:
+        """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
+        table, taker, victims = self._table, self._taker, self._victims
+        pool, chosen = list(victims.on_node(node)), list[Unit]()
+        if not pool or not _fits_without(table, taker, role, node, pool):
+            return None
+        trial = taking.copy() if taking else None
+        while not (chosen and _fits_without(table, taker, role, node, chosen)):
+            able = [unit for unit in pool if victims.may_go(unit, trial)]
+            if not able:
+                return None
+            unit = min(able, key=lambda unit: strength(unit, trial))
+            parts = [part for part in chosen if unit.whole and part.claim is unit.claim]
+            chosen = [one for one in chosen if one not in parts] + [unit]
+            pool = [one for one in pool if one is not unit and not (unit.whole and one.claim is unit.claim)]
+            if trial and unit.claim.account:
+                trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
+        chosen = _needed(table, taker, role, node, chosen)
+        return Way(node, tuple(chosen), _price(chosen, node, taking))
+
+
+def _as_they_leave(claim: Claim) -> Iterable[int]:
+    """The nodes of a job's workers, in the order in which these go."""
+    seats = [seat.spot.node for seat in claim.seats[::-1] if seat.role == WORKER]
+    return dict.fromkeys(seats + [claim.at[m.uid] for m in claim.kept[::-1] if m.role == WORKER and m.uid in claim.at])
+
+
+def _needed(table: Table, taker: Claim, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+    for unit in chosen[::-1]:
+        fewer = [one for one in chosen if one is not unit]
+        if fewer and _fits_without(table, taker, role, node, fewer):
+            chosen = fewer
+    return chosen
+
+
+def _price(units: Sequence[Unit], node: int, taking: Taking | None) -> tuple[float, ...]:
+    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority."""
+    worst = max(units, key=lambda unit: strength(unit, taking))
+    cost, excess, *weakness = strength(worst, taking)
+    lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
+    if worst.cost is Cost.JOB:
+        return cost, excess, worst.claim.job.priority, *lost, *weakness, node
+    return cost, *lost, excess, *weakness, node
+
+
+def _fits_without(table: Table, taker: Claim, role: str, node: int, units: Sequence[Unit]) -> bool:
+    whole = {unit.claim for unit in units if unit.whole}
+    loads = [load for unit in units if unit.whole or unit.claim not in whole for load in unit.loads]
+    return table.board.fits_without(taker.ask(role), node, loads)
