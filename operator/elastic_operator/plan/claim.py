@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from elastic_operator.plan.accounts import Account
 from elastic_operator.plan.decisions import Share
 from elastic_operator.plan.model import JobDemand, Member, Request
-from elastic_operator.plan.place import Ask, Spot
+from elastic_operator.plan.place import Spot
+from elastic_operator.plan.room import Ask
 
 MASTER = "master"
 WORKER = "worker"

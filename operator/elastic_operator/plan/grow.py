@@ -10,7 +10,7 @@ from enum import Enum
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
-from elastic_operator.plan.place import Ask
+from elastic_operator.plan.room import Ask
 from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Victims

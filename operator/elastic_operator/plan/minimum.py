@@ -10,7 +10,7 @@ from functools import partial
 
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
-from elastic_operator.plan.place import Ask
+from elastic_operator.plan.room import Ask
 from elastic_operator.plan.seating import find_seat, seat_all
 from elastic_operator.plan.supply import Supplies
 from elastic_operator.plan.table import Table

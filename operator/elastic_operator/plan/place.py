@@ -13,23 +13,12 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.fit import collide, is_open, misfit
 from elastic_operator.plan.model import HostPort, Node, PodShape, Resources
+from elastic_operator.plan.room import Ask, Room, less, total_of
 
 _FEW_HOSTS = 16
 """Up to so many candidates are sorted rather than looked up in the index of free GPUs."""
 
-Mark = tuple[int, dict["Ask", int]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ask:
-    """A pod shape as the board reads it; equal shapes share one. `hosts` are the open nodes it may go to, by number."""
-
-    shape: PodShape
-    needs: tuple[tuple[str, int], ...]
-    ports: frozenset[HostPort]
-    gpus: int
-    hosts: tuple[int, ...]
-    host_set: frozenset[int]
+Mark = tuple[int, dict[Ask, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,50 +27,6 @@ class Spot:
 
     node: int
     ready: bool
-
-
-class _Room:
-    """What is free on one node in one of the two tenses. Negative where others over-committed it."""
-
-    __slots__ = ("free", "ports")
-
-    def __init__(self, free: dict[str, int], ports: Iterable[HostPort]) -> None:
-        self.free = free
-        self.ports = list(ports)
-
-    def fits(self, ask: Ask) -> bool:
-        free = self.free
-        for name, need in ask.needs:
-            if free.get(name, 0) < need:
-                return False
-        return not (ask.ports and self.ports and collide(ask.ports, self.ports))
-
-    def hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
-        for name, amount in requests.items():
-            self.free[name] = self.free.get(name, 0) - amount
-        self.ports.extend(ports)
-
-    def give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
-        for name, amount in requests.items():
-            self.free[name] = self.free.get(name, 0) + amount
-        for port in ports:
-            self.ports.remove(port)
-
-    def replace(
-        self,
-        before: Iterable[Resources],
-        ports_before: Iterable[HostPort],
-        after: Iterable[Resources],
-        ports_after: Iterable[HostPort],
-    ) -> None:
-        """Count other loads instead of those before."""
-        for load in before:
-            self.give(load, ())
-        for load in after:
-            self.hold(load, ())
-        if ports_before != ports_after:
-            self.give({}, ports_before)
-            self.hold({}, ports_after)
 
 
 class Board:
@@ -94,8 +39,8 @@ class Board:
         self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
-        self._now = [_Room(_less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
-        self._soon = [_Room(_less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
+        self._now = [Room(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
+        self._soon = [Room(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
@@ -154,7 +99,7 @@ class Board:
         if node not in ask.host_set:
             return False
         room = self._soon[node]
-        after = _Room(dict(room.free), room.ports)
+        after = Room(dict(room.free), room.ports)
         for requests, ports in going:
             after.give(requests, ports)
         return after.fits(ask)
@@ -313,23 +258,3 @@ def _same_but_use(one: Node, other: Node) -> bool:
         and one.allocatable == other.allocatable
         and one.labels == other.labels
     )
-
-
-def total_of(loads: Iterable[Resources]) -> dict[str, int]:
-    """The sum of the loads. Most are one and the same object, so these are counted and multiplied."""
-    alike: dict[int, tuple[Resources, int]] = {}
-    for load in loads:
-        alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
-    total: dict[str, int] = {}
-    for load, times in alike.values():
-        for name, amount in load.items():
-            total[name] = total.get(name, 0) + times * amount
-    return total
-
-
-def _less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    free = dict(allocatable)
-    for load in used:
-        for name, amount in load.items():
-            free[name] = free.get(name, 0) - amount
-    return free

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.fit import collide, misfit
 from elastic_operator.plan.model import Resources
-from elastic_operator.plan.place import Ask, total_of
+from elastic_operator.plan.room import Ask, total_of
 from elastic_operator.plan.table import Table
 
 UNBOUNDED = 1 << 30
