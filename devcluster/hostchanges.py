@@ -49,22 +49,32 @@ def acquire(cluster: str, *, folders: Sequence[str]) -> None:
 
 
 def release(cluster: str) -> None:
-    """Give everything back when no cluster is left. A cluster without a single process does not count."""
+    """Give back the settings when no cluster with nodes is left, and the folders when there is none at all.
+
+    A cluster without a single process does not count.
+    """
     if not FILE.exists():
         return
-    alive = {mark.split("/")[0] for mark in processes.marks().values()}
+    parts = [mark.split("/") for mark in processes.marks().values()]
     with _open_record() as record:
+        alive = {part[0] for part in parts}
         record.clusters = [name for name in record.clusters if name != cluster and name in alive]
+        with_nodes = {name for name, part, *_ in parts if part != "control-plane"}
+        if not with_nodes.intersection(record.clusters):
+            _give_settings_back(record)
         if not record.clusters:
-            _give_back(record)
+            _give_folders_back(record)
 
 
-def _give_back(record: HostChanges) -> None:
+def _give_settings_back(record: HostChanges) -> None:
     for name, value in record.sysctls.items():
         path = Path("/proc/sys") / name
         if path.exists() and path.read_text().strip() != value:
             path.write_text(value)
     record.sysctls = {}
+
+
+def _give_folders_back(record: HostChanges) -> None:
     for folder in sorted(record.folders, key=len, reverse=True):
         # A folder that someone else has come to use is not ours any more.
         with contextlib.suppress(OSError):

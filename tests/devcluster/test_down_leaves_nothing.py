@@ -11,6 +11,7 @@ from tests.devcluster.machine import differences, look
 from tests.devcluster.pods import apply, make_pod, wait_running
 
 NAME = "leaves-nothing"
+OTHER = "goes-on"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -23,7 +24,8 @@ def bring_up():
 def no_remains():
     cluster.take_down(NAME, progress=Progress(quiet=True))
     yield
-    cluster.take_down(NAME, progress=Progress(quiet=True))
+    for name in (NAME, OTHER):
+        cluster.take_down(name, progress=Progress(quiet=True))
 
 
 def test_down_leaves_nothing():
@@ -36,6 +38,17 @@ def test_down_leaves_nothing():
     assert {"marked_processes", "namespaces", "cgroups"} <= changed.keys()
     own.down(progress=Progress(quiet=True))
     assert differences(before, look(NAME)) == {}
+
+
+def test_settings_are_given_back_while_a_control_plane_without_nodes_goes_on():
+    with Cluster.up(OTHER, nodes=0, torch_tree="", progress=Progress(quiet=True)):
+        before = look(NAME)
+        own = bring_up()
+        apply(own, make_pod())
+        wait_running(own, "pod")
+        assert "sysctls" in differences(before, look(NAME))
+        own.down(progress=Progress(quiet=True))
+        assert "sysctls" not in differences(before, look(NAME))
 
 
 def test_the_next_down_cleans_up_after_a_crash_that_lost_half_of_the_cluster_and_its_record():
