@@ -98,7 +98,8 @@ def next_change(snapshot: Snapshot) -> float:
     """When, with nothing else changed, the same snapshot at a later time may be allocated otherwise; else infinity."""
     teams = {team.name: team for team in snapshot.teams}
     times = (time for job in snapshot.jobs for time in _times(job, teams.get(snapshot.team_of.get(job.namespace, ""))))
-    waits = (job.waiting_since + snapshot.starvation_seconds for job in snapshot.jobs if job.waiting_since)
+    waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
+    waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 
