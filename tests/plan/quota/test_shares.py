@@ -120,6 +120,12 @@ LIMITS = {
 }
 
 LENDING = {
+    "what is kept back is nobody's fair share": Case(
+        N8,
+        (make_team("a", 4, lend=0), make_team("b", priority=1), make_team("c")),
+        (make_job("b", 1, 4, team="b", on="n1 n1"), make_job("c", 1, 4, team="c", on="n1 n1")),
+        {"b": 4, "c": 0},
+    ),
     "what is not to be lent stays idle": Case(N8, (make_team("a", 4, lend=1), make_team("b")), ONLY_B, {"b": 5}),
     "lending 0 keeps the whole guarantee": Case(N8, (make_team("a", 4, lend=0), make_team("b")), ONLY_B, {"b": 4}),
     "what a team uses of its guarantee is not kept back once more": Case(
