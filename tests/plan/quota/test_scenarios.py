@@ -15,7 +15,7 @@ from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.fair_share import Claimant, divide
 from elastic_operator.plan.model import JobDemand, Member, Snapshot
 from elastic_operator.plan.team import Quota, Team
-from tests.plan.allocate.world import GPU, NOW, make_node, make_shape
+from tests.plan.allocate.world import GPU, NOW, carried_out, make_job, make_node, make_shape, make_snapshot
 
 SCENARIOS = json.loads((Path(__file__).parent / "scenarios.json").read_text())
 GROUPS = ("reclaim_elastic", "preempt_elastic", "allocate_elastic", "reclaim", "reclaim_departments")
@@ -59,6 +59,43 @@ def test_fair_share(case):
     shares, remaining = divide(case["total"], claimants)
     assert shares == case["expectFairShare"]
     assert remaining == case.get("expectRemaining", remaining)
+
+
+@pytest.mark.parametrize("case", applicable(SCENARIOS["koordinator_runtime_quota"]["cases"]))
+def test_runtime_quota(case):
+    claimants = [
+        Claimant(
+            name,
+            requested=node["request"],
+            guaranteed=node.get("guarantee", node["min"]),
+            weight=node["weight"],
+        )
+        for name, node in case["nodes"].items()
+    ]
+    assert divide(case["total"], claimants)[0] == case["expect"]
+
+
+def test_two_teams_on_four_gpus():
+    """The vendor's tutorial: the elastic job of one project has what the other leaves, and gives it back."""
+    scenario = SCENARIOS["two_teams_on_four_gpus"]
+    teams = [
+        Team(name, quotas={"default": Quota(guaranteed=project["guaranteed"])})
+        for name, project in scenario["projects"].items()
+    ]
+    wanted = {"b idle": 0, "b starts using GPUs": 2, "b stops": 0}
+    snapshot = _four_gpus(teams, [make_job("a", 2, 4, team="project-a")])
+    for moment in scenario["timeline"]:
+        pods = wanted[moment["event"]]
+        others = [make_job("b", pods, team="project-b")] if pods else []
+        jobs = [job for job in snapshot.jobs if job.uid == "a"] + others
+        snapshot = _four_gpus(teams, jobs)
+        granted = allocate(snapshot)
+        assert granted["a"].replicas == moment["a_pods"], moment["event"]
+        snapshot = carried_out(snapshot, granted)
+
+
+def _four_gpus(teams, jobs):
+    return make_snapshot([make_node(f"n{i}", 1) for i in range(4)], jobs, teams=teams)
 
 
 @pytest.mark.parametrize("case", applicable([c for group in GROUPS for c in SCENARIOS[group]["cases"]]))
