@@ -6,7 +6,7 @@ Use counts every GPU that a bound pod holds or a planned one will hold; pods of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from math import inf
@@ -31,17 +31,20 @@ class Account:
     """One team's book for one flavor, in GPUs.
 
     `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
-    its way out already. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign`
-    what is not our jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants,
-    `share` its fair share. `path` leads from this account to the one at the top.
+    its way out already, `held` the part of `used` that only waits for a job that has waited too long. `fixed` is what
+    cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our jobs', `wanted` what
+    our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads
+    from this account to the one at the top.
     """
 
     __slots__ = (
         "apart_from",
+        "children",
         "fixed",
         "flavor",
         "foreign",
         "guaranteed",
+        "held",
         "leaving",
         "limit",
         "parent",
@@ -61,11 +64,13 @@ class Account:
         self.guaranteed = self.quota.guaranteed
         self.limit = UNLIMITED if self.quota.limit is None else self.quota.limit
         self.parent = parent
+        self.children: list[Account] = []
+        if parent:
+            parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.fixed = self.foreign = self.wanted = self.leaving = self.requested = (
-            self.share
-        ) = 0
+        self.used = self.used_now = self.leaving = self.held = self.fixed = self.foreign = 0
+        self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:
         """Count so many GPUs more (or less) as used, here and all the way up."""
@@ -124,7 +129,11 @@ class Accounts:
         self._teams = {team.name: team for team in snapshot.teams}
         self._team_of, self._default = snapshot.team_of, snapshot.default_team
         self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
-        self._known: dict[tuple[str, str], Account] = {}
+        self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
+        self._lends_all = {
+            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in (*snapshot.teams, self._default))
+            for name in self._flavors
+        }
         self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
         self.flavor_of = self._find_flavors(snapshot, board)
@@ -149,14 +158,18 @@ class Accounts:
 
     def all(self, flavor: str) -> list[Account]:
         """Every account of that flavor."""
-        return [account for (_, kind), account in self._known.items() if kind == flavor]
+        return list(self._known[flavor].values())
+
+    def tops(self, flavor: str) -> list[Account]:
+        """Those of that flavor that are under nobody."""
+        return [account for account in self._known[flavor].values() if account.parent is None]
 
     def _account(self, name: str, flavor: str) -> Account:
-        known = self._known.get((name, flavor))
+        known = self._known[flavor].get(name)
         if known is None:
             team = self._teams.get(name) or replace(self._default, name=name)
             parent = self._account(team.parent, flavor) if team.parent in self._teams else None
-            known = self._known[name, flavor] = Account(team, flavor, parent)
+            known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 
     def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
@@ -196,55 +209,54 @@ class Accounts:
 
     def note_use(self) -> None:
         """Note what is used now, before anything is decided."""
-        for account in self._known.values():
+        for account in self._everybody():
             account.used_now = account.used + account.leaving
 
     def begin_division(self) -> None:
         """Set `capacity` and `requested` to what does not depend on our jobs."""
         self.capacity = dict(self._without_jobs)
-        for account in self._known.values():
+        for account in self._everybody():
             account.requested = account.foreign + account.wanted
 
     def divide(self) -> None:
         """Set the fair shares, from `capacity` and the `requested` of those without children."""
         for flavor in self._flavors:
-            accounts = self.all(flavor)
-            children: dict[Account | None, list[Account]] = {}
-            for account in accounts:
-                children.setdefault(account.parent, []).append(account)
-            _sum_up(children.get(None, []), children)
-            _divide(self.capacity[flavor], children.get(None, []), children)
+            tops = self.tops(flavor)
+            _sum_up(tops)
+            _divide(self.capacity[flavor], tops)
 
-    def may_borrow(self, account: Account, flavor: str, need: int) -> bool:
+    def may_borrow(self, account: Account, need: int) -> bool:
         """Whether `need` more leaves everybody the part of an idle guarantee that is not to be lent."""
-        if account.tier(need) is Tier.GUARANTEED or all(a.quota.lend_limit is None for a in self.all(flavor)):
+        if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
             return True
-        tops = [a for a in self.all(flavor) if a.parent is None]
         account.charge(need)
-        promised = sum(self._promised(top, flavor) for top in tops)
+        promised = sum(map(_promised, self.tops(account.flavor)))
         account.charge(-need)
-        return promised <= self.capacity[flavor]
+        return promised <= self.capacity[account.flavor]
 
-    def _promised(self, account: Account, flavor: str) -> int:
-        """What it uses, or more where part of its guarantee waits for it alone."""
-        kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-        children = [a for a in self.all(flavor) if a.parent is account]
-        return max(account.used, kept, sum(self._promised(child, flavor) for child in children))
+    def _everybody(self) -> Iterator[Account]:
+        return (account for accounts in self._known.values() for account in accounts.values())
 
 
-def _sum_up(accounts: Iterable[Account], children: dict[Account | None, list[Account]]) -> None:
+def _promised(account: Account) -> int:
+    """What it uses, or more where part of its guarantee waits for it alone."""
+    kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
+    return max(account.used, kept, sum(map(_promised, account.children)))
+
+
+def _sum_up(accounts: Iterable[Account]) -> None:
     for account in accounts:
-        if account in children:
-            _sum_up(children[account], children)
-            account.requested = sum(min(child.requested, child.limit) for child in children[account])
+        if account.children:
+            _sum_up(account.children)
+            account.requested = sum(min(child.requested, child.limit) for child in account.children)
 
 
-def _divide(total: int, accounts: Sequence[Account], children: dict[Account | None, list[Account]]) -> None:
+def _divide(total: int, accounts: Sequence[Account]) -> None:
     shares, _ = divide(total, [_claimant(account) for account in accounts])
     for account in accounts:
         account.share = shares[account.team.name]
-        if account in children:
-            _divide(account.share, children[account], children)
+        if account.children:
+            _divide(account.share, account.children)
 
 
 def _claimant(account: Account) -> Claimant:

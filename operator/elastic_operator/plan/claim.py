@@ -132,7 +132,11 @@ class Claim:
     @property
     def largest_gpus(self) -> int:
         """GPUs of its largest size."""
-        return self.master.gpus + self.worker.gpus * (self.sizes[-1] - 1) if self.sizes else 0
+        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
+
+    def gpus_at(self, size: int) -> int:
+        """GPUs of that size, its master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

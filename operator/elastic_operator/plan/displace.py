@@ -26,7 +26,7 @@ def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims)
     if _make_room_under_limits(table, taker, sum(gpus), victims):
         ways = Ways(table, taker, victims)
         done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
-        if done and (not taker.account or table.accounts.may_borrow(taker.account, taker.job.flavor, 0)):
+        if done and (not taker.account or table.accounts.may_borrow(taker.account, 0)):
             return True
     table.roll_back(mark)
     return False
@@ -62,7 +62,7 @@ def _seat(table: Table, taker: Claim, role: str, need: int, ways: Ways) -> bool:
 def _may_use_idle(table: Table, taker: Claim, role: str) -> bool:
     """Whether a GPU that is idle may be used, or is kept for its owner."""
     account = taker.account
-    return not account or table.accounts.may_borrow(account, taker.job.flavor, taker.ask(role).gpus)
+    return not account or table.accounts.may_borrow(account, taker.ask(role).gpus)
 
 
 def give_back(table: Table) -> None:

@@ -40,19 +40,22 @@ class Taking:
             return frozenset()
         trial, found = self.copy(), set[Account]()
         rest = [account for account in accounts if account is not self.taker]
-        while more := [account for account in rest if trial.may(account, 1)]:
+        while more := [account for account in rest if trial.may(account, 1, held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
                 trial.take(account, max(1, account.used - account.guaranteed))
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int) -> bool:
-        """Whether it may take a unit of so many GPUs from another team, after what it has taken so far."""
+    def may(self, victim: Account, gpus: int, *, held: bool = False) -> bool:
+        """Whether it may take a unit of so many GPUs from another team, after what it has taken so far.
+
+        What the team only holds makes nobody lose a pod: it counts as its use where the unit is `held` itself.
+        """
         ours, theirs = apart(self.taker, victim)
         beyond_share = True
         for account in theirs:
-            used = self._used(account)
+            used = self._used(account) - (0 if held else account.held)
             if used <= account.guaranteed:
                 return False
             beyond_share &= used > account.share
@@ -63,12 +66,18 @@ class Taking:
                 within_guarantee = False
                 if after > account.share:
                     return False
-        return within_guarantee or (beyond_share and not self.growing) or self._stays_no_lower(ours, theirs, gpus)
+        return (
+            within_guarantee
+            or (beyond_share and not self.growing)
+            or self._stays_no_lower(ours, theirs, gpus, held=held)
+        )
 
-    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int) -> bool:
+    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
-            if self._standing(other or theirs[-1], -gpus) < self._standing(own or ours[-1], self.need):
+            victim = other or theirs[-1]
+            left = -gpus if held else -gpus - victim.held
+            if self._standing(victim, left) < self._standing(own or ours[-1], self.need):
                 return False
         return True
 

@@ -188,7 +188,7 @@ def _head(claim: Claim) -> str:
 
 def _wanted_gpus(claim: Claim) -> str:
     size = next((n for n in claim.job.sizes if n > claim.size), claim.size)
-    return f"{_head(claim)} {_pods(size)} have {claim.master.gpus + claim.worker.gpus * (size - 1)} GPUs"
+    return f"{_head(claim)} {_pods(size)} have {claim.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:

@@ -44,7 +44,7 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
     over = account.over(need)
     if over is not None:
         return _over_limit(over, wanted)
-    if not table.accounts.may_borrow(account, claim.job.flavor, need):
+    if not table.accounts.may_borrow(account, need):
         text = (
             f"{wanted}; the GPUs that are idle are kept for their owners (lending.limit). Wait, or raise those limits."
         )

@@ -52,7 +52,7 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
         return Growth.LATER
     if not may_borrow_again(claim, right) or (not claim.job.preemptible and account.over_fixed(need)):
         return Growth.NEVER
-    may_use = account.over(need) is None and table.accounts.may_borrow(account, claim.job.flavor, need)
+    may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
     if may_use and _grow_freely(table, claim, size):
         return Growth.DONE
     return Growth.DONE if _grow_at_others_cost(table, claim, size, too_many) else Growth.NEVER

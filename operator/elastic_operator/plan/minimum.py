@@ -6,8 +6,6 @@ then whole jobs. A job that has waited too long holds what part of its minimum t
 
 from __future__ import annotations
 
-from functools import partial
-
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
 from elastic_operator.plan.room import Ask
@@ -26,7 +24,9 @@ def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
     if claim.displaced:
         _come_back(table, claim)
     table.set_served(claim, claim.complete or _complete(table, claim, hopeless))
-    if claim.displaced and not claim.served:
+    if claim.served:
+        table.set_reserves(claim, False)
+    elif claim.displaced:
         table.release_all(claim)
 
 
@@ -68,7 +68,7 @@ def _may_use(table: Table, claim: Claim, need: int) -> bool:
     """Whether its team may use so many more GPUs; the scheduler does not ask that of foreign pods."""
     if claim.account is None or claim.request:
         return True
-    return claim.account.over(need) is None and table.accounts.may_borrow(claim.account, claim.job.flavor, need)
+    return claim.account.over(need) is None and table.accounts.may_borrow(claim.account, need)
 
 
 def _orders(claim: Claim) -> list[list[str]]:
@@ -97,6 +97,5 @@ def reserve(table: Table, claim: Claim) -> None:
     for role in [MASTER] * master + [WORKER] * workers:
         seat = find_seat(table, claim, role) if _may_use(table, claim, claim.ask(role).gpus) else None
         if seat is not None:
+            table.set_reserves(claim, True)
             table.sit(claim, seat)
-            table.board.on_undo(partial(setattr, claim, "reserves", claim.reserves))
-            claim.reserves = True

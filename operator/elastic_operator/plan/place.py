@@ -49,6 +49,8 @@ class Board:
         self._ask_of: dict[int, tuple[PodShape, Ask]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
+        self.moves = 0
+        """Raised with every change and every undoing: the same number means that nothing moved in between."""
         self._too_many: dict[Ask, int] = {}
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -177,13 +179,13 @@ class Board:
     def hold(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node; `now` also as using what is free already."""
         self._change(requests, ports, node, now, -1)
-        self._undo.append(lambda: self._change(requests, ports, node, now, +1))
+        self.on_undo(lambda: self._change(requests, ports, node, now, +1))
 
     def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node as going; `now` as not having been there."""
         self._too_many = {}
         self._change(requests, ports, node, now, +1)
-        self._undo.append(lambda: self._change(requests, ports, node, now, -1))
+        self.on_undo(lambda: self._change(requests, ports, node, now, -1))
 
     def _change(self, requests: Resources, ports: Collection[HostPort], node: int, now: bool, sign: int) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
@@ -215,7 +217,7 @@ class Board:
             return spot
         room = self._now[spot.node]
         room.hold(ask.shape.requests, ask.ports)
-        self._undo.append(lambda: room.give(ask.shape.requests, ask.ports))
+        self.on_undo(lambda: room.give(ask.shape.requests, ask.ports))
         return Spot(spot.node, ready=True)
 
     # -- undoing -----------------------------------------------------------------------------------------------------
@@ -227,12 +229,14 @@ class Board:
     def on_undo(self, undo: Callable[[], object]) -> None:
         """Have `undo` called when the board rolls back past this moment."""
         self._undo.append(undo)
+        self.moves += 1
 
     def roll_back(self, mark: Mark) -> None:
         """Undo everything since `mark`, latest first."""
         length, self._too_many = mark[0], dict(mark[1])
         while len(self._undo) > length:
             self._undo.pop()()
+            self.moves += 1
 
     def undo_all(self) -> None:
         """Undo everything that is not there from the start."""

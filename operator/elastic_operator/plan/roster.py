@@ -104,7 +104,7 @@ class Roster:
 def over_per_job_limit(claim: Claim, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = claim.account.team.max_gpus_per_job if claim.account else None
-    return most is not None and claim.master.gpus + claim.worker.gpus * (size - 1) > most
+    return most is not None and claim.gpus_at(size) > most
 
 
 def _allowed_sizes(claim: Claim) -> tuple[int, ...]:

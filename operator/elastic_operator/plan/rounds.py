@@ -43,7 +43,7 @@ def serve(table: Table) -> None:
             break
         table.divide()
     for claim in table.touched:
-        if claim.reserves and not claim.served:
+        if claim.reserves:
             claim.seats = ()  # the room stays held until the end of the pass
 
 

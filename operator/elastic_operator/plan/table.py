@@ -179,6 +179,21 @@ class Table:
             self.board.on_undo(partial(setattr, claim, "served", claim.served))
             claim.served = served
 
+    def set_reserves(self, claim: Claim, reserves: bool) -> None:
+        """Note whether its seats are only held for it."""
+        if claim.reserves is not reserves:
+            self._set_reserves(claim, reserves)
+            self.board.on_undo(partial(self._set_reserves, claim, not reserves))
+
+    def _set_reserves(self, claim: Claim, reserves: bool) -> None:
+        claim.reserves = reserves
+        seated = sum(claim.ask(seat.role).gpus for seat in claim.seats)
+        self._count_held(claim, seated if reserves else -seated)
+
+    def _count_held(self, claim: Claim, gpus: int) -> None:
+        for account in claim.account.path if claim.account else ():
+            account.held += gpus
+
     def release(self, claim: Claim, member: Member) -> None:
         """Let a kept member go."""
         before = claim.kept
@@ -278,6 +293,8 @@ class Table:
         else:
             self.seated[seat.spot.node].remove((claim, seat))
         self.charge(claim, claim.ask(seat.role).shape.requests, sign)
+        if claim.reserves:
+            self._count_held(claim, sign * claim.ask(seat.role).gpus)
         self.touched.add(claim)
 
     def mark(self) -> Mark:

@@ -106,7 +106,7 @@ class Victims:
     def weakest_first(self, taking: Taking) -> list[Claim]:
         """Other teams' jobs that can spare a worker, in the order in which they give."""
         claims = [c for account in self._givers for c in self._table.by_account[account]]
-        able = [c for c in claims if c.spare and c.size and c.complete and c.team != self._taker.team]
+        able = [c for c in claims if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
 
@@ -132,7 +132,7 @@ class Victims:
         """Whether the taker may take the unit after what it has taken so far."""
         if self._in_team(unit.claim) or unit.claim.account is None or taking is None:
             return True
-        return taking.may(unit.claim.account, unit.gpus)
+        return taking.may(unit.claim.account, unit.gpus, held=unit.cost is Cost.HELD)
 
     def _in_team(self, claim: Claim) -> bool:
         return claim.team == self._taker.team
@@ -159,7 +159,7 @@ class Victims:
         singles = [_of_seat(claim, s) for s in seats if s.role == WORKER] + [self._of_member(claim, m) for m in workers]
         if claim is self._taker:
             own = singles[: claim.spare if not claim.has_master else 0]
-            yield from (_at_cost(unit, Cost.OWN) for unit in own if unit.members)
+            yield from (replace(unit, cost=Cost.OWN) for unit in own if unit.members)
         elif claim.complete:
             yield from singles[: claim.spare]
             if claim.spare < len(members) + len(seats) and self._may_go_whole(claim):
@@ -168,7 +168,7 @@ class Victims:
             if not self._in_team(claim) or claim.job.priority < self._taker.job.priority:
                 yield from (replace(_of_seat(claim, seat), cost=Cost.HELD) for seat in seats)
         elif not claim.served:
-            yield from (_at_cost(unit, Cost.STUCK) for unit in singles)
+            yield from (replace(unit, cost=Cost.STUCK) for unit in singles)
             if len(singles) < len(members) + len(seats):
                 yield self._whole(Cost.STUCK_JOB, claim, members, seats)
 
@@ -208,7 +208,7 @@ def given_within_team(table: Table, taker: Claim) -> int:
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority), table.board.changes
+    key, now = (account, taker.job.priority), table.board.moves
     known = table.given.get(key)
     if taker.size or known is None or known[0] != now:
         given = sum(gives_within_team(table, claim, taker) for claim in table.by_account[account] if claim.size)
@@ -230,10 +230,6 @@ def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
 
 def _of_seat(claim: Claim, seat: Seat) -> Unit:
     return Unit(Cost.SURPLUS, claim, (), (seat,), claim.ask(seat.role).gpus, 0)
-
-
-def _at_cost(unit: Unit, cost: Cost) -> Unit:
-    return replace(unit, cost=cost)
 
 
 def clear(table: Table, taker: Claim, units: Iterable[Unit]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocate import Allocator, allocate
-from tests.plan.allocate.test_properties import loads, sizes_of
+from tests.plan.allocate.test_properties import check_rooms, check_sizes, sizes_of
 from tests.plan.allocate.world import GPU, carried_out, make_shape
 from tests.plan.allocate.worlds import shared_snapshots
 
@@ -18,23 +18,12 @@ SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shap
 
 @given(shared_snapshots(SHAPES))
 def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
-    granted = allocate(snapshot)
-    for now in (True, False):
-        for node in snapshot.nodes:
-            held = loads(snapshot, granted, now=now)[node.name]
-            assert all(n <= node.allocatable[r] for r, n in held.items()), now
+    check_rooms(snapshot)
 
 
 @given(shared_snapshots(SHAPES))
 def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(snapshot):
-    granted = allocate(snapshot)
-    for job in snapshot.jobs:
-        grant = granted[job.uid]
-        masters = [m for m in job.members if m.role == "master" and m.uid in grant.keep]
-        complete = masters or any(s.role == "master" for s in grant.create)
-        if not (complete and grant.replicas in job.sizes):
-            assert not grant.create
-            assert grant.replicas < job.sizes[0] or not complete
+    check_sizes(snapshot)
 
 
 @given(shared_snapshots(SHAPES))
