@@ -190,6 +190,16 @@ STARVING = {
         (HOLDER, waits("x", 600, pods=9), waits("y", 10, pods=2)),
         {"h": 4, "x": 0, "y": 2},
     ),
+    "what is only held gives nobody a right to what runs within the guarantee": Case(
+        (make_node("n1", 4), make_node("n2", 4, cpu=2)),
+        (make_team("a", 4), make_team("b", 2)),
+        (
+            make_job("h", 3, team="a", on="n1 n1 n1"),
+            waits("x", 600, pods=3, shape=make_shape(2)),
+            make_job("y", 1, team="b", shape=make_shape(2, cpu=10)),
+        ),
+        {"h": "m0 w0 w1", "x": "", "y": ""},
+    ),
     "a job of higher priority starts in what is held": Case(
         N8, ONE_TEAM, (HOLDER, waits("x", 600), waits("y", 10, pods=2, priority=1)), {"h": 4, "x": 0, "y": 2}
     ),
