@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import aiohttp
 import kubernetes.client
@@ -37,6 +39,7 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 MAX_BODY = 64 << 20
 START_SECONDS = 10
+CLOSE_SECONDS = 2
 HOP_BY_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"}
 REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
@@ -154,6 +157,9 @@ class Proxy:
         self._server, self._tls = server, tls
         self._faults = _Faults()
         self._watches: set[_Watch] = set()
+        self._passing: set[asyncio.Task[web.Response]] = set()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        """To the API server."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -247,7 +253,7 @@ class Proxy:
     async def _open(self) -> None:
         self._writing = asyncio.Lock()
         self._out = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True, socket_factory=self._socket),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
         )
@@ -280,7 +286,32 @@ class Proxy:
     async def _close(self) -> None:
         await self._cut()
         await self._runner.cleanup()
+        for passing in self._passing:
+            passing.cancel()
+        await asyncio.gather(*self._passing, return_exceptions=True)
         await self._out.close()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while time.monotonic() < deadline and any(one.fileno() >= 0 for one in self._sockets):
+            await asyncio.sleep(0.01)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = socket.socket(*address[:3])
+        self._sockets.add(made)
+        return made
+
+    @asynccontextmanager
+    async def _ask(self, request: Request, incoming: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The API server's answer. One that is left before its end takes its connection with it, at once: TLS that is
+        ended in good order would wait for the other side.
+        """
+        async with self._out.request(
+            request.method, self._target(incoming), data=request.body or None, headers=_passed_on(incoming.headers)
+        ) as answer:
+            try:
+                yield answer
+            finally:
+                if answer.connection is not None and answer.connection.transport is not None:
+                    answer.connection.transport.abort()
 
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
         request = Request(incoming.method, incoming.path, dict(incoming.query), await incoming.read())
@@ -305,9 +336,15 @@ class Proxy:
                 return web.Response(body=_error_event(HTTPStatus.GONE), content_type="application/json")
             return await self._watch(incoming, entry)
         passing = asyncio.ensure_future(self._pass(incoming, entry))
-        passing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._passing.add(passing)
+        passing.add_done_callback(self._passed)
         # The API server carries out what it was asked for, whether or not somebody still waits for the answer.
         return await asyncio.shield(passing)
+
+    def _passed(self, done: asyncio.Task[web.Response]) -> None:
+        self._passing.discard(done)
+        if not done.cancelled():
+            done.exception()
 
     async def _pass(self, incoming: web.Request, entry: Entry) -> web.Response:
         if self.one_write_at_a_time and entry.request.writes:
@@ -318,9 +355,7 @@ class Proxy:
     async def _pass_now(self, incoming: web.Request, entry: Entry) -> web.Response:
         request = entry.request
         self.before(request)
-        async with self._out.request(
-            request.method, self._target(incoming), data=request.body or None, headers=_passed_on(incoming.headers)
-        ) as answer:
+        async with self._ask(request, incoming) as answer:
             body = await answer.read()
             entry.status = answer.status
         self.after(request, answer.status)
@@ -330,7 +365,7 @@ class Proxy:
 
     async def _watch(self, incoming: web.Request, entry: Entry) -> web.StreamResponse:
         request = entry.request
-        async with self._out.get(self._target(incoming), headers=_passed_on(incoming.headers)) as answer:
+        async with self._ask(request, incoming) as answer:
             entry.status = answer.status
             headers = _passed_on(answer.headers)
             self.filter.headers(request, headers)

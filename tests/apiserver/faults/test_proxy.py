@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -65,8 +70,14 @@ def test_swallowed_requests_get_no_answer(proxy: Proxy, client: httpx.Client) ->
     assert client.get("/version").is_success
 
 
-def watch(client: httpx.Client, revision: str) -> Iterator[dict]:
-    query = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "4"}
+def watch(client: httpx.Client, name: str, revision: str) -> Iterator[dict]:
+    """Events of one config map: the cluster makes some of its own."""
+    query = {
+        "watch": "true",
+        "fieldSelector": f"metadata.name={name}",
+        "resourceVersion": revision,
+        "timeoutSeconds": "4",
+    }
     with client.stream("GET", CONFIG_MAPS, params=query) as answer:
         for line in answer.iter_lines():
             yield json.loads(line)
@@ -75,7 +86,7 @@ def watch(client: httpx.Client, revision: str) -> Iterator[dict]:
 def test_a_watch_brings_events_until_it_is_silenced(
     proxy: Proxy, client: httpx.Client, api: httpx.Client, name: str
 ) -> None:
-    events = watch(client, api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"])
+    events = watch(client, name, api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"])
     api.post(CONFIG_MAPS, json={"metadata": {"name": name}}).raise_for_status()
     assert next(events)["object"]["metadata"]["name"] == name
     proxy.silence_watches()
@@ -88,16 +99,16 @@ def test_expired_watches_end_with_gone_and_cannot_be_opened_again(
     proxy: Proxy, client: httpx.Client, api: httpx.Client, name: str
 ) -> None:
     old = api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
-    events = watch(client, old)
+    events = watch(client, name, old)
     made = api.post(CONFIG_MAPS, json={"metadata": {"name": name}}).raise_for_status().json()
     assert next(events)["type"] == "ADDED"
     new = made["metadata"]["resourceVersion"]
     proxy.expire_watches(int(new))
     ended = next(events)
     assert (ended["type"], ended["object"]["code"]) == ("ERROR", 410)
-    assert next(watch(client, old))["object"]["code"] == 410
+    assert next(watch(client, name, old))["object"]["code"] == 410
     api.delete(f"{CONFIG_MAPS}/{name}").raise_for_status()
-    assert next(watch(client, new))["type"] == "DELETED"
+    assert next(watch(client, name, new))["type"] == "DELETED"
 
 
 def test_hooks_stand_before_and_after_what_the_api_server_does(
@@ -138,3 +149,24 @@ def test_a_client_that_goes_ends_its_watch(proxy: Proxy, client: httpx.Client, a
     with client.stream("GET", CONFIG_MAPS, params={"watch": "true", "resourceVersion": revision}):
         eventually("the watch", lambda: proxy.open_watches == 1)
     eventually("its end", lambda: proxy.open_watches == 0)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.005, 0.05])
+def test_a_proxy_that_ends_leaves_no_connection(kubeconfig: Path, api: httpx.Client, seconds: float) -> None:
+    revision = api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
+    query = {"watch": "true", "resourceVersion": revision}
+
+    def ask(params: dict[str, str]) -> None:
+        with suppress(httpx.HTTPError), httpx.Client(base_url=proxy.url, timeout=5, trust_env=False) as client:
+            client.get(CONFIG_MAPS, params=params)
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with Proxy.of(kubeconfig) as proxy, ThreadPoolExecutor() as threads:
+            for params in (query, query, {}, {}, {}):
+                threads.submit(ask, params)
+            time.sleep(seconds)
+            proxy.cut()
+            proxy.refuse()
+        gc.collect()
+    assert [str(one.message) for one in said if one.category is ResourceWarning] == []
