@@ -13,7 +13,7 @@ from math import inf
 
 from elastic_operator.plan.accounts import Accounts
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
-from elastic_operator.plan.decisions import Grant, Reclaim, Share, Slot
+from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
 from elastic_operator.plan.model import JobDemand, Member, Snapshot
 from elastic_operator.plan.place import Spot
@@ -59,6 +59,13 @@ class Allocation(Mapping[str, Grant]):
         """The places for foreign pods that wait, as far as they are entitled to one."""
         waiting = [claim for claim in self._table.claims if claim.request and not claim.request.nominated]
         return tuple(_reclaim(self._table, claim) for claim in waiting if claim.seats)
+
+    @property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """What jobs lose to other teams and to foreign pods."""
+        losing = (claim for claim in self._table.touched if claim.gives and claim.takers)
+        found = (_eviction(claim, self.share(claim.job.uid)) for claim in sorted(losing, key=lambda c: c.rank))
+        return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
@@ -115,9 +122,22 @@ def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
 def _reclaim(table: Table, claim: Claim) -> Reclaim:
     assert claim.request is not None, "asked for foreign pods only"
     node = claim.seats[0].spot.node
-    gone = [member.uid for owner, member in claim.took if member not in owner.kept]
+    gone = [(owner, member) for owner, member in claim.took if member not in owner.kept]
     request = claim.request
-    return Reclaim(request.uid, request.namespace, request.name, table.board.nodes[node].name, tuple(gone))
+    return Reclaim(
+        uid=request.uid,
+        namespace=request.namespace,
+        name=request.name,
+        node=table.board.nodes[node].name,
+        victims=tuple(member.uid for _, member in gone),
+        losers=tuple(dict.fromkeys(owner.job.uid for owner, _ in gone)),
+        reserved=request.reserved,
+    )
+
+
+def _eviction(claim: Claim, share: Share) -> Eviction:
+    takers = [taker for taker in claim.takers if taker.team != claim.team or taker.request]
+    return Eviction(claim.job.uid, share.release, tuple(sorted(map(_name, takers))))
 
 
 def _name(claim: Claim) -> str:

@@ -52,7 +52,8 @@ class Grant:
 class Reclaim:
     """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
 
-    `uid`, `namespace` and `name` are the waiting pod's. Without victims there is, or will be, room for it anyway.
+    `uid`, `namespace` and `name` are the waiting pod's, `losers` the uids of the jobs that lose the victims. Without
+    victims there is, or will be, room for it anyway. `reserved`: the pod was nominated for the node before.
     """
 
     uid: str
@@ -60,6 +61,17 @@ class Reclaim:
     name: str
     node: str
     victims: tuple[str, ...] = ()
+    losers: tuple[str, ...] = ()
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Pods (by uid) that a job loses to other teams, and the names of those who get their room."""
+
+    job_uid: str
+    pods: tuple[str, ...]
+    takers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

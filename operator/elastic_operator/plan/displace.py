@@ -103,5 +103,5 @@ def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
 
 def _seats_on(table: Table, node: int | None) -> list[tuple[Claim, Seat]]:
     """Seats on the node that may move, those of the weakest jobs first."""
-    here = [] if node is None else [(c, s) for c, s in table.seated[node] if not (c.request and c.request.nominated)]
+    here = [] if node is None else [(c, s) for c, s in table.seated[node] if not (c.request and c.request.promised)]
     return sorted(here, key=lambda pair: -pair[0].rank)

@@ -147,9 +147,11 @@ class JobDemand:
 class Request:
     """A pending GPU pod that is not ours, which kube-scheduler found no room for.
 
-    `nominated` is the node that somebody has nominated it for. `preempts`: kube-scheduler would evict pods of lower
-    priority for it by itself, so nothing is taken for it from pods whose priority is below its own. `unplannable` says
-    in words why no place can be planned for it (inter-pod rules, unbound volumes, claims).
+    `nominated` is the node that somebody else has nominated it for. `reserved`: the operator has nominated it for a
+    node, the only one that its shape still suits; what is free there, or becomes free, is its. `preempts`:
+    kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
+    priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
+    volumes, claims).
     """
 
     uid: str
@@ -160,8 +162,14 @@ class Request:
     flavor: str = DEFAULT_FLAVOR
     priority: int = 0
     nominated: str = ""
+    reserved: bool = False
     preempts: bool = True
     unplannable: str = ""
+
+    @property
+    def promised(self) -> bool:
+        """Whether a place is promised to it, so that nobody else may have it."""
+        return self.reserved or bool(self.nominated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +178,8 @@ class Snapshot:
 
     `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
     policy covers; every other namespace is a team of its own, called `namespace NAME`, like `default_team`. A job that
-    has waited for `starvation_seconds` reserves what becomes free.
+    has waited for `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another,
+    and none to foreign pods.
     """
 
     now: float
@@ -183,6 +192,7 @@ class Snapshot:
     default_team: Team = NO_POLICY
     requests: tuple[Request, ...] = ()
     starvation_seconds: float = 600.0
+    reclaiming: bool = True
 
 
 @dataclass(frozen=True, slots=True)

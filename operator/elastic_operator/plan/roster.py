@@ -121,7 +121,7 @@ def _is_odd(claim: Claim) -> bool:
     """Whether members must go whatever the others do, or are not bound yet, or a place is promised to it."""
     job = claim.job
     if claim.request is not None:
-        return bool(claim.request.nominated)
+        return claim.request.promised
     too_many = bool(job.sizes) and len(claim.kept) > job.sizes[-1] - (not claim.has_master)
     return bool(claim.kept) and (not job.wants or too_many or any(member.node is None for member in claim.kept))
 

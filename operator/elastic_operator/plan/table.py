@@ -58,7 +58,7 @@ class Table:
             self._trim(claim)
         self.divide()
         for claim in self.roster.odd:
-            self._hold_nominated(claim)
+            self._hold_promised(claim)
 
     @property
     def now(self) -> float:
@@ -146,11 +146,17 @@ class Table:
                     self.accounts.capacity[claim.job.flavor] += self.gpus_of(member.requests)
         self.accounts.divide()
 
-    def _hold_nominated(self, claim: Claim) -> None:
-        """A pod that was nominated for a node has its place there, whoever gave it."""
-        node = self.board.number.get(claim.request.nominated) if claim.request else None
-        if node is not None:
-            self.sit(claim, Seat(MASTER, Spot(node, ready=False)))
+    def _hold_promised(self, claim: Claim) -> None:
+        """A pod that was nominated for a node has its place there: by somebody else, whatever room there is; by the
+        operator, once there is room or will be. Until then those who must go for it go.
+        """
+        request, spot = claim.request, None
+        if request and request.reserved:
+            spot = self.board.find(claim.master)
+        elif request and request.nominated in self.board.number:
+            spot = Spot(self.board.number[request.nominated], ready=False)
+        if spot is not None:
+            self.sit(claim, Seat(MASTER, spot))
             self.set_served(claim, True)
 
     def gpus_of(self, requests: Resources) -> int:
@@ -314,4 +320,5 @@ def _same_frame(before: Snapshot, after: Snapshot) -> bool:
         and (before.teams is after.teams or before.teams == after.teams)
         and (before.team_of is after.team_of or before.team_of == after.team_of)
         and before.default_team == after.default_team
+        and before.reclaiming is after.reclaiming
     )

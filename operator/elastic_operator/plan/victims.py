@@ -81,7 +81,7 @@ class Victims:
 
     def __init__(self, table: Table, taker: Claim, need: int, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
         self._table, self._taker, self._growing, self._most = table, taker, growing, most
-        taking = self.taking(need)
+        taking = self.taking(need) if table.snapshot.reclaiming else None
         self._givers = taking.givers(table.by_account) if taking else frozenset[Account]()
 
     def taking(self, need: int) -> Taking | None:
@@ -143,8 +143,8 @@ class Victims:
         if claim is taker:
             return not self._growing
         if claim.request is not None:
-            return bool(claim.seats) and not claim.request.nominated and claim.account in self._givers
-        if not claim.job.preemptible:
+            return bool(claim.seats) and not claim.request.promised and claim.account in self._givers
+        if not claim.job.preemptible or (taker.request and not self._table.snapshot.reclaiming):
             return False
         if taker.request and taker.request.preempts and taker.request.priority > min(claim.job.pod_priorities):
             return False
