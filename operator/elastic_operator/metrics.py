@@ -43,6 +43,24 @@ class Metrics:
             registry=self.registry,
         )
         self.leader = Gauge(f"{PREFIX}leader", "1 while this process leads.", registry=self.registry)
+        self.evictions = Counter(
+            f"{PREFIX}evictions_total", "Pods of jobs that went for other teams.", registry=self.registry
+        )
+        self.would_evict = Counter(
+            f"{PREFIX}would_evict_total", "Pods that would have gone if reclaim were on.", registry=self.registry
+        )
+        self.nominations = Counter(
+            f"{PREFIX}nominations_total", "Foreign pods that got a node reserved.", registry=self.registry
+        )
+        self.reservations = Gauge(
+            f"{PREFIX}reservations", "Foreign pods that have a node reserved and are not bound.", registry=self.registry
+        )
+        self.reservations_expired = Counter(
+            f"{PREFIX}reservations_expired_total", "Reservations that ran out.", registry=self.registry
+        )
+        self.breaker_open = Gauge(
+            f"{PREFIX}reclaim_breaker_open", "1 while too many evictions have stopped reclaim.", registry=self.registry
+        )
         self.jobs = Gauge(f"{PREFIX}jobs", "Jobs by the reason of Ready.", ["status"], registry=self.registry)
 
     def text(self) -> bytes:

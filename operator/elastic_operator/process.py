@@ -35,6 +35,7 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.read import Stores
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.server import serving
@@ -205,6 +206,15 @@ class Process:
             master_priority_class=self.settings.master_priority_class_name,
             gpu_resources=self.settings.gpu_resources,
         )
+        reclaimer = Reclaimer(
+            self.session,
+            self.stores.pods,
+            self.settings.reclaim,
+            events=events,
+            metrics=self.metrics,
+            now=self.session.clock.time,
+            changed=self._wake,
+        )
         return Controller(
             stores=self.stores,
             ledger=self.ledger,
@@ -214,6 +224,7 @@ class Process:
             metrics=self.metrics,
             clock=self.session.clock,
             times=self.times,
+            reclaimer=reclaimer,
             fresh=self.watches.fresh,
             told=statuses.told,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.plan.model import Provisioning
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
@@ -76,6 +78,28 @@ class DefaultPolicy(ApiModel):
     per_job: PerJob = PerJob()
 
 
+class ReclaimMode(StrEnum):
+    """Whether GPUs are taken back for whoever is entitled to them."""
+
+    ON = "On"
+    DRY_RUN = "DryRun"
+    OFF = "Off"
+
+
+class ReclaimSettings(ApiModel):
+    """How GPUs are taken back.
+
+    With DryRun, what would be taken is only told. Above the most evictions at once or within a minute nothing is taken
+    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free.
+    """
+
+    mode: ReclaimMode = ReclaimMode.ON
+    paused: bool = False
+    max_evictions_per_decision: int = Field(500, ge=1)
+    max_evictions_per_minute: int = Field(1000, ge=1)
+    reservation_seconds: int = Field(30, ge=1, le=3600)
+
+
 class Settings(ApiModel):
     """All settings, with their defaults."""
 
@@ -84,6 +108,11 @@ class Settings(ApiModel):
     )
     default_policy: DefaultPolicy = DefaultPolicy()
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
+    reclaim: ReclaimSettings = ReclaimSettings()
+    nominate_for: tuple[str, ...] = ("default-scheduler",)
+    provisioning: Literal["None", "PendingPods"] = "None"
+    provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
+    provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
@@ -111,6 +140,13 @@ class Settings(ApiModel):
             priority=policy.priority,
             max_gpus_per_job=policy.per_job.max_gpus,
         )
+
+    @property
+    def pending_pods(self) -> Provisioning | None:
+        """How pods ask for nodes; None where they do not."""
+        if self.provisioning == "None":
+            return None
+        return Provisioning(self.provisioning_delay_seconds, self.provisioning_timeout_seconds)
 
     def watches(self, namespace: str) -> bool:
         """Whether jobs of that namespace are ours to run."""

@@ -20,11 +20,14 @@ import pytest
 from devcluster.cluster import Cluster
 from elastic_operator.api import crd
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
+from elastic_operator.api.policy import COLLECTION
 from tests.api.jobs import make_job
+from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import FakeKubelets
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
-from tests.apiserver.operators import Operators
+from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.policies_api import Policies
 
 READY_SECONDS = 30
 GPUS_PER_NODE = 4
@@ -119,3 +122,46 @@ def nodes(api: httpx.Client) -> Iterator[list[str]]:
     """Two nodes of four GPUs that somebody keeps Ready, and on which pods run."""
     with FakeKubelets(api, GPUS_PER_NODE).running() as kubelets:
         yield kubelets.nodes
+
+
+@pytest.fixture(scope="module")
+def policy_crd(api: httpx.Client) -> Iterator[None]:
+    """The CRD of policies, installed and served, and removed after these tests."""
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.POLICY.name}"
+    options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+
+    def served() -> bool:
+        """Applied again each time: tests before these may have asked for its removal, which takes a while."""
+        api.patch(path, content=crd.POLICY.text(), params=options, headers=headers)
+        return api.post(COLLECTION, params={"dryRun": "All"}, json=make_policy()).is_success
+
+    eventually("the CRD of policies", served, seconds=READY_SECONDS)
+    yield
+    api.delete(path).raise_for_status()
+    eventually("the end of the CRD of policies", lambda: api.get(path).is_error, seconds=READY_SECONDS)
+
+
+@pytest.fixture
+def policies(api: httpx.Client, policy_crd: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
+    """No policies; those of the test are removed after it."""
+    api.delete(COLLECTION).raise_for_status()
+    yield Policies(api)
+    api.delete(COLLECTION).raise_for_status()
+
+
+@pytest.fixture
+def new_namespace(api: httpx.Client, job_crd: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - likewise
+    """Makes further namespaces for jobs."""
+    made: list[Jobs] = []
+
+    def make() -> Jobs:
+        jobs = Jobs(api, f"test-{uuid.uuid4().hex[:8]}")
+        api.post("/api/v1/namespaces", json={"metadata": {"name": jobs.namespace}}).raise_for_status()
+        made.append(jobs)
+        return jobs
+
+    yield make
+    for jobs in made:
+        api.delete(jobs.path).raise_for_status()
+        api.delete(f"/api/v1/namespaces/{jobs.namespace}").raise_for_status()

@@ -3,133 +3,19 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import pytest
 
-from elastic_operator.api.crd import POLICY
-from elastic_operator.api.policy import COLLECTION
-from tests.api.policies import make_flavor, make_policy
+from tests.api.policies import make_flavor
 from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
-from tests.apiserver.jobs_api import Jobs, accepted
+from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.policies_api import Policies, quota
 
 pytestmark = pytest.mark.apiserver
-
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-MERGE = {"Content-Type": "application/merge-patch+json"}
-READY_SECONDS = 30.0
-
-
-@pytest.fixture(scope="module")
-def policy_crd(api: httpx.Client) -> Iterator[None]:
-    """The CRD of policies, installed and served, and removed after these tests."""
-    crd = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POLICY.name}"
-    options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-
-    def served() -> bool:
-        """Applied again each time: tests before these may have asked for its removal, which takes a while."""
-        api.patch(crd, content=POLICY.text(), params=options, headers=headers)
-        return api.post(COLLECTION, params={"dryRun": "All"}, json=make_policy()).is_success
-
-    eventually("the CRD of policies", served, seconds=READY_SECONDS)
-    yield
-    api.delete(crd).raise_for_status()
-    eventually("the end of the CRD of policies", lambda: api.get(crd).is_error, seconds=READY_SECONDS)
-
-
-@dataclass(slots=True)
-class Policies:
-    """Policies under names that nobody else has: each name gets the mark of the test."""
-
-    api: httpx.Client
-    mark: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
-
-    def name(self, short: str) -> str:
-        return f"{short}-{self.mark}"
-
-    def create(self, short: str, *, parent: str = "", **spec: Any) -> None:
-        """A policy; `parent` is another's short name."""
-        above = {"parent": self.name(parent)} if parent else {}
-        accepted(self.api.post(COLLECTION, json=make_policy(self.name(short), **above, **spec)))
-
-    def change(self, short: str, **spec: Any) -> None:
-        """Edit it."""
-        answer = self.api.patch(f"{COLLECTION}/{self.name(short)}", headers=MERGE, json={"spec": spec})
-        accepted(answer)
-
-    def delete(self, short: str) -> None:
-        self.api.delete(f"{COLLECTION}/{self.name(short)}").raise_for_status()
-
-    def status(self, short: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.get(short).get("status", {})
-        return found
-
-    def condition(self, short: str, kind: str) -> dict[str, Any]:
-        conditions = self.status(short).get("conditions", [])
-        return next((condition for condition in conditions if condition["type"] == kind), {})
-
-    def row(self, short: str) -> dict[str, Any]:
-        """What `kubectl get gpuq` shows of it, without its age."""
-        table = self.get(short, accept=TABLE)
-        columns = [column["name"].upper() for column in table["columnDefinitions"]]
-        cells = dict(zip(columns, table["rows"][0]["cells"], strict=True))
-        return {column: cell for column, cell in cells.items() if column not in ("NAME", "AGE")}
-
-    def get(self, short: str, *, accept: str = "application/json") -> dict[str, Any]:
-        answer = self.api.get(f"{COLLECTION}/{self.name(short)}", headers={"Accept": accept})
-        answer.raise_for_status()
-        found: dict[str, Any] = answer.json()
-        return found
-
-    def wait_row(self, short: str, **expected: object) -> None:
-        """Until its row shows this."""
-
-        def shown() -> bool:
-            return {key: self.row(short)[key] for key in expected} == expected
-
-        eventually(f"{short} {expected}", shown, report=lambda: self.get(short))
-
-    def wait_condition(self, short: str, kind: str, status: str, reason: str) -> str:
-        """Until it is so; returns the message."""
-
-        def found() -> bool:
-            told = self.condition(short, kind)
-            return (told.get("status"), told.get("reason")) == (status, reason)
-
-        eventually(f"{short} {kind}={status} ({reason})", found, report=lambda: self.get(short))
-        message: str = self.condition(short, kind)["message"]
-        return message
-
-
-@pytest.fixture
-def policies(api: httpx.Client, policy_crd: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
-    """No policies; those of the test are removed after it."""
-    api.delete(COLLECTION).raise_for_status()
-    yield Policies(api)
-    api.delete(COLLECTION).raise_for_status()
-
-
-@pytest.fixture
-def new_namespace(api: httpx.Client, job_crd: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - likewise
-    """Makes further namespaces for jobs."""
-    made: list[Jobs] = []
-
-    def make() -> Jobs:
-        jobs = Jobs(api, f"test-{uuid.uuid4().hex[:8]}")
-        api.post("/api/v1/namespaces", json={"metadata": {"name": jobs.namespace}}).raise_for_status()
-        made.append(jobs)
-        return jobs
-
-    yield make
-    for jobs in made:
-        api.delete(jobs.path).raise_for_status()
-        api.delete(f"/api/v1/namespaces/{jobs.namespace}").raise_for_status()
 
 
 @pytest.fixture
@@ -137,11 +23,6 @@ def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
     """Two nodes of four GPUs."""
     with FakeKubelets(api, 4).running() as kubelets:
         yield World(jobs, kubelets)
-
-
-def quota(guaranteed: int, *, limit: int | None = None) -> list[dict[str, Any]]:
-    """GPUs of the one flavor; `limit` is that of borrowing."""
-    return [make_flavor(guaranteed=guaranteed, **({} if limit is None else {"borrowing": {"limit": limit}}))]
 
 
 def full_size(world: World, job: str = "toy") -> dict[str, Any]:

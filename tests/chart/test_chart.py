@@ -133,10 +133,17 @@ def test_no_role_uses_a_wildcard():
 def test_only_watched_namespaces_may_be_written():
     flags = (*WITHOUT_CRDS, "--set", "settings.watchNamespaces={team-a}")
     cluster_wide = {binding["roleRef"]["name"] for binding in objects(*flags, kind="ClusterRoleBinding")}
-    assert cluster_wide == {"elastic-pytorch-operator-observe", "elastic-pytorch-operator-tell"}
+    assert {name.removeprefix("elastic-pytorch-operator-") for name in cluster_wide} == {"observe", "tell", "nominate"}
     roles = {role["metadata"]["name"].rpartition("-")[2]: role["rules"] for role in objects(*flags, kind="ClusterRole")}
     assert {verb for rule in roles["observe"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert [rule["resources"] for rule in roles["tell"]] == [["gpuquotapolicies/status"]]
+    assert [rule["resources"] for rule in roles["nominate"]] == [["pods/status"], ["events"]]
+
+
+def test_without_leave_to_nominate_no_other_teams_pod_may_be_written():
+    flags = (*WITHOUT_CRDS, "--set", "rbac.reclaimForForeignPods=false,settings.watchNamespaces={team-a}")
+    cluster_wide = {binding["roleRef"]["name"] for binding in objects(*flags, kind="ClusterRoleBinding")}
+    assert {name.removeprefix("elastic-pytorch-operator-") for name in cluster_wide} == {"observe", "tell"}
 
 
 def test_everything_with_a_namespace_is_in_the_releases_own():

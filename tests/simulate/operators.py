@@ -17,6 +17,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Stores
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.settings import GpuFlavor, Settings
@@ -64,6 +65,15 @@ class Operator:
             metrics=metrics,
             clock=self.wire.clock,
             times=times,
+            reclaimer=Reclaimer(
+                self.wire,  # type: ignore[arg-type]
+                self.stores.pods,
+                SETTINGS.reclaim,
+                events=self.events,
+                metrics=metrics,
+                now=self.wire.clock.time,
+                changed=lambda: None,
+            ),
             fresh=lambda: True,
         )
         self._hear_all(dice)

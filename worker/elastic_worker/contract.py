@@ -17,6 +17,7 @@ LABEL_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
 """Other schedulers read it to keep the master."""
 
 ANNOTATION_CONTRACT = f"{GROUP}/contract"
+ANNOTATION_RESERVED = f"{GROUP}/reserved"
 ANNOTATION_NNODES = f"{GROUP}/nnodes"
 """`min:max` of the incarnation, as frozen in the pod's environment."""
 

@@ -108,6 +108,9 @@ class Retry(StatusModel):
     size: int | None = Field(
         default=None, description="The size in pods that failed; smaller ones are tried meanwhile."
     )
+    waits_for: Literal["Nodes"] | None = Field(
+        default=None, description="Nodes: new ones are not asked for before then; those that are there are used."
+    )
 
 
 class PodStatus(StatusModel):

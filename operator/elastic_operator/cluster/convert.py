@@ -125,6 +125,19 @@ def ended(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def waits(pod: Pod) -> bool:
+    """Whether the pod is to run and has no node yet."""
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not ended(pod)
+
+
+def unschedulable(pod: Pod) -> str:
+    """What kube-scheduler says while it finds no node for the pod; "" where it does not say that."""
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
+        return ""
+    return scheduled.message or scheduled.reason
+
+
 def disruption(pod: Pod) -> str:
     """Which cause of the cluster's ended the pod, or is ending it; "" where none did."""
     target = _condition(pod.status.conditions, "DisruptionTarget")

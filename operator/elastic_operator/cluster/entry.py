@@ -16,7 +16,7 @@ class Entry:
     """A pod as accounted for.
 
     `node` is where it is bound or pinned. `claims` is the uid of the job it says it belongs to, `own` what it is to
-    that job if that is true.
+    that job if that is true. `waits`: it is foreign, asks for GPUs, and has no node yet.
     """
 
     pod: Pod
@@ -25,6 +25,7 @@ class Entry:
     host_ports: frozenset[HostPort]
     claims: str | None
     own: OwnPod | None
+    waits: bool = False
 
     @property
     def holds(self) -> bool:
@@ -37,6 +38,18 @@ class Entry:
             (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
             and self.requests == other.requests
             and self.host_ports == other.host_ports
+            and self._waits_like(other)
+        )
+
+    def _waits_like(self, other: Entry) -> bool:
+        if not self.waits or not other.waits:
+            return self.waits is other.waits
+        one, two = self.pod, other.pod
+        return (one.metadata.labels, one.metadata.annotations, one.spec, one.status) == (
+            two.metadata.labels,
+            two.metadata.annotations,
+            two.spec,
+            two.status,
         )
 
 

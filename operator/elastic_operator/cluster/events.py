@@ -35,12 +35,21 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What an event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Series:
     """An event that was told, and how often it has been since. `reported` lags behind `count` while one is queued."""
 
-    namespace: str
-    job_name: str
-    job_uid: str
+    subject: Subject
     event: Event
     first: float
     last: float
@@ -50,7 +59,7 @@ class _Series:
 
     @property
     def key(self) -> tuple[str, Event]:
-        return self.job_uid, self.event
+        return self.subject.uid, self.event
 
 
 class EventRecorder:
@@ -66,15 +75,19 @@ class EventRecorder:
 
     def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
         """Tell `event` of a job, some time soon."""
-        if self._queue.full() or not self._within_rate(job_uid):
+        self.record_for(Subject(API_VERSION, KIND, namespace, job_name, job_uid), event)
+
+    def record_for(self, subject: Subject, event: Event) -> None:
+        """Tell `event` of any object, some time soon."""
+        if self._queue.full() or not self._within_rate(subject.uid):
             self.dropped += 1
             return
         now, wall = time.monotonic(), self._session.api_time()
-        known = self._series.pop((job_uid, event), None)
+        known = self._series.pop((subject.uid, event), None)
         if known is not None and now - known.seen < SERIES_SECONDS:
             series = replace(known, count=known.count + 1, last=wall, seen=now)
         else:
-            series = _Series(namespace, job_name, job_uid, event, first=wall, last=wall, seen=now)
+            series = _Series(subject, event, first=wall, last=wall, seen=now)
         self._series[series.key] = series
         self._drop_old(now)
         self._queue.put_nowait(series.key)
@@ -113,7 +126,7 @@ class EventRecorder:
             return
         # Before the request: what is recorded meanwhile queues again.
         self._series[key] = replace(series, written=series.count)
-        collection = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
+        collection = f"/apis/events.k8s.io/v1/namespaces/{series.subject.namespace}/events"
         if series.written:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
@@ -127,11 +140,11 @@ class EventRecorder:
             return
 
     def _body(self, series: _Series) -> dict[str, Any]:
-        event = series.event
+        event, subject = series.event, series.subject
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": self._name(series), "namespace": series.namespace},
+            "metadata": {"name": self._name(series), "namespace": subject.namespace},
             "eventTime": micro_time(series.first),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
@@ -140,20 +153,20 @@ class EventRecorder:
             "reason": event.reason,
             "note": event.message if len(event.message) <= _MAX_NOTE else event.message[: _MAX_NOTE - 3] + "...",
             "regarding": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "namespace": series.namespace,
-                "name": series.job_name,
-                "uid": series.job_uid,
+                "apiVersion": subject.api_version,
+                "kind": subject.kind,
+                "namespace": subject.namespace,
+                "name": subject.name,
+                "uid": subject.uid,
             },
             **({"series": _count(series)} if series.count > 1 else {}),
         }
 
     def _name(self, series: _Series) -> str:
         """The same for a repeated request, another for every other event."""
-        told = (series.job_uid, self._instance, series.event.type, series.event.reason, series.event.message)
+        told = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
         digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
-        return f"{series.job_name}.{digest[:16]}"
+        return f"{series.subject.name}.{digest[:16]}"
 
     def _within_rate(self, job_uid: str) -> bool:
         now = time.monotonic()

@@ -84,6 +84,8 @@ class Ledger:
         self._own_by_node = Groups()
         self._names = Groups()
         self._foreign: dict[str, PodSum] = {}
+        self._waiting: dict[str, Pod] = {}
+        self._waiting_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = Groups()
@@ -123,6 +125,12 @@ class Ledger:
             own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
             self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
         return self._own_pods[job_uid]
+
+    def waiting(self) -> tuple[Pod, ...]:
+        """Foreign pods that ask for GPUs and have no node yet; the same object as long as none of them changes."""
+        if self._waiting_now is None:
+            self._waiting_now = tuple(self._waiting.values())
+        return self._waiting_now
 
     def revision(self, node: str) -> int:
         """A number that changes whenever what `node_usage` says of the node may change."""
@@ -234,6 +242,8 @@ class Ledger:
     def _add(self, entry: Entry) -> None:
         self._entries[entry.pod.metadata.uid] = entry
         self._group(entry, Groups.add)
+        if entry.waits:
+            self._waiting[entry.pod.metadata.uid], self._waiting_now = entry.pod, None
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         if entry.holds and entry.node:
@@ -243,6 +253,9 @@ class Ledger:
     def _drop(self, uid: str) -> Entry:
         entry = self._entries.pop(uid)
         self._group(entry, Groups.remove)
+        if entry.waits:
+            del self._waiting[uid]
+            self._waiting_now = None
         if entry.holds and entry.node:
             foreign = self._foreign[entry.node]
             foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
@@ -280,7 +293,8 @@ class Ledger:
         if place is not None:
             role, index = place
             own = convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
-        return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own)
+        waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
+        return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them at each pass."""

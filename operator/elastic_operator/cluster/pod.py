@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from elastic_operator.cluster.meta import Condition, Meta, Struct
 from elastic_worker import contract
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
 
 class PodLabels(Struct, frozen=True, rename=None):
-    """The only label of pods that is read; names are taken from the object's name, which nobody can edit."""
+    """The labels of pods that are read; names are taken from the object's name, which nobody can edit.
+
+    A pod with `queue` is Kueue's to admit.
+    """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")
+    queue: str = msgspec.field(name=QUEUE_LABEL, default="")
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):
@@ -19,6 +27,7 @@ class PodAnnotations(Struct, frozen=True, rename=None):
 
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
     template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")
+    reserved: str = msgspec.field(name=contract.ANNOTATION_RESERVED, default="")
 
 
 class PodMeta(Meta, frozen=True):
@@ -54,6 +63,10 @@ class Container(Struct, frozen=True):
     restart_policy: str = ""
 
 
+class Anything(Struct, frozen=True):
+    """An object of which it only matters that it is there."""
+
+
 class Requirement(Struct, frozen=True):
     """A node selector requirement."""
 
@@ -63,8 +76,9 @@ class Requirement(Struct, frozen=True):
 
 
 class SelectorTerm(Struct, frozen=True):
-    """A node selector term; only what pins a pod to a node is read."""
+    """A node selector term."""
 
+    match_expressions: tuple[Requirement, ...] | None = None
     match_fields: tuple[Requirement, ...] | None = None
 
 
@@ -74,16 +88,63 @@ class NodeSelector(Struct, frozen=True):
     node_selector_terms: tuple[SelectorTerm, ...] | None = None
 
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
 class NodeAffinity(Struct, frozen=True):
     """affinity.nodeAffinity."""
 
-    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
+
+
+class PodAffinity(Struct, frozen=True):
+    """affinity.podAffinity or podAntiAffinity: only whether there is any that is required."""
+
+    required: tuple[Anything, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
 
 class Affinity(Struct, frozen=True):
     """affinity."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, frozen=True):
+    """A toleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Struct, frozen=True):
+    """A topology spread constraint."""
+
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class ClaimSource(Struct, frozen=True):
+    """persistentVolumeClaim of a volume."""
+
+    claim_name: str = ""
+
+
+class EphemeralSource(Struct, frozen=True):
+    """ephemeral of a volume: only whether a claim is made for it."""
+
+    volume_claim_template: dict[str, Any] | None = None
+
+
+class Volume(Struct, frozen=True):
+    """A volume, as far as it decides where a pod can run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
 
 
 class PodSpec(Struct, frozen=True):
@@ -95,6 +156,16 @@ class PodSpec(Struct, frozen=True):
     overhead: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     resources: Resources | None = None
     affinity: Affinity | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+    resource_claims: tuple[Anything, ...] | None = None
+    scheduling_gates: tuple[Anything, ...] | None = None
+    scheduler_name: str = ""
+    priority: int | None = None
+    preemption_policy: str = "PreemptLowerPriority"
+    termination_grace_period_seconds: int | None = None
 
 
 class Running(Struct, frozen=True):
@@ -143,6 +214,7 @@ class PodStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
+    nominated_node_name: str = ""
 
 
 class Pod(Struct, frozen=True):

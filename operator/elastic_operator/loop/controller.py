@@ -18,16 +18,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.api.job import API_VERSION, KIND
 from elastic_operator.api.status import ConditionType
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.events import Subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores, drop_absent
+from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
@@ -76,12 +79,15 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         times: StatusTimes,
+        reclaimer: Reclaimer,
         fresh: Callable[[], bool],
         told: Callable[[Resolved, Snapshot, Allocation], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
+        self.reclaimer = reclaimer
         self.last_pass = time.monotonic()
         reader, troubles = Reader(stores, ledger, settings, clock=clock, times=times), Troubles()
+        reader.requests.barred = reclaimer.barred
         self.view = View(reader, logs, troubles)
         self.dispatcher = Dispatcher(
             actor=actor,
@@ -95,8 +101,9 @@ class Controller:
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
-        self._allocator = Allocator()
+        self._allocator, self._dry_allocator = Allocator(), Allocator()
         self._allocation: Allocation | None = None
+        self._stopped: Stopped | None = None
         self._allocated_until = 0.0
         self._resync_at = 0.0
         self._unsaid: dict[str, None] = {}
@@ -118,6 +125,7 @@ class Controller:
                 await self._sleep(wait)
         finally:
             await self.dispatcher.stop()
+            await self.reclaimer.stop()
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -148,6 +156,8 @@ class Controller:
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             allocation = self._allocate(sight.snapshot, now)
+            self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
+            self.reclaimer.withdraw(self.view.reader.requests.expired)
             for seen in sight.seen.values():
                 if not self._is_settled(seen, allocation):
                     self._settle(seen, allocation, now)
@@ -155,8 +165,9 @@ class Controller:
             self._count()
             self._told(self.view.reader.policies, sight.snapshot, allocation)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
-        due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf)
-        return max(0.01, min(due - time.monotonic(), self._allocated_until - now, self.ledger.next_expiry()))
+        due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
+        at = min(self._allocated_until, self.view.reader.requests.again_at)
+        return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
 
     def _decide_again(self, uid: str) -> None:
         """What was to be done for a job is done, or has failed."""
@@ -167,18 +178,41 @@ class Controller:
         """Decide everything again."""
         self.view.forget()
         self._settled.clear()
-        self._allocator = Allocator()
+        self._allocator, self._dry_allocator = Allocator(), Allocator()
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
-        if self._allocation is None or snapshot is not self._snapshot or now >= self._allocated_until:
+        stopped = self.reclaimer.stopped
+        same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
+        if self._allocation is None or not same:
             self._snapshot = snapshot
             snapshot = replace(snapshot, now=now)
             with self.metrics.allocate.time():
-                self._allocation = self._allocator.allocate(snapshot)
+                self._allocation = self._decide(snapshot, reclaiming=stopped is None)
+            self._stopped = self.reclaimer.stopped
             self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
+            self.metrics.reservations.set(sum(request.reserved for request in snapshot.requests))
         return self._allocation
+
+    def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:
+        """Who gets what; nobody takes anything from others where that is stopped, or would be too much."""
+        if reclaiming:
+            allocation = self._allocator.allocate(snapshot)
+            if self.reclaimer.allows(allocation.evictions):
+                return allocation
+        elif self.reclaimer.only_told:
+            self.reclaimer.tell(self._dry_allocator.allocate(snapshot), self._subject)
+        return self._allocator.allocate(replace(snapshot, reclaiming=False))
+
+    @property
+    def _stopped_until(self) -> float:
+        """When (monotonic) reclaim goes on, if it has stopped."""
+        return self._stopped.until if self._stopped is not None else inf
+
+    def _subject(self, uid: str) -> Subject | None:
+        job = self.stores.jobs.get(uid)
+        return Subject(API_VERSION, KIND, job.metadata.namespace, job.metadata.name, uid) if job else None
 
     def _is_settled(self, seen: Observation, allocation: Allocation) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
@@ -195,7 +229,7 @@ class Controller:
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        wait = self.dispatcher.start(body, job, plan)
+        wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again, _phase(plan))
@@ -225,6 +259,11 @@ class Controller:
         self.metrics.jobs.clear()
         for phase, count in Counter(settled.phase for settled in self._settled.values()).items():
             self.metrics.jobs.labels(phase).set(count)
+
+
+def _grace(seen: Observation) -> float:
+    """Seconds that the job's pods have to end when they are told to go."""
+    return seen.job.spec.elasticity.grace_period_seconds if seen.job.spec else 0.0
 
 
 def _phase(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any
 
 from elastic_operator.build.names import pod_name
@@ -73,10 +73,18 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def start(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+    def start(
+        self,
+        body: objects.CustomObject,
+        job: Job,
+        plan: Plan,
+        *,
+        before: Callable[[], Callable[[], Awaitable[bool]] | None] = lambda: None,
+    ) -> float:
         """Start carrying the plan out, if there is anything to do; returns seconds until the job is to be decided on.
 
-        Not before it is done (`done` tells) or something changes, where that is NEVER.
+        Not before it is done (`done` tells) or something changes, where that is NEVER. Where `before` has something to
+        be done first, the plan is only carried out if that comes out True.
         """
         uid = job.uid
         if uid in self._busy:
@@ -91,7 +99,7 @@ class Dispatcher:
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
-        self._run(uid, self._carry_out(job, plan, written=body.status, may_create=may_create))
+        self._run(uid, self._carry_out(job, plan, written=body.status, may_create=may_create, first=before()))
         return NEVER if may_create or not plan.creates else NOT_FRESH_SECONDS
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
@@ -140,8 +148,24 @@ class Dispatcher:
                 host_ports=shape.host_ports,
             )
 
-    async def _carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
+    def _take_back(self, job: Job, plan: Plan) -> None:
+        """What was assumed for a plan that is not carried out."""
+        for create in plan.creates:
+            self.ledger.forget(job.namespace, pod_name(job.name, create.role, create.index))
+
+    async def _carry_out(
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        written: dict[str, Any],
+        may_create: bool,
+        first: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         try:
+            if first is not None and not await first():
+                self._take_back(job, plan)
+                return
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create)
         except ClusterError as error:

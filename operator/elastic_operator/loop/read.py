@@ -20,9 +20,10 @@ from elastic_operator.cluster.ledger import Assumed, Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.nodes import Nodes, Unready
 from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
-from elastic_operator.plan.demand import JobShape, demand_of
+from elastic_operator.plan.demand import JobShape, demand_of, with_waiting_apart
 from elastic_operator.plan.model import Job, JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -92,6 +93,13 @@ class Reader:
         self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         self._policies = Policies(stores.policies, stores.namespaces, flavors=[f.name for f in settings.flavors])
         self.nodes = Nodes(stores.nodes, ledger, clock)
+        self.requests = Requests(
+            ledger,
+            settings,
+            nodes=stores.nodes,
+            clock=clock,
+            volumes=lambda pod: self._shapes.volumes(pod.metadata.namespace, claims_of(pod)),
+        )
         self._gpu_resources = settings.gpu_resources
 
     def keep_only(self, present: Set[str]) -> None:
@@ -152,6 +160,7 @@ class Reader:
             trouble=facts.trouble,
             blocked=facts.blocked,
             refused=facts.refused,
+            provisioning=self.settings.pending_pods,
         )
 
     def status(self, body: objects.CustomObject) -> JobStatus:
@@ -217,7 +226,8 @@ class Reader:
             return demand
         members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
         indices = frozenset(m.index for m in members if m.role == "worker")
-        return replace(demand, members=demand.members + members, taken_indices=demand.taken_indices | indices)
+        taken = demand.taken_indices | indices
+        return with_waiting_apart(replace(demand, members=demand.members + members, taken_indices=taken))
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""

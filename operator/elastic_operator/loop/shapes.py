@@ -5,7 +5,7 @@ Kept per job until one of these changes: reading a template costs far more than 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -64,13 +64,17 @@ class Shapes:
         named = self._named.get(job.uid)
         if named is None or named.generation != job.generation:
             named = self._named[job.uid] = self._read_names(job)
-        volumes = {name: self._claim_state(job.namespace, name) for name in named.claims}
+        volumes = self.volumes(job.namespace, named.claims)
         priorities = self._priority(named.master_class, ROLE_MASTER), self._priority(named.worker_class, ROLE_WORKER)
         key = (job.generation, volumes, priorities)
         known = self._known.get(job.uid)
         if known is None or known[0] != key:
             known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
         return known[1]
+
+    def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
+        """What is known of the volumes of these claims."""
+        return {name: self._claim_state(namespace, name) for name in claims}
 
     def _read_names(self, job: Job) -> _Named:
         spec = _readable(job)

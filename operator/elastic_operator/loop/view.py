@@ -138,10 +138,17 @@ class View:
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
         leaving = [(s.job.namespace, pod) for s in seen.values() for pod, _ in s.gone]
-        nodes = self.reader.nodes.look(self._members, leaving)
-        if last is None or not same_jobs or policies is not self._policies or not _same(last.nodes, nodes):
+        nodes, requests = self.reader.nodes.look(self._members, leaving), self.reader.requests.look(now)
+        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is requests
+        if last is None or not same or policies is not self._policies:
             last = replace(
-                self._empty, now=now, nodes=nodes, jobs=demands, teams=policies.teams, team_of=policies.team_of
+                self._empty,
+                now=now,
+                nodes=nodes,
+                jobs=demands,
+                teams=policies.teams,
+                team_of=policies.team_of,
+                requests=requests,
             )
             self._snapshot, self._policies = last, policies
         return last

@@ -31,7 +31,9 @@ class Account:
     """One team's book for one flavor, in GPUs.
 
     `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
-    its way out already, `held` the part of `used` that only waits for a job that has waited too long. `fixed` is what
+    its way out already, `held` the part of `used` that only waits for a job that has waited too long. `asked` is what
+    pods will use for which new nodes are asked for: none of it is used, and nobody else may come to need it under a
+    limit. `fixed` is what
     cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our jobs', `wanted` what
     our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads
     from this account to the one at the top.
@@ -39,6 +41,7 @@ class Account:
 
     __slots__ = (
         "apart_from",
+        "asked",
         "children",
         "fixed",
         "flavor",
@@ -69,7 +72,7 @@ class Account:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.leaving = self.held = self.fixed = self.foreign = 0
+        self.used = self.used_now = self.leaving = self.held = self.asked = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:
@@ -93,6 +96,10 @@ class Account:
     def over(self, need: int) -> Account | None:
         """Whose limit `need` more would pass: the account nearest to this one; None = nobody's."""
         return next((account for account in self.path if account.used + need > account.limit), None)
+
+    def over_with_asked(self, need: int) -> Account | None:
+        """The same, once what new nodes are asked for is used."""
+        return next((one for one in self.path if one.used + one.asked + need > one.limit), None)
 
     def over_fixed(self, need: int) -> Account | None:
         """Whose guarantee `need` more that cannot be taken back would pass."""

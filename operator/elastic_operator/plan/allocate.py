@@ -7,7 +7,7 @@ decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count
 from math import inf
 
@@ -17,6 +17,7 @@ from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slo
 from elastic_operator.plan.explain import Explainer
 from elastic_operator.plan.model import JobDemand, Member, Snapshot
 from elastic_operator.plan.place import Spot
+from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
 from elastic_operator.plan.rounds import serve
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
@@ -45,14 +46,27 @@ class Allocation(Mapping[str, Grant]):
         if uid not in self._grants:
             claim = self._claims[uid]
             share, why = self.share(uid), self._explainer.why(claim)
-            takers = tuple(sorted(_name(taker) for taker in claim.takers)) if share.release else ()
-            self._grants[uid] = Grant(*share, why.limit, why.message, why.wake_at, takers)
+            takers = claim.takers if share.release else ()
+            self._grants[uid] = Grant(
+                *share,
+                why.limit,
+                why.message,
+                why.wake_at,
+                takers=_names(takers),
+                reclaimed=any(_is_other_team(taker, claim) for taker in takers),
+                givers=_names(owner for owner, member in claim.took if member not in owner.kept),
+            )
         return self._grants[uid]
 
     @property
     def accounts(self) -> Accounts:
         """What each team uses, and may use, when all this is carried out."""
         return self._table.accounts
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether any foreign pod waits."""
+        return bool(self._table.snapshot.requests)
 
     @property
     def reclaims(self) -> tuple[Reclaim, ...]:
@@ -90,6 +104,7 @@ class Allocator:
         table = self._table = self._table.renewed(snapshot) if self._table else Table(snapshot)
         serve(table)
         _settle_readiness(table)
+        settle_asking(table)
         return Allocation(table)
 
 
@@ -113,6 +128,8 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
     yield job.failed_until
     yield job.grow_after
+    if job.nodes_from is not None:
+        yield job.nodes_from
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:
@@ -136,8 +153,17 @@ def _reclaim(table: Table, claim: Claim) -> Reclaim:
 
 
 def _eviction(claim: Claim, share: Share) -> Eviction:
-    takers = [taker for taker in claim.takers if taker.team != claim.team or taker.request]
-    return Eviction(claim.job.uid, share.release, tuple(sorted(map(_name, takers))))
+    takers = [taker for taker in claim.takers if _is_other_team(taker, claim)]
+    return Eviction(claim.job.uid, share.release, _names(takers))
+
+
+def _is_other_team(taker: Claim, claim: Claim) -> bool:
+    """Whether it is of another team, or no elastic job at all."""
+    return taker.team != claim.team or taker.request is not None
+
+
+def _names(claims: Iterable[Claim]) -> tuple[str, ...]:
+    return tuple(sorted({_name(claim) for claim in claims}))
 
 
 def _name(claim: Claim) -> str:
@@ -169,27 +195,35 @@ def _unready(seat: Seat) -> Seat:
 
 
 def _share(table: Table, claim: Claim) -> Share:
-    keep = tuple([member.uid for member in claim.kept])
+    keep = tuple([member.uid for member in (*claim.kept, *go_on_waiting(claim))])
+    create = tuple(_slots(table, claim)) if claim.seats or asks(claim) else ()
     return Share(
-        replicas=claim.size,
+        replicas=len(keep) + len(create),
         keep=keep,
-        release=tuple(m.uid for m in _leaving_order(claim) if m.uid not in keep) if claim.gives else (),
-        create=tuple(_slots(table, claim)) if claim.seats else (),
+        release=tuple(m.uid for m in _leaving_order(claim) if m.uid not in keep) if _lets_go(claim) else (),
+        create=create,
     )
 
 
+def _lets_go(claim: Claim) -> bool:
+    return claim.gives or bool(claim.job.waiting)
+
+
 def _leaving_order(claim: Claim) -> list[Member]:
-    return sorted(claim.job.members, key=keep_order, reverse=True)
+    return sorted((*claim.job.members, *claim.job.waiting), key=keep_order, reverse=True)
 
 
 def _slots(table: Table, claim: Claim) -> Iterator[Slot]:
     """The pods to create, the master first; workers take the lowest indices that no pod has."""
     indices = _free_indices(claim)
-    for seat in sorted(claim.seats, key=lambda s: s.role != MASTER):
+    for role in new_roles(claim):
+        yield Slot(role, 0 if role == MASTER else next(indices), None, ready=True)
+    for seat in sorted(seats_without_pods(claim), key=lambda s: s.role != MASTER):
         node = table.board.nodes[seat.spot.node].name if claim.ask(seat.role).shape.pinnable else None
         yield Slot(seat.role, 0 if seat.role == MASTER else next(indices), node, seat.spot.ready)
 
 
 def _free_indices(claim: Claim) -> Iterator[int]:
-    taken = claim.job.taken_indices | {m.index for m in claim.job.members if m.role == WORKER}
+    pods = (*claim.job.members, *claim.job.waiting)
+    taken = claim.job.taken_indices | {pod.index for pod in pods if pod.role == WORKER}
     return (i for i in count() if i not in taken)

@@ -31,7 +31,9 @@ class Claim:
     members it may keep as far as its own limits go, in the order they are kept in; `kept` those of them that it keeps.
     `at` says which node (by number) each member counts on. `served`: it has its minimum, or keeps what it has whatever
     that is. `displaced`: it lost all its pods to another job. `reserves`: it is not served, but its seats are held for
-    it. `losses` is how often another team took pods of it. `takers` are those who took any, `took` the pods that it
+    it. `asked`: so many GPUs are lacking of its minimum, and new nodes are asked for by pods that wait for
+    these; `withheld`: they are not made for now, since they would take what becomes free for somebody else. `losses` is
+    how often another team took pods of it. `takers` are those who took any, `took` the pods that it
     took. A `request` is a foreign pod that waits, in the guise of a job. `at_rest` is
     what it gets in passes that leave it alone.
     """
@@ -50,6 +52,8 @@ class Claim:
     served: bool = False
     displaced: bool = False
     reserves: bool = False
+    asked: int | None = None
+    withheld: bool = False
     losses: int = 0
     takers: tuple[Claim, ...] = ()
     took: tuple[tuple[Claim, Member], ...] = ()

@@ -62,7 +62,8 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         return (Phase.DEGRADED if _enough(seen) else Phase.RESTARTING), again
     if job.trouble:
         return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), job.trouble
-    if status.target_replicas == 0:
+    nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, seen.live))
+    if status.target_replicas == 0 or nodes_asked:
         return Phase.QUEUED, grant.message if grant else ""
     return _group_phase(seen)
 

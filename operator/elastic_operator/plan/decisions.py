@@ -35,7 +35,8 @@ class Share(NamedTuple):
 class Grant:
     """A `Share` with its reasons: `limit` and `message` answer why the job is not bigger, or not running.
 
-    `wake_at` is when, with nothing else changed, the answer may differ. `takers` name those for whom pods are released.
+    `wake_at` is when, with nothing else changed, the answer may differ. `takers` name those for whom pods are released,
+    `reclaimed` says that another team's are among them, and `givers` names jobs that make way for this one.
     """
 
     replicas: int
@@ -46,6 +47,8 @@ class Grant:
     message: str
     wake_at: float | None = None
     takers: tuple[str, ...] = ()
+    reclaimed: bool = False
+    givers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
     sizes = spec.sizes() if not seen.finishing else (max(1, len(seen.live)),)
     running = seen.wants_pods and status.target_replicas > 0
     edited = job.generation != status.observed_generation
-    return JobDemand(
+    demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
@@ -77,7 +77,22 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         running_since=seconds(status.turn_started or status.running_since),
         waiting_since=_waiting_since(seen),
         pod_priorities=shape.priorities,
+        nodes_from=_nodes_from(seen),
+        nodes_until=_nodes_until(seen),
     )
+    return with_waiting_apart(demand)
+
+
+def with_waiting_apart(demand: JobDemand) -> JobDemand:
+    """The demand, the pods that no node is chosen for apart from its members where they may ask for new nodes.
+
+    That is so as long as those that have a node do not make its minimum.
+    """
+    members = tuple(member for member in demand.members if member.node is not None)
+    if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
+        return demand
+    waiting = (*demand.waiting, *(member for member in demand.members if member.node is None))
+    return replace(demand, members=members, waiting=waiting)
 
 
 def member_of(pod: OwnPod) -> Member:
@@ -138,10 +153,40 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 def _waiting_since(seen: Observation) -> float:
     """Since when the job may run and is granted nothing; a job that was suspended begins to wait when it is resumed."""
-    admitted = seen.status.condition(ConditionType.ADMITTED)
-    suspended = seen.status.condition(ConditionType.SUSPENDED)
-    since = [c.last_transition_time for c in (admitted, suspended) if c is not None and c.status == "False"]
+    return _since_not(seen, ConditionType.ADMITTED, ConditionType.SUSPENDED)
+
+
+def _since_not(seen: Observation, *conditions: ConditionType) -> float:
+    """Since when the last of these is False, of those that are; else since the job exists."""
+    told = [seen.status.condition(kind) for kind in conditions]
+    since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=seen.job.created)
+
+
+def _nodes_from(seen: Observation) -> float | None:
+    """From when on new nodes may be asked for: some time after it began to wait, or after they were asked for in vain.
+
+    A job that has some of its pods began to wait when it was not Ready any more. As long as it is Ready, it lacks none
+    as far as is known.
+    """
+    provisioning, retry = seen.job.provisioning, seen.status.retry
+    if provisioning is None or seen.finishing:
+        return None
+    ready = seen.status.condition(ConditionType.READY)
+    if ready is not None and ready.status == "True":
+        return None
+    kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
+    after = _since_not(seen, *kinds) + provisioning.delay_seconds
+    return max(after, seconds(retry.not_before)) if retry and retry.waits_for else after
+
+
+def _nodes_until(seen: Observation) -> float:
+    """Until when its pods that have no node ask for one; 0 where there are none."""
+    provisioning = seen.job.provisioning
+    if provisioning is None:
+        return 0.0
+    since = [pod.unschedulable_since or pod.created for pod in seen.live if pod.node is None]
+    return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 
 def _grow_after(status: JobStatus, delay_seconds: int) -> float:

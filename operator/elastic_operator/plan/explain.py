@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
+from elastic_operator.plan.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.supply import Supplies, Supply
 from elastic_operator.plan.table import Table
@@ -55,6 +56,8 @@ class Explainer:
             return Why(Limit.SUSPENDED, "")
         if not claim.job.sizes:
             return Why(Limit.AT_MAXIMUM, f"{_pods(claim.size)}. The job is ending: it gets no new pods.")
+        if waiting := self._why_waiting(claim):
+            return waiting
         if claim.size >= claim.job.sizes[-1]:
             return Why(Limit.AT_MAXIMUM, f"{_head(claim)} Raise maxReplicas to let it grow.")
         said = why_no_flavor(claim) or why_too_large(claim, _wanted_gpus(claim))
@@ -63,6 +66,15 @@ class Explainer:
         if claim.next_size is None:
             return _made_for_less(claim)
         return self._why_no_more(claim, claim.next_size if claim.served else claim.sizes[0])
+
+    def _why_waiting(self, claim: Claim) -> Why | None:
+        if claim.job.waiting and claim.served:
+            text = f"{_head(claim)} There is room for its pods now; they wait for the scheduler to bring them there."
+            return Why(Limit.WAITING_FOR_NODES, text)
+        if claim.asked is None:
+            return None
+        need = self._need(claim, claim.minimum)
+        return Why(Limit.WAITING_FOR_NODES, why_waiting(claim, _wanted(need), _usable(need)))
 
     def _why_no_more(self, claim: Claim, size: int) -> Why:
         job = claim.job
@@ -78,7 +90,10 @@ class Explainer:
             )
             return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
         said = why_quota(self._table, claim, size, _wanted(need))
-        return Why(*said) if said else self._why_no_room(need)
+        if said:
+            return Why(*said)
+        lacking = self._why_no_room(need)
+        return Why(lacking.limit, *with_time_of_asking(claim, lacking.message, self._table.now))
 
     def _need(self, claim: Claim, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

@@ -44,6 +44,13 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
     over = account.over(need)
     if over is not None:
         return _over_limit(over, wanted)
+    over = account.over_with_asked(need)
+    if over is not None:
+        text = (
+            f"{wanted}; {policy(over)} may use {over.limit}, uses {over.used} and waits for new nodes with {over.asked}"
+            " GPUs for other jobs. Wait, or give the job a higher priority."
+        )
+        return Limit.BORROWING_LIMIT_REACHED, text
     if not table.accounts.may_borrow(account, need):
         text = (
             f"{wanted}; the GPUs that are idle are kept for their owners (lending.limit). Wait, or raise those limits."

@@ -10,6 +10,7 @@ from enum import Enum
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
+from elastic_operator.plan.provision import is_kept_for_asked
 from elastic_operator.plan.room import Ask
 from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
@@ -42,7 +43,7 @@ def settle_sizes(table: Table) -> None:
 def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     """Take the next allowed size if the job may and all its pods fit."""
     size = claim.next_size
-    if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now):
+    if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now) or claim.job.waiting:
         return Growth.NEVER
     need, account = claim.gpus_missing(size), claim.account
     if account is None:
@@ -51,6 +52,8 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     if right > tier:
         return Growth.LATER
     if not may_borrow_again(claim, right) or (not claim.job.preemptible and account.over_fixed(need)):
+        return Growth.NEVER
+    if is_kept_for_asked(claim, need):
         return Growth.NEVER
     may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
     if may_use and _grow_freely(table, claim, size):

@@ -1,13 +1,15 @@
 """Gives one job its minimum: all of it or nothing.
 
 First from free room, as far as its team's limits allow; then by displacing others: what costs less than a running job,
-then whole jobs. A job that has waited too long holds what part of its minimum there is room for.
+then whole jobs. A job whose pods wait for new nodes already only takes what is free. A job that has waited too long
+holds what part of its minimum there is room for.
 """
 
 from __future__ import annotations
 
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
+from elastic_operator.plan.provision import ask_for_nodes, is_kept_for_asked, step_aside
 from elastic_operator.plan.room import Ask
 from elastic_operator.plan.seating import find_seat, seat_all
 from elastic_operator.plan.supply import Supplies
@@ -23,11 +25,24 @@ def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
     """Give the job its minimum, or leave it what it has."""
     if claim.displaced:
         _come_back(table, claim)
-    table.set_served(claim, claim.complete or _complete(table, claim, hopeless))
+    table.set_served(claim, claim.complete or _try_beside_asked(table, claim, hopeless))
     if claim.served:
         table.set_reserves(claim, False)
     elif claim.displaced:
         table.release_all(claim)
+    ask_for_nodes(table, claim)
+
+
+def _try_beside_asked(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
+    """Nodes that it asks for itself, or jobs of lower priority do, are not in its way."""
+    if claim.asked is None and not is_kept_for_asked(claim, claim.gpus_missing(claim.minimum)):
+        return _complete(table, claim, hopeless)
+    mark = table.mark()
+    step_aside(table, claim)
+    if _complete(table, claim, hopeless):
+        return True
+    table.roll_back(mark)
+    return False
 
 
 def _come_back(table: Table, claim: Claim) -> None:
@@ -45,9 +60,13 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     need = claim.gpus_missing(claim.minimum)
     if claim.failed_at(claim.minimum, table.now) or not _stays_within_guarantee(claim, need):
         return False
+    if is_kept_for_asked(claim, need):
+        return False
     master, workers = claim.missing(claim.minimum)
     if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True
+    if claim.job.waiting:
+        return False
     shapes = (claim.team, claim.job.priority, claim.master if master else None, claim.worker)
     if workers >= hopeless.get(shapes, workers + 1):
         return False
@@ -88,7 +107,7 @@ def reserve(table: Table, claim: Claim) -> None:
     """Hold what part of its minimum there is room for, if all of it could have room and right one day."""
     need, (master, workers) = claim.gpus_missing(claim.minimum), claim.missing(claim.minimum)
     supplies, account = Supplies(table), claim.account
-    if not _stays_within_guarantee(claim, need):
+    if claim.asked is not None or not _stays_within_guarantee(claim, need):
         return
     if any(supplies.on_empty_nodes(ask) < n for ask, n in ((claim.master, master), (claim.worker, workers))):
         return

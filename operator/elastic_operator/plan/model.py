@@ -114,7 +114,10 @@ class JobDemand:
     `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
     words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
     taken from it. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
-    for its minimum. `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them.
+    for its minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its
+    minimum lacks, from `nodes_from` on (None: never); `waiting` are those that do, until `nodes_until`. They are no
+    members: they hold nothing. `pod_priorities` are those of its master and of its workers, as kube-scheduler sees
+    them.
     """
 
     uid: str
@@ -141,6 +144,9 @@ class JobDemand:
     running_since: float = 0.0
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
+    waiting: tuple[Member, ...] = ()
+    nodes_from: float | None = None
+    nodes_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,14 @@ class OwnPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How nodes are asked for: by pods that wait for the scheduler, after a delay and no longer than a limit."""
+
+    delay_seconds: float = 30.0
+    timeout_seconds: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the stores show it.
 
@@ -259,6 +273,7 @@ class Job:
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
+    `provisioning` is there where its pods may ask for nodes.
     """
 
     namespace: str
@@ -276,6 +291,7 @@ class Job:
     trouble: str = ""
     blocked: str = ""
     refused: str = ""
+    provisioning: Provisioning | None = None
 
     @property
     def key(self) -> str:

@@ -24,20 +24,13 @@ from elastic_operator.plan.observation import (
     seconds,
     set_condition,
 )
+from elastic_operator.plan.taken_back import blocked, refused, stuck
 
 DISTURBANCE_SECONDS = 120.0
 """An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
 STEADY_SECONDS = 600.0
 """Running so long forgets earlier failures."""
 MAX_BACKOFF_SECONDS = 60
-BLOCKED_SECONDS = 10
-LONGEST_BLOCKED_SECONDS = 300
-"""Pods that the API server refuses are tried again after so long, doubled each time up to the longest."""
-STUCK_SECONDS = 60.0
-"""A pod the scheduler cannot place for so long is taken back."""
-UNPLACED_SECONDS = 30
-LONGEST_UNPLACED_SECONDS = 1800
-"""And is tried again after so long, doubled each time up to the longest."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -47,7 +40,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.spec is None:
         return seen
     seen = _sort_pods(seen, unready_since, now)
-    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, _refused, _blocked, _stuck, _steady):
+    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, refused, blocked, stuck, _steady):
         seen = rule(seen, now)
         if seen.status.finished:
             return seen
@@ -59,7 +52,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 def _hold(seen: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
     retry = seen.status.retry
-    if retry is None or (retry.size is not None and seen.live):
+    if retry is None or retry.waits_for or (retry.size is not None and seen.live):
         return seen
     until = seconds(retry.not_before)
     return replace(seen, hold_until=until, held_back=retry.size is not None and now < until)
@@ -196,61 +189,6 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
     wait = min(2 ** (len(lost) - 1), MAX_BACKOFF_SECONDS)
     retry = Retry(reason=f"{len(lost) + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=len(lost))
     return status.model_copy(update={"retry": retry})
-
-
-def _refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """What does not make the minimum, and cannot before somebody edits the job, gives its place back."""
-    assert seen.job.spec is not None
-    if not seen.job.refused or not seen.live or len(seen.live) >= seen.job.spec.min_replicas:
-        return seen
-    event = Event("ScaleUpBlocked", f"{seen.job.refused} Its other pods are given back.", "Warning")
-    return replace_all(seen, end_incarnation(seen.status, target_replicas=0), event)
-
-
-def _blocked(seen: Observation, now: float) -> Observation:
-    """More pods than there are the API server does not take: tried again later, by itself.
-
-    What does not make the minimum goes meanwhile, since it may stand in others' way: two jobs under one quota, say.
-    Pods on their way out may be what stands in the way, so these are waited for first.
-    """
-    assert seen.job.spec is not None
-    leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
-    if not seen.job.blocked or leaving or seen.job.spec.suspend:
-        return seen
-    least, times = seen.job.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
-    return _try_later(seen, now, seen.live, seen.job.blocked, least=least, times=times)
-
-
-def _stuck(seen: Observation, now: float) -> Observation:
-    """Pods the scheduler cannot place are taken back, and the size they were for is not tried for a while."""
-    stuck = [p for p in seen.live if p.unschedulable and p.unschedulable_since is not None]
-    due = [p for p in stuck if now >= (p.unschedulable_since or 0.0) + STUCK_SECONDS]
-    wake = [(p.unschedulable_since or 0.0) + STUCK_SECONDS for p in stuck if p not in due]
-    if not due:
-        return replace(seen, wake_at=(*seen.wake_at, *wake))
-    left = tuple(pod for pod in seen.live if pod not in due)
-    why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
-    return _try_later(seen, now, left, why, least=1, times=(UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS))
-
-
-def _try_later(
-    seen: Observation, now: float, left: tuple[OwnPod, ...], why: str, *, least: int, times: tuple[int, int]
-) -> Observation:
-    """Only `left` can be had now, which go too if they are fewer than `least`.
-
-    A larger size is tried again after the first of `times`, doubled each time up to the second, and up to half as long
-    again, so that two jobs that stand in each other's way do not try together for ever.
-    """
-    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
-    wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
-    wait += wait * (sum(map(ord, seen.job.uid)) % 50) // 100
-    retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=len(left) + 1)
-    status = seen.status.model_copy(update={"retry": retry, "replicas": len(left)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
-    if len(left) < least or left[0].role != "master":
-        return replace_all(seen, end_incarnation(status, target_replicas=0), event)
-    gone = (*seen.gone, *((pod, why) for pod in seen.live if pod not in left))
-    return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
 
 
 def _steady(seen: Observation, now: float) -> Observation:

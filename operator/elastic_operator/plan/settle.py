@@ -5,14 +5,16 @@ Creates what fits now, deletes what must go, and writes both down. The order of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.api.job import CleanPodPolicy
-from elastic_operator.api.status import ConditionType
+from elastic_operator.api.status import ConditionType, Limit
 from elastic_operator.plan.conditions import with_conditions
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, pods, record, seconds
+from elastic_operator.plan.policies import MOST_NAMED
 from elastic_operator.plan.report import with_counts
 
 FINISH_SECONDS = 60.0
@@ -126,19 +128,41 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     if after == 0:
         update["turn_started"] = None
     if before == 0:
+        asks = grant.limit == Limit.WAITING_FOR_NODES
         update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = at(now)
+        update["turn_started"] = None if asks else at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
+        if asks:
+            reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
         reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
     else:
         planned = bool(grant.release) or after == 0
         update["resizes"] = status.resizes + (1 if planned else 0)
-        reason, event = "ScaledDown", Event("ScaledDown", f"Shrinks from {before} to {pods(after)}: {grant.message}")
-    status = record(status.model_copy(update=update), now, before, after, reason, grant.message)
+        reason, why = _why_smaller(grant)
+        event = Event(reason, f"Shrinks from {before} to {pods(after)}: {why}")
+    if after > before and grant.givers:
+        event = Event("QuotaReclaimed", f"{event.message} {_listed(grant.givers)} make way.")
+    message = event.message if grant.takers or grant.givers else grant.message
+    status = record(status.model_copy(update=update), now, before, after, reason, message)
     commit = seen.commit or after < before
     return replace(seen, status=status, commit=commit, events=(*seen.events, event))
+
+
+def _why_smaller(grant: Grant) -> tuple[str, str]:
+    """The reason and the sentence: who gets the room, if somebody takes it."""
+    if not grant.takers:
+        return "ScaledDown", grant.message
+    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {_listed(grant.takers)}"
+    if grant.reclaimed:
+        return "QuotaReclaimed", f"{what}, entitled to the GPUs. {grant.message}"
+    return "PreemptedByJob", f"{what}, first in the team. {grant.message}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:

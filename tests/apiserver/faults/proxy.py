@@ -291,7 +291,7 @@ class Proxy:
         await asyncio.gather(*self._passing, return_exceptions=True)
         await self._out.close()
         deadline = time.monotonic() + CLOSE_SECONDS
-        while time.monotonic() < deadline and any(one.fileno() >= 0 for one in self._sockets):
+        while time.monotonic() < deadline and any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 - closed sockets tell nobody
             await asyncio.sleep(0.01)
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:

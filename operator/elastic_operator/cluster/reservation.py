@@ -1,0 +1,91 @@
+"""A place kept for a foreign pod: the scheduler's own nomination, and beside it an annotation that says it is ours.
+
+`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
+sets it must clear it. The annotation, written by the same request, says until when the pod has the place, and which
+nodes did not work out: whoever leads next finds all of it there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.session import Session
+from elastic_worker import contract
+
+FIRST_SECONDS = 60.0
+MOST_SECONDS = 3600.0
+"""A node on which a reservation ran out is left alone for so long, twice as long each time."""
+MOST_AVOIDED = 16
+"""So many nodes are remembered in one annotation, those that failed last."""
+BACKWARDS_SECONDS = 60.0
+"""A reservation from a later time than this ahead is from a clock that has been put back."""
+
+
+class Avoided(msgspec.Struct, frozen=True):
+    """A node on which a reservation of the pod ran out so many `times`; left alone `until` (epoch seconds)."""
+
+    until: float
+    times: int = 1
+
+
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid."""
+
+    node: str = ""
+    since: float = 0.0
+    until: float = 0.0
+    avoid: dict[str, Avoided] = {}
+
+    def holds(self, now: float) -> bool:
+        """Whether it is in force."""
+        return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
+
+    def avoided(self, now: float) -> dict[str, float]:
+        """The nodes that are to be left alone, with until when."""
+        return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
+
+    def ran_out(self, now: float) -> Reservation:
+        """What is left of it when it ran out: its node is avoided for a while."""
+        before = self.avoid.get(self.node)
+        times = before.times + 1 if before else 1
+        wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
+        avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
+        latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
+        return Reservation(avoid={node: avoid[node] for node in latest})
+
+
+def reservation_of(pod: Pod) -> Reservation:
+    """What the pod's annotation says, as far as the nomination still agrees; one that cannot be read says nothing."""
+    text = pod.metadata.annotations.reserved
+    if not text:
+        return Reservation()
+    try:
+        said = msgspec.json.decode(text, type=Reservation)
+    except msgspec.DecodeError:
+        return Reservation()
+    return said if said.node == pod.status.nominated_node_name else Reservation(avoid=said.avoid)
+
+
+async def write(session: Session, pod: Pod, reservation: Reservation) -> Pod:
+    """Nominate the pod for the node of the reservation, or take the nomination back where it has none.
+
+    Raises:
+        Conflict: the pod changed since, or is another one of that name.
+        NotFound: it is gone.
+        ClusterError: anything else.
+    """
+    meta = pod.metadata
+    body: dict[str, Any] = {
+        "metadata": {
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+            "annotations": {contract.ANNOTATION_RESERVED: msgspec.json.encode(reservation).decode()},
+        },
+        "status": {"nominatedNodeName": reservation.node or None},
+    }
+    path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
+    return objects.decode(await session.patch(path, body), Pod)

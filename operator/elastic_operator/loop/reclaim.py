@@ -1,0 +1,261 @@
+"""Has GPUs change hands in good order, or not at all: the mode, the circuit breaker, and nominations.
+
+A foreign pod is nominated for its node before anybody makes way for it, so that nobody else gets the room. Who makes
+way then shrinks as for any other reason (`settle`). What stops reclaim here stops it for jobs and foreign pods alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound
+from elastic_operator.cluster.events import EventRecorder, Subject
+from elastic_operator.cluster.reservation import Reservation, reservation_of, write
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.decisions import Event, Eviction, Reclaim
+from elastic_operator.settings import ReclaimMode, ReclaimSettings
+
+log = logging.getLogger(__name__)
+
+MINUTE = 60.0
+MOST_BARRED = 10_000
+RETRY_SECONDS = 30.0
+"""A pod that could not be nominated is left alone for so long."""
+CHANGED_SECONDS = 0.2
+"""And one that somebody changed meanwhile, until the change is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why nobody gives anything back now: a reason in one word, and the sentence; `until` (monotonic) it is so."""
+
+    reason: str
+    message: str
+    until: float = inf
+
+
+class Breaker:
+    """Counts evictions as they are decided and stops reclaim where they are too many at once, or in a minute."""
+
+    def __init__(self, settings: ReclaimSettings) -> None:
+        self._settings = settings
+        self._counted: dict[str, float] = {}
+        self._times: deque[tuple[float, str]] = deque()
+
+    def check(self, pods: Iterable[str]) -> Stopped | None:
+        """Count those that were not counted before; None if they may go."""
+        now = time.monotonic()
+        while self._times and self._times[0][0] <= now - MINUTE:
+            del self._counted[self._times.popleft()[1]]
+        new = [pod for pod in pods if pod not in self._counted]
+        at_once, in_a_minute = self._settings.max_evictions_per_decision, self._settings.max_evictions_per_minute
+        if len(new) > at_once:
+            text = f"{len(new)} pods were to go at once; reclaim.maxEvictionsPerDecision allows {at_once}."
+            return Stopped("TooManyEvictions", f"{text} Raise it if that is what is wanted.", now + MINUTE)
+        if len(new) + len(self._times) > in_a_minute:
+            text = f"{len(self._times)} pods went within a minute and {len(new)} more were to go;"
+            until = self._times[0][0] + MINUTE if self._times else now + MINUTE
+            return Stopped("TooManyEvictions", f"{text} reclaim.maxEvictionsPerMinute allows {in_a_minute}.", until)
+        for pod in new:
+            self._counted[pod] = now
+            self._times.append((now, pod))
+        return None
+
+    def is_new(self, pod: str) -> bool:
+        """Whether an eviction was not counted before."""
+        return pod not in self._counted
+
+
+class Reclaimer:
+    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again."""
+
+    def __init__(
+        self,
+        session: Session,
+        pods: Store[objects.Pod],
+        settings: ReclaimSettings,
+        *,
+        events: EventRecorder,
+        metrics: Metrics,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self._session, self._pods, self._settings = session, pods, settings
+        self._events, self._metrics, self._now, self._changed = events, metrics, now, changed
+        self._breaker = Breaker(settings)
+        self._open: Stopped | None = None
+        self._planned: dict[str, list[Reclaim]] = {}
+        self._barred: dict[str, tuple[float, str]] = {}
+        self._writing: dict[str, asyncio.Task[bool]] = {}
+        self._told: frozenset[str] = frozenset()
+        self._grace: Callable[[str], float] = lambda _: 0.0
+
+    # -- whether -------------------------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why nothing is reclaimed now; None if it is."""
+        if self._settings.paused:
+            return Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+        if self._settings.mode is not ReclaimMode.ON:
+            text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
+            return Stopped(str(self._settings.mode), text)
+        if self._open is not None and time.monotonic() >= self._open.until:
+            self._open = None
+            self._metrics.breaker_open.set(0)
+            log.warning("reclaim goes on")
+        return self._open
+
+    @property
+    def only_told(self) -> bool:
+        """Whether what would be reclaimed is told."""
+        return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
+
+    def allows(self, evictions: Sequence[Eviction]) -> bool:
+        """Whether so much may be taken; counts it, and if not, stops everything for a while."""
+        if not evictions:
+            return True
+        pods = [pod for eviction in evictions for pod in eviction.pods]
+        new = sum(map(self._breaker.is_new, pods))
+        self._open = self._breaker.check(pods)
+        if self._open is None:
+            self._metrics.evictions.inc(new)
+            return True
+        self._metrics.breaker_open.set(1)
+        log.error("reclaim stops for %.0f s: %s", self._open.until - time.monotonic(), self._open.message)
+        return False
+
+    def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
+        """Say what would be taken, once for each pod that would go."""
+        evictions = allocation.evictions
+        told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        for eviction in evictions:
+            job, pods = job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
+            if job is not None and pods:
+                text = f"{_pods(len(pods))} would go for {', '.join(eviction.takers)}. reclaim.mode is DryRun."
+                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                self._events.record_for(job, Event("WouldReclaim", text))
+                self._metrics.would_evict.inc(len(pods))
+
+    # -- reservations --------------------------------------------------------------------------------------------------
+
+    def barred(self, uid: str) -> tuple[float, str] | None:
+        """Until when (epoch seconds), and why, nothing is tried for that foreign pod."""
+        known = self._barred.get(uid)
+        if known is not None and self._now() >= known[0]:
+            del self._barred[uid]
+            return None
+        return known
+
+    def plan(self, allocation: Allocation, grace: Callable[[str], float]) -> None:
+        """A pass is over: whoever loses pods to a foreign one does so once that is nominated.
+
+        `grace` says how many seconds pods of the job with a uid may take to go.
+        """
+        self._planned, self._grace = {}, grace
+        if len(self._barred) > MOST_BARRED:
+            self._barred.clear()
+        for reclaim in allocation.reclaims if allocation.has_requests else ():
+            for loser in reclaim.losers:
+                self._planned.setdefault(loser, []).append(reclaim)
+
+    def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
+        """What must be done before the job with that uid lets pods go; it tells whether they may go then."""
+        reclaims = [reclaim for reclaim in self._planned.get(job_uid, ()) if not reclaim.reserved]
+        if not reclaims:
+            return None
+        tasks = [self._nomination(reclaim) for reclaim in reclaims]
+
+        async def all_nominated() -> bool:
+            return all(await asyncio.gather(*(asyncio.shield(task) for task in tasks)))
+
+        return all_nominated
+
+    def withdraw(self, expired: Iterable[objects.Pod]) -> None:
+        """Take back reservations that ran out; another node is tried for those pods."""
+        for pod in expired:
+            if pod.metadata.uid not in self._writing:
+                self._start(pod.metadata.uid, self._withdraw(pod))
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        under_way = list(self._writing.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _nomination(self, reclaim: Reclaim) -> asyncio.Task[bool]:
+        """One for each pod, however many jobs make way for it."""
+        return self._writing.get(reclaim.uid) or self._start(reclaim.uid, self._nominate(reclaim))
+
+    def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
+        task = asyncio.ensure_future(work)
+        self._writing[uid] = task
+        task.add_done_callback(lambda _: self._ended(uid))
+        return task
+
+    def _ended(self, uid: str) -> None:
+        self._writing.pop(uid, None)
+        self._changed()
+
+    async def _nominate(self, reclaim: Reclaim) -> bool:
+        pod = self._pods.get(reclaim.uid)
+        if pod is None:
+            return False
+        now, before = self._now(), reservation_of(pod)
+        until = now + max(map(self._grace, reclaim.losers), default=0.0) + self._settings.reservation_seconds
+        if not await self._write(pod, Reservation(reclaim.node, now, until, before.avoid)):
+            return False
+        self._metrics.nominations.inc()
+        text = f"Node {reclaim.node} is reserved for it; {_pods(len(reclaim.victims))} of elastic jobs make way."
+        log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), reclaim.node, len(reclaim.victims))
+        self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
+        return True
+
+    async def _withdraw(self, pod: objects.Pod) -> bool:
+        reservation = reservation_of(pod)
+        if not await self._write(pod, reservation.ran_out(self._now())):
+            return False
+        self._metrics.reservations_expired.inc()
+        text = f"It did not get its place on {reservation.node} in time. Another node is tried, this one later."
+        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), reservation.node)
+        self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
+        return True
+
+    async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
+        uid = pod.metadata.uid
+        try:
+            written = await write(self._session, pod, reservation)
+        except NotFound:
+            self._pods.observe_deleted(uid)
+        except Conflict:
+            self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
+        except ClusterError as error:
+            self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
+            log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
+        else:
+            self._pods.observe(written)
+            return True
+        return False
+
+
+def _name(pod: objects.Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _subject(pod: objects.Pod) -> Subject:
+    return Subject("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def _pods(n: int) -> str:
+    return f"{n} pod{'' if n == 1 else 's'}"

@@ -1,0 +1,174 @@
+"""Foreign pods that wait for GPUs, as requests: those of a scheduler that the operator may nominate for, which found no
+node because GPUs are taken. Each is made anew only when something of its pod changes, or its time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import msgspec
+
+from elastic_operator.cluster import convert, objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.reservation import Reservation, reservation_of
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.demand import job_shape
+from elastic_operator.plan.model import PodShape, Request
+from elastic_operator.plan.shape import VolumeFacts, shape_of
+from elastic_operator.settings import Settings
+
+NEVER_PREEMPTS = "Never"
+NAME_FIELD = "metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A request, and what it was made from. It stays the same until `until` (epoch seconds)."""
+
+    pod: objects.Pod
+    key: object
+    request: Request | None
+    until: float
+
+
+class Requests:
+    """The requests as last looked at.
+
+    `expired` are pods whose reservation has run out and is to be taken back, `unplannable` those that wait and cannot
+    be planned for, with why. `again_at` is when (epoch seconds) time alone makes any of this different.
+
+    Args:
+        volumes: What is known of the claims that a pod of that namespace names.
+        barred: Until when (epoch seconds) and why nothing is to be tried for the pod with a uid; None to try.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        nodes: Store[objects.Node],
+        clock: ServerClock,
+        volumes: Callable[[objects.Pod], VolumeFacts],
+        barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+    ) -> None:
+        self._ledger, self._settings, self._nodes = ledger, settings, nodes
+        self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._known: dict[str, _Known] = {}
+        self._all: tuple[Request, ...] = ()
+        self.expired: tuple[objects.Pod, ...] = ()
+        self.again_at = inf
+
+    def look(self, now: float) -> tuple[Request, ...]:
+        """All requests at `now` (epoch seconds); the same object as long as nothing of them changes."""
+        waiting = self._ledger.waiting()
+        if not waiting and not self._known:
+            return self._all
+        known, self._known = self._known, {}
+        for pod in waiting:
+            self._known[pod.metadata.uid] = self._look_at(pod, known.get(pod.metadata.uid), now)
+        self.again_at = min((one.until for one in self._known.values()), default=inf)
+        self.expired = tuple(pod for pod in waiting if _has_expired(pod, now))
+        found = tuple(one.request for one in self._known.values() if one.request is not None)
+        if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
+            self._all = found
+        return self._all
+
+    def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
+        barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
+        key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name))
+        if known is not None and known.pod is pod and known.key == key and now < known.until:
+            return known
+        if not self._is_ours_to_help(pod):
+            return _Known(pod, key, None, inf)
+        request, until = self._request(pod, barred, volumes, now)
+        if known is not None and known.request == request:
+            request = known.request
+        return _Known(pod, key, request, until)
+
+    def _is_there(self, node: str) -> bool:
+        return bool(node) and self._nodes.named(node) is not None
+
+    def _is_ours_to_help(self, pod: objects.Pod) -> bool:
+        """Whether it waits for GPUs, by the word of a scheduler that heeds nominations, and for nobody's leave."""
+        spec = pod.spec
+        if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
+            return False
+        if reservation_of(pod).node:
+            return True
+        said = convert.unschedulable(pod)
+        return any(f"Insufficient {resource}" in said for resource in self._settings.gpu_resources)
+
+    def _request(
+        self, pod: objects.Pod, barred: tuple[float, str] | None, volumes: VolumeFacts, now: float
+    ) -> tuple[Request, float]:
+        """The request, and until when it stays the same."""
+        meta, reserved, nominated = pod.metadata, reservation_of(pod), pod.status.nominated_node_name
+        own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
+        avoided, holds = reserved.avoided(now), reserved.holds(now)
+        times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
+        unplannable = next(_problems(own.master, own.flavor_problem, barred, reserved, now), "")
+        request = Request(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
+            shape=_kept_to(own.master, reserved.node) if holds else _kept_from(own.master, sorted(avoided)),
+            flavor=own.flavor,
+            priority=pod.spec.priority or 0,
+            nominated=nominated if not reserved.node and self._is_there(nominated) else "",
+            reserved=holds,
+            preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
+            unplannable=unplannable,
+        )
+        return request, min((time for time in times if time > now), default=inf)
+
+    def _shape(self, pod: objects.Pod, volumes: VolumeFacts) -> PodShape:
+        spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
+        # Asked before: whoever schedules it heeds nominations, as the default scheduler does.
+        spec["schedulerName"] = ""
+        return shape_of({"spec": spec}, gpu_resources=self._settings.gpu_resources, volumes=volumes)
+
+
+def claims_of(pod: objects.Pod) -> frozenset[str]:
+    """The names of the volume claims that the pod uses."""
+    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return frozenset(source.claim_name for source in sources if source is not None)
+
+
+def _has_expired(pod: objects.Pod, now: float) -> bool:
+    reserved = reservation_of(pod)
+    return bool(reserved.node) and not reserved.holds(now)
+
+
+def _problems(
+    shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, reserved: Reservation, now: float
+) -> Iterator[str]:
+    """Why no place can be planned for the pod."""
+    if shape.unpinned_because:
+        yield shape.unpinned_because
+    if flavor_problem:
+        yield flavor_problem
+    if barred is not None and now < barred[0]:
+        yield barred[1]
+    if reserved.node and not reserved.holds(now):
+        yield f"its reservation on {reserved.node} has run out"
+
+
+def _kept_to(shape: PodShape, node: str) -> PodShape:
+    return _with_field(shape, {"key": NAME_FIELD, "operator": "In", "values": [node]})
+
+
+def _kept_from(shape: PodShape, nodes: list[str]) -> PodShape:
+    return _with_field(shape, {"key": NAME_FIELD, "operator": "NotIn", "values": nodes}) if nodes else shape
+
+
+def _with_field(shape: PodShape, field: Mapping[str, Any]) -> PodShape:
+    """The shape, with this demanded of the node, too: terms are alternatives, so it is added to each."""
+    terms = shape.affinity or ({},)
+    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
+    return replace(shape, affinity=added)
