@@ -62,6 +62,7 @@ class Minima:
         Who is displaced meanwhile tries again.
         """
         table, self._tried = self._table, set()
+        table.ways.clear()
         while waiting := [c for c in (table.roster.unserved | table.touched) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for claim in waiting:

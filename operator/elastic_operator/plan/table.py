@@ -6,7 +6,7 @@ pass, each of which only costs what changed since the last. Who gets and who giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
@@ -20,7 +20,7 @@ class Table:
     """Board, accounts and roster of a snapshot.
 
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
-    `given` what `victims` remembers.
+    `given` and `ways` what `victims` and `ways` remember.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -33,6 +33,7 @@ class Table:
         self.touched: set[Claim] = set()
         self.displaced: set[Claim] = set()
         self.given: dict[tuple[Account, int], tuple[int, int]] = {}
+        self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -50,7 +51,7 @@ class Table:
     def _start(self, snapshot: Snapshot) -> None:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        self.touched, self.displaced, self.given = set(), set(), {}
+        self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
         for claim in self.roster.odd:
             self._count_unplaced(claim)
         self.accounts.note_use()

@@ -84,6 +84,11 @@ class Victims:
         taking = self.taking(need) if table.snapshot.reclaiming else None
         self._givers = taking.givers(table.by_account) if taking else frozenset[Account]()
 
+    @property
+    def kind(self) -> tuple[bool, Cost]:
+        """Whether they are for growth, and the most that any of them costs."""
+        return self._growing, self._most
+
     def taking(self, need: int) -> Taking | None:
         """A try to take so many GPUs from other teams; None for a taker that asks for none."""
         account = self._taker.account
@@ -103,9 +108,9 @@ class Victims:
         claims += [] if self._growing else table.by_team[self._taker.team]
         return {node for claim in claims if claim.size and self._may_give(claim) for node in claim.near}
 
-    def weakest_first(self, taking: Taking) -> list[Claim]:
-        """Other teams' jobs that can spare a worker, in the order in which they give."""
-        claims = [c for account in self._givers for c in self._table.by_account[account]]
+    def weakest_first(self, taking: Taking, gpus: int) -> list[Claim]:
+        """Other teams' jobs that can spare a worker with so many GPUs, in the order in which they give."""
+        claims = [c for account in self._givers for c in self._table.by_account[account] if c.worker.gpus >= gpus]
         able = [c for c in claims if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))

@@ -1,7 +1,7 @@
 """The ways onto nodes for the pods of one taker: who would have to go where, the cheapest first.
 
-A way becomes dearer, not cheaper, while the taker takes elsewhere. So the ways are looked for once, and each is only
-looked at again when it is the cheapest left.
+A way becomes dearer, not cheaper, while the taker, or another one like it, takes elsewhere. So the ways are looked for
+once for all who are alike, and each is only looked at again when it is the cheapest left.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from elastic_operator.plan.claim import WORKER, Claim
 from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Unit, Victims, strength
+
+
+Found = list[tuple[tuple[float, ...], int]]
+"""A heap of ways that were found, as prices and nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Ways:
 
     def __init__(self, table: Table, taker: Claim, victims: Victims) -> None:
         self._table, self._taker, self._victims = table, taker, victims
-        self._known: dict[str, list[tuple[tuple[float, ...], int]]] = {}
+        self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Way | None:
         """The cheapest way for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
@@ -39,14 +43,28 @@ class Ways:
             quick = self._at_first_sight(role, taking)
             if quick is not None:
                 return quick
-            nodes = self._victims.hosts() & self._taker.ask(role).host_set
-            ways = (self._way(role, node, taking) for node in nodes)
-            self._known[role] = [(way.price, way.node) for way in ways if way is not None]
-            heapify(self._known[role])
-        return self._first_that_still_is(role, taking)
+            self._known[role] = self._known_to_its_like(role, need, taking)
+        return self._first_that_still_is(self._known[role], role, taking)
 
-    def _first_that_still_is(self, role: str, taking: Taking | None) -> Way | None:
-        known = self._known[role]
+    def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
+        """What a taker of the same team and rank found, if this one has nothing of its own to give either."""
+        taker = self._taker
+        if taker.size:
+            return self._look(role, taking)
+        request = taker.request and (taker.request.preempts, taker.request.priority)
+        key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind)
+        if key not in self._table.ways:
+            self._table.ways[key] = self._look(role, taking)
+        return self._table.ways[key]
+
+    def _look(self, role: str, taking: Taking | None) -> Found:
+        nodes = self._victims.hosts() & self._taker.ask(role).host_set
+        ways = (self._way(role, node, taking) for node in nodes)
+        found = [(way.price, way.node) for way in ways if way is not None]
+        heapify(found)
+        return found
+
+    def _first_that_still_is(self, known: Found, role: str, taking: Taking | None) -> Way | None:
         while known:
             price, node = heappop(known)
             way = self._way(role, node, taking)
@@ -63,7 +81,7 @@ class Ways:
         if not ask.gpus or taking is None:
             return None
         lacking = ask.gpus - max((board.free_gpus(node) for node in ask.hosts), default=0)
-        for claim in self._victims.weakest_first(taking):
+        for claim in self._victims.weakest_first(taking, lacking):
             for node in (node for node in _as_they_leave(claim) if node in ask.host_set):
                 way = self._way(role, node, taking) if board.free_gpus(node) >= ask.gpus - lacking else None
                 if way and len(way.units) == 1 and way.units[0].claim is claim and way.units[0].gpus <= max(1, lacking):
