@@ -226,6 +226,7 @@ class PolicyConditionType(StrEnum):
     OVERCOMMITTED = "Overcommitted"
     CONFLICT = "Conflict"
     FOREIGN_OVER_LIMIT = "ForeignOverLimit"
+    RECLAIMING = "Reclaiming"
 
 
 class PolicyStatus(StatusModel):
@@ -244,6 +245,7 @@ class PolicyStatus(StatusModel):
         default_factory=list,
         max_length=MAX_CONDITIONS,
         description="Ready, Conflict (a namespace or a parent that cannot be), Overcommitted (more is guaranteed than"
-        " there is) and ForeignOverLimit (pods that are no job's pass the limit).",
+        " there is), ForeignOverLimit (pods that are no job's pass the limit) and Reclaiming (others give back what"
+        " it is entitled to).",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

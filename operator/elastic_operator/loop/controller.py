@@ -61,7 +61,7 @@ class _Settled:
     phase: str
 
 
-def _nobody(_policies: Resolved, _snapshot: Snapshot, _allocation: Allocation) -> None:
+def _nobody(_policies: Resolved, _snapshot: Snapshot, _allocation: Allocation, _stopped: Stopped | None) -> None:
     """For a controller whose passes nobody listens to."""
 
 
@@ -81,7 +81,7 @@ class Controller:
         times: StatusTimes,
         reclaimer: Reclaimer,
         fresh: Callable[[], bool],
-        told: Callable[[Resolved, Snapshot, Allocation], None] = _nobody,
+        told: Callable[[Resolved, Snapshot, Allocation, Stopped | None], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.reclaimer = reclaimer
@@ -163,7 +163,7 @@ class Controller:
                     self._settle(seen, allocation, now)
             self._say_why(allocation, now)
             self._count()
-            self._told(self.view.reader.policies, sight.snapshot, allocation)
+            self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
         at = min(self._allocated_until, self.view.reader.requests.again_at)

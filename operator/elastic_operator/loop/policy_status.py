@@ -20,6 +20,7 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim import Stopped
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.model import Snapshot
 from elastic_operator.plan.policies import Resolved
@@ -38,6 +39,7 @@ class _Pass:
     resolved: Resolved
     snapshot: Snapshot
     allocation: Allocation
+    stopped: Stopped | None
     revision: int
     generations: dict[str, int]
 
@@ -59,13 +61,16 @@ class PolicyStatuses:
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
 
-    def told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation) -> None:
+    def told(
+        self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
+    ) -> None:
         """A pass is over, and this is what it came to. Costs nothing where that is what the one before came to."""
         last, revision = self._last, self._policies.revision
-        if last and last.allocation is allocation and last.resolved is resolved and last.revision == revision:
+        same = last and last.allocation is allocation and last.resolved is resolved and last.stopped == stopped
+        if same and last and last.revision == revision:
             return
         generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
-        self._last = _Pass(resolved, snapshot, allocation, revision, generations)
+        self._last = _Pass(resolved, snapshot, allocation, stopped, revision, generations)
         self._news.set()
 
     async def run(self) -> None:
@@ -93,7 +98,8 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return []
-        overview = Overview(last.allocation.accounts, last.snapshot.jobs)
+        stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
+        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=stopped)
         now, due = self._now(), []
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation

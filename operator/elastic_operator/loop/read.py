@@ -23,7 +23,7 @@ from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
-from elastic_operator.plan.demand import JobShape, demand_of, with_waiting_apart
+from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.model import Job, JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -225,9 +225,7 @@ class Reader:
         if not assumed:
             return demand
         members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
-        indices = frozenset(m.index for m in members if m.role == "worker")
-        taken = demand.taken_indices | indices
-        return with_waiting_apart(replace(demand, members=demand.members + members, taken_indices=taken))
+        return with_members(demand, members)
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""

@@ -57,9 +57,15 @@ class _Below:
 
 
 class Overview:
-    """The accounts of one pass, and how many jobs each team has. Not to be read after the next pass has begun."""
+    """The accounts of one pass, and how many jobs each team has. Not to be read after the next pass has begun.
 
-    def __init__(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
+    `stopped` are reason and sentence if nothing is reclaimed now.
+    """
+
+    def __init__(
+        self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: tuple[str, str] | None = None
+    ) -> None:
+        self._stopped = stopped
         self._of: dict[str, list[Account]] = {}
         self._below: dict[Account, _Below] = {}
         self._all_borrowed: Counter[str] = Counter()
@@ -142,6 +148,7 @@ class Overview:
         yield _Finding(kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
         told = [text for account in accounts if (text := self._foreign_over_limit(account))]
         yield _Finding(kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
+        yield _Finding(kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
 
     def _overcommitted(self, account: Account) -> str:
         flavor = account.flavor

@@ -22,10 +22,15 @@ Numbers = tuple[int, int, int, int, int, int | None]
 
 
 def report(
-    snapshot: Snapshot, name: str = "a", *problems: Problem, before: PolicyStatus | None = None, now: float = NOW
+    snapshot: Snapshot,
+    name: str = "a",
+    *problems: Problem,
+    before: PolicyStatus | None = None,
+    now: float = NOW,
+    stopped: tuple[str, str] | None = None,
 ) -> PolicyStatus:
     """The status of that policy after a pass over the snapshot."""
-    overview = Overview(allocate(snapshot).accounts, snapshot.jobs)
+    overview = Overview(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
     return overview.status(Subject(name, 3, problems), before=before or PolicyStatus(), now=now)
 
 
@@ -176,7 +181,7 @@ def test_a_policy_that_could_not_be_read_has_no_numbers_but_a_reason():
 
 def test_a_policy_that_is_as_written_is_ready_and_all_else_is_false():
     status = report(make_snapshot(N8, (), teams=TWO))
-    assert true_conditions(status) == {"Ready"}
+    assert true_conditions(status) == {"Ready", "Reclaiming"}
     assert {c.type for c in status.conditions} == set(PolicyConditionType)
     assert {c.observed_generation for c in status.conditions} == {status.observed_generation} == {3}
     assert all(c.reason for c in status.conditions)
@@ -203,7 +208,14 @@ def test_what_is_wrong_with_a_policy_is_the_reason_that_it_is_not_ready(reason: 
     ready = condition(status, "Ready")
     assert (ready.status, ready.reason) == ("False", reason)
     assert ready.message == resolved.problems["uid-a"][0].message
-    assert true_conditions(status) == expected
+    assert true_conditions(status) == expected | {"Reclaiming"}
+
+
+def test_that_nothing_is_reclaimed_is_told_with_the_reason():
+    snapshot = make_snapshot(N8, (), teams=TWO)
+    assert condition(report(snapshot), "Reclaiming").reason == "On"
+    told = condition(report(snapshot, stopped=("Paused", "Nobody gives back GPUs.")), "Reclaiming")
+    assert (told.status, told.reason, told.message) == ("False", "Paused", "Nobody gives back GPUs.")
 
 
 def test_of_several_problems_the_first_gives_the_reason_and_all_are_told():
