@@ -1,0 +1,185 @@
+"""A cluster of fake nodes with real operators in which things happen at random, and what must hold when it rests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import yaml
+
+from devcluster.fakenodes import ANNOTATION
+from tests.api.jobs import make_container, make_job, make_template
+from tests.apiserver.operators import Operator, Operators, eventually
+from tests.life.mirror import LiveServer, Photo
+from tests.simulate import server as kinds
+from tests.simulate.checker import Checker
+from tests.simulate.entitled import check_entitlements
+from tests.simulate.facts import FLAVORS, GPU, POOL, job_sizes, name_of, owner_of, place_of, staying, terminating
+from tests.simulate.policies import NAMESPACES
+from tests.simulate.server import Body
+from tests.simulate.violation import require
+
+FLAVOR_SETTINGS = [{"name": name, "resources": [GPU], "nodeSelector": {POOL: name}} for name in FLAVORS]
+SETTINGS = {"ELASTIC_OPERATOR_FLAVORS": yaml.safe_dump(FLAVOR_SETTINGS, default_flow_style=True).strip()}
+QUIET_SECONDS = 6.0
+"""Without a change of any pod for so long, the cluster rests."""
+REST_SECONDS = 180.0
+"""It must come to rest in so long, if nothing more happens."""
+
+
+class Ends:
+    """What kubelets say of pods that end."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self.server = server
+
+    def end(self, pod: Body, exit_code: int) -> None:
+        """All containers of the pod end with that code."""
+        end = {"exitCode": exit_code, "startedAt": None, "finishedAt": self.server.moments.text(), "reason": "Test"}
+        states = [
+            {
+                "name": container["name"],
+                "image": "i",
+                "imageID": "i",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"terminated": end},
+            }
+            for container in pod["spec"]["containers"]
+        ]
+        phase = "Failed" if exit_code else "Succeeded"
+        self.server.update(kinds.PODS, pod, status={"phase": phase, "containerStatuses": states})
+
+
+class LiveWorld:
+    """Everything that a history happens to."""
+
+    def __init__(self, server: LiveServer, operators: Operators, dice: Random) -> None:
+        self.server, self.operators, self.dice = server, operators, dice
+        self.moments, self.machines = server.moments, Ends(server)
+        for namespace in NAMESPACES:
+            self._make_namespace(namespace)
+        self._names = 0
+        self.leaders: list[Operator] = [self._start(), self._start()]
+
+    def _make_namespace(self, name: str) -> None:
+        self.server.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        eventually(f"the service account of {name}", lambda: self.server.api.get(account).is_success)
+
+    def _start(self) -> Operator:
+        return self.operators.start(environ=SETTINGS)
+
+    def new_name(self, kind: str) -> str:
+        """A name that nothing has had yet."""
+        self._names += 1
+        return f"{kind}{self._names}"
+
+    # -- what can be in it -------------------------------------------------------------------------------------------
+
+    def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
+        """A node that KWOK plays."""
+        room = {GPU: str(gpus), "cpu": str(cpu), "pods": "110"}
+        name = self.new_name("n")
+        labels = {POOL: pool, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        meta = {"name": name, "labels": labels, "annotations": {ANNOTATION: "fake"}}
+        return self.server.create(kinds.NODES, {"metadata": meta, "status": {"allocatable": room, "capacity": room}})
+
+    def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
+        """A job whose pods ask for so many GPUs of that pool."""
+        resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
+        template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})
+        elasticity = {"scaleUpDelaySeconds": min(delay, 3), "gracePeriodSeconds": 5}
+        body = make_job(self.new_name("j"), template=template, elasticity=elasticity, **spec)
+        body["metadata"]["namespace"] = namespace
+        return self.server.create(kinds.JOBS, body)
+
+    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, **_: Any) -> Body:
+        """Somebody else's pod, for kube-scheduler to place."""
+        limits = {GPU: str(gpus)} if gpus else {}
+        container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": str(cpu)}, "limits": limits}}
+        spec = {"containers": [container], "nodeSelector": {POOL: pool}, "terminationGracePeriodSeconds": 1}
+        meta = {"name": self.new_name("foreign-"), "namespace": namespace}
+        return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec})
+
+    def change_leader(self) -> str:
+        """An operator is killed, and another one comes."""
+        gone = self.leaders.pop(self.dice.randrange(len(self.leaders)))
+        led = gone.leads
+        gone.kill()
+        self.leaders.append(self._start())
+        return f"an operator that {'led' if led else 'stood by'} is killed"
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def come_to_rest(self) -> None:
+        """Wait until no pod changes any more; then everybody has what is theirs."""
+        photo = self._wait_for_rest()
+        checker = Checker(photo, self.dice)  # type: ignore[arg-type]
+        checker.at_pause()
+        check_entitlements(photo)  # type: ignore[arg-type]
+        self._limits_hold(photo)
+        self._statuses_are_true(photo)
+
+    def _wait_for_rest(self) -> Photo:
+        deadline, seen, since = time.monotonic() + REST_SECONDS, None, time.monotonic()
+        while time.monotonic() < deadline:
+            photo = self.server.photo()
+            now = sorted(_state(pod) for pod in photo.all(kinds.PODS)), self._leads()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            if time.monotonic() - since >= QUIET_SECONDS and self._leads():
+                return photo
+            time.sleep(0.5)
+        raise AssertionError(f"pods come and go for {REST_SECONDS} s though nothing happens")
+
+    def _leads(self) -> bool:
+        return any(operator.leads for operator in self.leaders)
+
+    def look(self) -> None:
+        """What must hold at any moment."""
+        photo = self.server.photo()
+        for operator in self.leaders:
+            require(operator.lives, f"an operator ended: {operator.text()[-2000:]}")
+            require("Traceback" not in operator.text(), f"an operator failed: {operator.text()[-4000:]}")
+        for job in photo.all(kinds.JOBS):
+            pods = [p for p in photo.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] == job["metadata"]["uid"]]
+            most = job_sizes(job)[-1]
+            require(
+                len([p for p in pods if staying(p)]) <= most or "suspend" in job["spec"], f"{name_of(job)} > {most}"
+            )
+
+    def _limits_hold(self, photo: Photo) -> None:
+        """No job's pod is bound on a node beyond what the node has; kube-scheduler sees to it, and to nothing else."""
+        for node in photo.all(kinds.NODES):
+            here = [pod for pod in photo.all(kinds.PODS) if place_of(pod) == name_of(node) and staying(pod)]
+            gpus = sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for p in here for c in p["spec"]["containers"])
+            has = int(node["status"]["allocatable"].get(GPU, 0))
+            require(gpus <= has, f"{name_of(node)} has {has} GPUs, {gpus} are promised")
+
+    def _statuses_are_true(self, photo: Photo) -> None:
+        for job in photo.all(kinds.JOBS):
+            status = job["status"]
+            if "completionTime" in status or any(map(terminating, photo.all(kinds.PODS))):
+                continue
+            pods = [p for p in photo.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] == job["metadata"]["uid"]]
+            there = len([pod for pod in pods if staying(pod)])
+            require(
+                status.get("replicas", 0) == there, f"{name_of(job)} says {status.get('replicas')}, has {there} pods"
+            )
+
+
+Happening = Callable[[Any], str]
+
+
+def _state(pod: Body) -> tuple[str, ...]:
+    status, meta = pod["status"], pod["metadata"]
+    return (
+        meta["uid"],
+        status.get("phase", ""),
+        place_of(pod),
+        status.get("nominatedNodeName", ""),
+        str(terminating(pod)),
+    )
