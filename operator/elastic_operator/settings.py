@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
@@ -86,6 +86,11 @@ class ReclaimMode(StrEnum):
     OFF = "Off"
 
 
+def _as_written(mode: object) -> object:
+    """YAML reads a bare On or Off as a boolean."""
+    return {True: ReclaimMode.ON, False: ReclaimMode.OFF}.get(mode, mode) if isinstance(mode, bool) else mode
+
+
 class ReclaimSettings(ApiModel):
     """How GPUs are taken back.
 
@@ -93,7 +98,7 @@ class ReclaimSettings(ApiModel):
     for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free.
     """
 
-    mode: ReclaimMode = ReclaimMode.ON
+    mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
     paused: bool = False
     max_evictions_per_decision: int = Field(500, ge=1)
     max_evictions_per_minute: int = Field(1000, ge=1)

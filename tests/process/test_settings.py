@@ -26,6 +26,12 @@ def test_the_environment_wins_over_the_file(tmp_path):
     assert (loaded.logging.level, loaded.logging.format) == ("debug", "json")
 
 
+@pytest.mark.parametrize(("written", "mode"), [("On", "On"), ("Off", "Off"), ("DryRun", "DryRun"), ('"Off"', "Off")])
+def test_the_mode_of_reclaim_may_be_written_without_quotes(tmp_path, written, mode):
+    assert load(tmp_path, f"reclaim: {{mode: {written}}}").reclaim.mode == mode
+    assert load(tmp_path, ELASTIC_OPERATOR_RECLAIM__MODE=written).reclaim.mode == mode
+
+
 def test_a_list_can_be_given_in_the_environment(tmp_path):
     assert load(tmp_path, ELASTIC_OPERATOR_WATCH_NAMESPACES="[a, b]").watch_namespaces == ("a", "b")
 
@@ -36,6 +42,8 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
         ("gpuResource: [x]", "gpuResource"),
         ("logging: {level: loud}", "loud"),
         ("flavors: []", "flavors"),
+        ("reclaim: {mode: Sometimes}", "'On', 'DryRun' or 'Off'"),
+        ("reclaim: {maxEvictionsPerMinute: 0}", "reclaim.maxEvictionsPerMinute"),
         ("flavors: [{name: a, resources: []}]", "flavors.0.resources"),
         ("flavors: [{name: a, resources: [gpu]}]", "flavors.0.resources.0"),
         ("defaultPolicy: {guaranteed: 1}", "defaultPolicy.guaranteed"),

@@ -1,0 +1,255 @@
+"""Which foreign pods GPUs are taken back for, and what is read off them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from elastic_operator.build import names
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.reservation import FIRST_SECONDS, Avoided, Reservation, reservation_of
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.requests import Requests
+from elastic_operator.plan.fit import misfit
+from elastic_operator.plan.model import Node, Request
+from elastic_operator.settings import Settings
+from elastic_worker import contract
+from tests.cluster_unit.build import node
+
+NOW = 1_800_000_000.0
+GPU = "nvidia.com/gpu"
+NO_GPU = f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: none."
+CONTAINER = {"name": "main", "resources": {"requests": {GPU: "1", "cpu": "1"}, "limits": {GPU: "1"}}}
+
+
+@dataclass(slots=True)
+class World:
+    """Two nodes, and the pods that a test puts there."""
+
+    nodes: Store[objects.Node] = field(default_factory=Store)
+    pods: Store[objects.Pod] = field(default_factory=Store)
+    volumes: dict[str, Any] = field(default_factory=dict)
+    barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+    revision: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("n1", "n2"):
+            self.nodes.observe(node(name))
+        ledger = Ledger(job_of=lambda _: None, parse=names.parse_pod_name)
+        self.pods.subscribe(ledger.pod_changed)
+        self.requests = Requests(
+            ledger,
+            Settings(),
+            nodes=self.nodes,
+            clock=ServerClock(),
+            volumes=lambda _: self.volumes,
+            barred=lambda uid: self.barred.get(uid),
+        )
+
+    requests: Requests = field(init=False)
+
+    def pod(
+        self,
+        *,
+        said: str = NO_GPU,
+        nominated: str = "",
+        reservation: Reservation | dict[str, Any] | str = "",
+        labels: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> objects.Pod:
+        """A plain pod that kube-scheduler said this of, as it is from now on."""
+        self.revision += 1
+        meta = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": str(self.revision)}
+        if reservation:
+            text = reservation if isinstance(reservation, str) else _json(reservation)
+            meta["annotations"] = {contract.ANNOTATION_RESERVED: text}
+        conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
+        body = {
+            "metadata": {**meta, "labels": labels or {}, "creationTimestamp": "2027-01-15T07:00:00Z"},
+            "spec": {"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
+            "status": {"phase": "Pending", "conditions": conditions, "nominatedNodeName": nominated},
+        }
+        self.pods.observe(objects.decode(body, objects.Pod))
+        found = self.pods.get("u")
+        assert found is not None
+        return found
+
+    def look(self, now: float = NOW) -> Request | None:
+        """The request for it, None if there is none."""
+        return next(iter(self.requests.look(now)), None)
+
+
+def _json(reservation: Reservation | dict[str, Any]) -> str:
+    if isinstance(reservation, dict):
+        return json.dumps(reservation)
+    avoid = {name: {"until": one.until, "times": one.times} for name, one in reservation.avoid.items()}
+    return json.dumps(
+        {"node": reservation.node, "since": reservation.since, "until": reservation.until, "avoid": avoid}
+    )
+
+
+def may_go_to(request: Request) -> list[str]:
+    """The nodes that its shape allows."""
+    return [name for name in ("n1", "n2") if not misfit(request.shape, Node(name, {}))]
+
+
+def test_a_pod_that_lacks_gpus_is_a_request():
+    world = World()
+    world.pod(nodeSelector={"zone": "z"}, preemptionPolicy="Never", priority=7)
+    request = world.look()
+    assert request is not None
+    assert (request.uid, request.namespace, request.name) == ("u", "team", "p")
+    assert (request.shape.gpus, request.shape.node_selector) == (1, {"zone": "z"})
+    assert (request.priority, request.preempts, request.unplannable, request.promised) == (7, False, "", False)
+
+
+NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
+    "it lacks cpu": {"said": "0/2 nodes are available: 2 Insufficient cpu."},
+    "its claim is not bound": {"said": "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
+    "nobody looked at it yet": {"said": ""},
+    "another scheduler's": {"schedulerName": "other"},
+    "it is gated": {"schedulingGates": [{"name": "wait"}]},
+    "Kueue admits it": {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+    "it is bound": {"nodeName": "n1"},
+    "it asks for no gpu": {"containers": [{"name": "main"}]},
+}
+
+
+@pytest.mark.parametrize("why", NOT_ASKED_FOR)
+def test_for_others_nothing_is_asked(why: str):
+    world = World()
+    world.pod(**NOT_ASKED_FOR[why])
+    assert world.look() is None
+
+
+UNPLANNABLE: dict[str, dict[str, Any]] = {
+    "required podAntiAffinity": {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}
+    },
+    "DoNotSchedule": {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+    "resourceClaims": {"resourceClaims": [{"name": "c"}]},
+    "claimed per pod": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
+    "not bound": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+}
+
+
+@pytest.mark.parametrize("why", UNPLANNABLE)
+def test_where_nobody_can_know_its_place_the_request_says_why(why: str):
+    world = World()
+    world.pod(**UNPLANNABLE[why])
+    request = world.look()
+    assert request is not None
+    assert why in request.unplannable
+
+
+def test_a_volume_that_every_node_reaches_is_no_obstacle():
+    world = World(volumes={"c": "bound"})
+    world.pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    request = world.look()
+    assert request is not None
+    assert request.unplannable == ""
+
+
+def test_a_reserved_pod_may_go_to_its_node_alone_until_its_time_is_over():
+    world = World()
+    reservation = Reservation("n2", NOW - 1, NOW + 30)
+    world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
+    request = world.look()
+    assert request is not None
+    assert (request.reserved, request.nominated, may_go_to(request)) == (True, "", ["n2"])
+    assert (world.requests.expired, world.requests.again_at) == ((), NOW + 30)
+    late = world.look(NOW + 30)
+    assert late is not None
+    assert "has run out" in late.unplannable
+    assert [pod.metadata.uid for pod in world.requests.expired] == ["u"]
+
+
+def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
+    once = Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30)
+    twice = Reservation("n2", NOW, NOW, once.avoid).ran_out(NOW + 100)
+    assert once.avoid == {"n2": Avoided(NOW + 30 + FIRST_SECONDS, 1)}
+    assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_SECONDS, 2)}
+    world = World()
+    world.pod(reservation=once)
+    request, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
+    assert request is not None
+    assert later is not None
+    assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
+
+
+def test_every_alternative_of_its_affinity_is_kept_to_the_reserved_node():
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, {"matchFields": []}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    world = World()
+    world.pod(affinity={"nodeAffinity": required}, nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
+    request = world.look()
+    assert request is not None
+    assert may_go_to(request) == ["n1"]
+
+
+def test_a_nomination_of_somebody_else_is_left_to_them():
+    world = World()
+    world.pod(nominated="n1")
+    request = world.look()
+    assert request is not None
+    assert (request.nominated, request.reserved) == ("n1", False)
+    world.pod(nominated="n1", reservation=Reservation("n2", NOW, NOW + 30))
+    request = world.look()
+    assert request is not None
+    assert (request.nominated, request.reserved) == ("n1", False)
+
+
+def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
+    world = World()
+    world.pod(nominated="gone")
+    request = world.look()
+    assert request is not None
+    assert not request.promised
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"node": 5}', '{"node": "n1", "until": "soon"}', "null"])
+def test_an_annotation_that_cannot_be_read_says_nothing(text: str):
+    world = World()
+    pod = world.pod(nominated="n1", reservation=text)
+    assert reservation_of(pod) == Reservation()
+    request = world.look()
+    assert request is not None
+    assert request.nominated == "n1"
+
+
+def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
+    world = World()
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW + 3600, NOW + 3630))
+    request = world.look()
+    assert request is not None
+    assert not request.reserved
+    assert len(world.requests.expired) == 1
+
+
+def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
+    world = World(barred={"u": (NOW + 30, "it cannot be nominated: forbidden")})
+    world.pod()
+    request = world.look()
+    assert request is not None
+    assert request.unplannable == "it cannot be nominated: forbidden"
+    assert world.requests.again_at == NOW + 30
+    world.barred.clear()
+    request = world.look()
+    assert request is not None
+    assert request.unplannable == ""
+
+
+def test_what_did_not_change_is_the_same_request():
+    world = World()
+    world.pod()
+    first = world.requests.look(NOW)
+    assert world.requests.look(NOW + 5) is first
+    world.pod(said=f"0/3 nodes are available: 3 Insufficient {GPU}.")
+    assert world.requests.look(NOW + 6) is first
+    world.pod(priority=5)
+    assert world.requests.look(NOW + 7) is not first
