@@ -142,9 +142,14 @@ def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires
     ledger.forget("a", "toy-worker-0")
     ledger.forget("a", "toy-worker-0")
     assert ledger.node_usage("n1").used == {}
-    assert ledger.node_usage("n2").used == {GPU: 1}
+    now[0] = 3600.0
+    ledger.expire()
+    assert ledger.node_usage("n2").used == {GPU: 1}, "its creation is still under way"
+    assert ledger.next_expiry() == inf
+    for index in (0, 1):
+        ledger.await_seen("a", f"toy-worker-{index}")
     assert ledger.next_expiry() == ASSUMED_SECONDS
-    now[0] = ASSUMED_SECONDS
+    now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed(JOB_UID) == ()
     assert ledger.node_usage("n2").used == {}

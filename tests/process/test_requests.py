@@ -165,7 +165,7 @@ def test_a_reserved_pod_may_go_to_its_node_alone_until_its_time_is_over():
     assert (world.requests.expired, world.requests.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert late is not None
-    assert "has run out" in late.unplannable
+    assert (late.reserved, may_go_to(late)) == (False, ["n1"])
     assert [pod.metadata.uid for pod in world.requests.expired] == ["u"]
 
 
@@ -229,6 +229,18 @@ def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
     assert request is not None
     assert not request.reserved
     assert len(world.requests.expired) == 1
+
+
+def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation():
+    world = World()
+    world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
+    request = world.look()
+    assert request is not None
+    assert (request.reserved, may_go_to(request)) == (True, ["n1"])
+    assert len(world.requests.forgotten) == 1
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
+    world.look()
+    assert world.requests.forgotten == ()
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():

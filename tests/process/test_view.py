@@ -129,6 +129,9 @@ class World:
             requests={GPU: 1},
         )
 
+    def creation_ends(self, job: str, place: str) -> None:
+        self.ledger.await_seen("default", f"{job}-{place}")
+
     def creation_fails(self, job: str, place: str) -> None:
         self.ledger.forget("default", f"{job}-{place}")
 
@@ -220,6 +223,7 @@ happenings = st.one_of(
     st.tuples(st.just("node"), nodes, st.integers(0, 4), flags, flags),
     st.tuples(st.just("node_goes"), nodes),
     st.tuples(st.just("creation"), jobs, places, where),
+    st.tuples(st.just("creation_ends"), jobs, places),
     st.tuples(st.just("creation_fails"), jobs, places),
     st.tuples(st.just("trouble"), jobs),
     st.tuples(st.just("trouble_ends"), jobs),

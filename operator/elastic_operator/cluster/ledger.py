@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.api.template import GPU_RESOURCES
@@ -26,7 +26,7 @@ from elastic_operator.cluster.sums import PodSum
 from elastic_operator.plan.model import HostPort, OwnPod, Resources
 
 ASSUMED_SECONDS = 15.0
-"""A create whose outcome stays unknown counts for so long. Far more than a request and its watch event take."""
+"""A create that was made and whose pod is not seen counts for so long. Far more than a watch event takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +202,13 @@ class Ledger:
         requests: Resources,
         host_ports: frozenset[HostPort] = frozenset(),
     ) -> str:
-        """Count a pod that is about to be created, until a pod of that name is seen; returns the uid it goes by."""
+        """Count a pod that is about to be created, until a pod of that name is seen; returns the uid it goes by.
+
+        However long the creation takes: `await_seen` says that it is over.
+        """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        until = self._now() + ASSUMED_SECONDS
-        self._assumed[uid] = Assumed(uid, job_uid, namespace, name, role, index, node, requests, host_ports, until)
+        self._assumed[uid] = Assumed(uid, job_uid, namespace, name, role, index, node, requests, host_ports, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
         self._touch_node(node)
@@ -222,6 +224,12 @@ class Ledger:
             self._assumed_by_node.remove(assumed.node, uid)
             self._touch_node(assumed.node)
             self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
+
+    def await_seen(self, namespace: str, name: str) -> None:
+        """The creation is over. A pod that is still not seen may have been created all the same: it counts a while."""
+        uid = assumed_uid(namespace, name)
+        if uid in self._assumed:
+            self._assumed[uid] = replace(self._assumed[uid], until=self._now() + ASSUMED_SECONDS)
 
     def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
         """The job's pods that are being created and not seen yet."""

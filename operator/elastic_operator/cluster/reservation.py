@@ -59,7 +59,10 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def reservation_of(pod: Pod) -> Reservation:
-    """What the pod's annotation says, as far as the nomination still agrees; one that cannot be read says nothing."""
+    """What the pod's annotation says, unless somebody else has nominated the pod; one that cannot be read says nothing.
+
+    kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_forgotten`.
+    """
     text = pod.metadata.annotations.reserved
     if not text:
         return Reservation()
@@ -67,7 +70,12 @@ def reservation_of(pod: Pod) -> Reservation:
         said = msgspec.json.decode(text, type=Reservation)
     except msgspec.DecodeError:
         return Reservation()
-    return said if said.node == pod.status.nominated_node_name else Reservation(avoid=said.avoid)
+    return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
+
+
+def is_forgotten(pod: Pod, now: float) -> bool:
+    """Whether a place is kept for the pod, and its nomination is gone."""
+    return not pod.status.nominated_node_name and reservation_of(pod).holds(now)
 
 
 async def write(session: Session, pod: Pod, reservation: Reservation) -> Pod:

@@ -158,6 +158,7 @@ class Controller:
             allocation = self._allocate(sight.snapshot, now)
             self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
             self.reclaimer.withdraw(self.view.reader.requests.expired)
+            self.reclaimer.renew(self.view.reader.requests.forgotten)
             for seen in sight.seen.values():
                 if not self._is_settled(seen, allocation):
                     self._settle(seen, allocation, now)

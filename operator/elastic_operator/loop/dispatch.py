@@ -99,24 +99,26 @@ class Dispatcher:
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
-        self._run(uid, self._carry_out(job, plan, written=body.status, may_create=may_create, first=before()))
+        self._run(job, plan, self._carry_out(job, plan, written=body.status, may_create=may_create, first=before()))
         return NEVER if may_create or not plan.creates else NOT_FRESH_SECONDS
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
         """While a job waits for its next try, its status still says why; decisions wait with it."""
         told = Plan(status=plan.status)
         if not plan.commit_first and self._quiet_for(body, told) <= 0:
-            self._run(job.uid, self._carry_out(job, told, written=body.status, may_create=False))
+            self._run(job, told, self._carry_out(job, told, written=body.status, may_create=False))
 
-    def _run(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
-        self._told[uid] = time.monotonic()
+    def _run(self, job: Job, plan: Plan, work: Coroutine[Any, Any, None]) -> None:
+        self._told[job.uid] = time.monotonic()
         task = asyncio.create_task(work)
-        self._busy[uid] = task
-        task.add_done_callback(lambda _: self._end(uid))
+        self._busy[job.uid] = task
+        task.add_done_callback(lambda _: self._end(job, plan))
 
-    def _end(self, uid: str) -> None:
-        self._busy.pop(uid, None)
-        self.done(uid)
+    def _end(self, job: Job, plan: Plan) -> None:
+        self._busy.pop(job.uid, None)
+        for create in plan.creates:
+            self.ledger.await_seen(job.namespace, pod_name(job.name, create.role, create.index))
+        self.done(job.uid)
 
     def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan can wait; 0 if there is something to do now.

@@ -17,7 +17,7 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import Reservation, reservation_of, write
+from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 MINUTE = 60.0
 MOST_BARRED = 10_000
+RENEW_SECONDS = 0.05
+"""A nomination that kube-scheduler took away is made again after so long."""
 RETRY_SECONDS = 30.0
 """A pod that could not be nominated is left alone for so long."""
 CHANGED_SECONDS = 0.2
@@ -182,10 +184,17 @@ class Reclaimer:
         return all_nominated
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
-        """Take back reservations that ran out; another node is tried for those pods."""
+        """Take back reservations that ran out, unless another node is about to be reserved in their place."""
+        planned = {reclaim.uid for reclaims in self._planned.values() for reclaim in reclaims}
         for pod in expired:
-            if pod.metadata.uid not in self._writing:
+            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
+
+    def renew(self, forgotten: Iterable[objects.Pod]) -> None:
+        """Nominate again those whose place is kept and whose nomination kube-scheduler took away."""
+        for pod in forgotten:
+            if pod.metadata.uid not in self._writing:
+                self._start(pod.metadata.uid, self._renew(pod.metadata.uid))
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -213,6 +222,9 @@ class Reclaimer:
         if pod is None:
             return False
         now, before = self._now(), reservation_of(pod)
+        if before.node and not before.holds(now):
+            before = before.ran_out(now)
+            self._tell_expired(pod)
         until = now + max(map(self._grace, reclaim.losers), default=0.0) + self._settings.reservation_seconds
         if not await self._write(pod, Reservation(reclaim.node, now, until, before.avoid)):
             return False
@@ -222,15 +234,35 @@ class Reclaimer:
         self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
         return True
 
+    async def _renew(self, uid: str) -> bool:
+        """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
+        await asyncio.sleep(RENEW_SECONDS)
+        pod = self._pods.get(uid)
+        if pod is None or not is_forgotten(pod, self._now()):
+            return False
+        try:
+            self._pods.observe(await write(self._session, pod, reservation_of(pod)))
+        except NotFound:
+            self._pods.observe_deleted(uid)
+        except ClusterError as error:
+            log.info("pod=%s/%s not nominated again: %s", *_name(pod), error)
+            return False
+        log.info("pod=%s/%s nominated again node=%s", *_name(pod), reservation_of(pod).node)
+        return True
+
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
         if not await self._write(pod, reservation.ran_out(self._now())):
             return False
-        self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {reservation.node} in time. Another node is tried, this one later."
-        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), reservation.node)
-        self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self._tell_expired(pod)
         return True
+
+    def _tell_expired(self, pod: objects.Pod) -> None:
+        node = reservation_of(pod).node
+        self._metrics.reservations_expired.inc()
+        text = f"It did not get its place on {node} in time. Another node is tried, this one later."
+        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
+        self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
         uid = pod.metadata.uid

@@ -14,7 +14,7 @@ import msgspec
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
-from elastic_operator.cluster.reservation import Reservation, reservation_of
+from elastic_operator.cluster.reservation import is_forgotten, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.demand import job_shape
 from elastic_operator.plan.model import PodShape, Request
@@ -61,6 +61,7 @@ class Requests:
         self._known: dict[str, _Known] = {}
         self._all: tuple[Request, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
+        self.forgotten: tuple[objects.Pod, ...] = ()
         self.again_at = inf
 
     def look(self, now: float) -> tuple[Request, ...]:
@@ -73,6 +74,7 @@ class Requests:
             self._known[pod.metadata.uid] = self._look_at(pod, known.get(pod.metadata.uid), now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.expired = tuple(pod for pod in waiting if _has_expired(pod, now))
+        self.forgotten = tuple(pod for pod in waiting if is_forgotten(pod, now))
         found = tuple(one.request for one in self._known.values() if one.request is not None)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
@@ -111,13 +113,14 @@ class Requests:
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
-        unplannable = next(_problems(own.master, own.flavor_problem, barred, reserved, now), "")
+        unplannable = next(_problems(own.master, own.flavor_problem, barred, now), "")
+        elsewhere = sorted({*avoided, *([reserved.node] if reserved.node else [])})
         request = Request(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
             created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
-            shape=_kept_to(own.master, reserved.node) if holds else _kept_from(own.master, sorted(avoided)),
+            shape=_kept_to(own.master, reserved.node) if holds else _kept_from(own.master, elsewhere),
             flavor=own.flavor,
             priority=pod.spec.priority or 0,
             nominated=nominated if not reserved.node and self._is_there(nominated) else "",
@@ -145,9 +148,7 @@ def _has_expired(pod: objects.Pod, now: float) -> bool:
     return bool(reserved.node) and not reserved.holds(now)
 
 
-def _problems(
-    shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, reserved: Reservation, now: float
-) -> Iterator[str]:
+def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, now: float) -> Iterator[str]:
     """Why no place can be planned for the pod."""
     if shape.unpinned_because:
         yield shape.unpinned_because
@@ -155,8 +156,6 @@ def _problems(
         yield flavor_problem
     if barred is not None and now < barred[0]:
         yield barred[1]
-    if reserved.node and not reserved.holds(now):
-        yield f"its reservation on {reserved.node} has run out"
 
 
 def _kept_to(shape: PodShape, node: str) -> PodShape:

@@ -54,7 +54,7 @@ class Allocation(Mapping[str, Grant]):
                 why.wake_at,
                 takers=_names(takers),
                 reclaimed=any(_is_other_team(taker, claim) for taker in takers),
-                givers=_names(owner for owner, member in claim.took if member not in owner.kept),
+                givers=_names(o for o, member in claim.took if member not in o.kept and o.team != claim.team),
             )
         return self._grants[uid]
 

@@ -36,7 +36,7 @@ class Grant:
     """A `Share` with its reasons: `limit` and `message` answer why the job is not bigger, or not running.
 
     `wake_at` is when, with nothing else changed, the answer may differ. `takers` name those for whom pods are released,
-    `reclaimed` says that another team's are among them, and `givers` names jobs that make way for this one.
+    `reclaimed` says that another team's are among them, `givers` names other teams' jobs that make way for it.
     """
 
     replicas: int

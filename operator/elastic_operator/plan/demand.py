@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_operator.api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.model import JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation, seconds
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
@@ -24,6 +24,11 @@ class JobShape:
     flavor: str = DEFAULT_FLAVOR
     flavor_problem: str = ""
     priorities: tuple[int, int] = (1, 0)
+
+    @property
+    def pinnable(self) -> bool:
+        """Whether the planner knows all that the scheduler asks for the job's pods."""
+        return self.master.pinnable and self.worker.pinnable
 
 
 def job_shape(
@@ -67,7 +72,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
         grow_after=_grow_after(status, spec.elasticity.scale_up_delay_seconds) if running else 0.0,
-        failed_size=status.retry.size if status.retry else None,
+        failed_size=_failed_size(status.retry, shape),
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",
         wants=seen.wants_pods and not (seen.finishing and not seen.live),
@@ -80,18 +85,26 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         nodes_from=_nodes_from(seen),
         nodes_until=_nodes_until(seen),
     )
-    return with_waiting_apart(demand)
+    return _apart(demand, {pod.uid for pod in seen.live if pod.node is None and (pod.unschedulable or shape.pinnable)})
 
 
-def with_waiting_apart(demand: JobDemand) -> JobDemand:
-    """The demand, the pods that no node is chosen for apart from its members where they may ask for new nodes.
+def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
+    """The demand of a job that has these pods, too, which are being created."""
+    indices = frozenset(member.index for member in members if member.role == "worker")
+    more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
+    pinnable = demand.master.pinnable and demand.worker.pinnable
+    return _apart(more, {member.uid for member in members if member.node is None and pinnable})
 
-    That is so as long as those that have a node do not make its minimum.
+
+def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
+    """The pods with these uids, which have no node, apart from the members where they may ask for new nodes.
+
+    They do as long as the others do not make the minimum.
     """
-    members = tuple(member for member in demand.members if member.node is not None)
+    members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
         return demand
-    waiting = (*demand.waiting, *(member for member in demand.members if member.node is None))
+    waiting = (*demand.waiting, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, waiting=waiting)
 
 
@@ -161,6 +174,13 @@ def _since_not(seen: Observation, *conditions: ConditionType) -> float:
     told = [seen.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=seen.job.created)
+
+
+def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
+    """From which size on nothing is tried: none where only nodes are not asked for, and it is known what would fit."""
+    if retry is not None and retry.waits_for and not shape.pinnable:
+        return 1
+    return retry.size if retry else None
 
 
 def _nodes_from(seen: Observation) -> float | None:

@@ -62,6 +62,8 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
         return False
     if is_kept_for_asked(claim, need):
         return False
+    if claim.job.waiting and not (claim.master.shape.pinnable and claim.worker.shape.pinnable):
+        return False  # the scheduler has said that it is not as it looks
     master, workers = claim.missing(claim.minimum)
     if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True

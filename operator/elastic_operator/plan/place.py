@@ -64,7 +64,7 @@ class Board:
 
     def _ask(self, shape: PodShape) -> Ask:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
-        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports)
+        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
         if key not in self._asks:
             if where not in self._hosts:
                 self._hosts[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))

@@ -157,7 +157,7 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
     what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {_listed(grant.takers)}"
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs. {grant.message}"
-    return "PreemptedByJob", f"{what}, first in the team. {grant.message}"
+    return "PreemptedByJob", f"{what}, next in the team. {grant.message}"
 
 
 def _listed(names: Sequence[str]) -> str:

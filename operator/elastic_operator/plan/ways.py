@@ -15,7 +15,6 @@ from elastic_operator.plan.entitle import Taking
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Unit, Victims, strength
 
-
 Found = list[tuple[tuple[float, ...], int]]
 """A heap of ways that were found, as prices and nodes."""
 
@@ -91,6 +90,8 @@ class Ways:
     def _way(self, role: str, node: int, taking: Taking | None) -> Way | None:
         """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
         table, taker, victims = self._table, self._taker, self._victims
+        if taker.request and _is_promised(table, node):
+            return None
         pool, chosen = list(victims.on_node(node)), list[Unit]()
         if not pool or not _fits_without(table, taker, role, node, pool):
             return None
@@ -107,6 +108,15 @@ class Ways:
                 trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
         chosen = _needed(table, taker, role, node, chosen)
         return Way(node, tuple(chosen), _price(chosen, node, taking))
+
+
+def _is_promised(table: Table, node: int) -> bool:
+    """Whether somebody makes way there for a foreign pod already.
+
+    kube-scheduler counts a pod that is nominated for a node as if it were there: two of them would keep each other out
+    until the room of both is free.
+    """
+    return any(claim.request and (claim.request.promised or claim.took) for claim, _ in table.seated[node])
 
 
 def _as_they_leave(claim: Claim) -> Iterable[int]:
