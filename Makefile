@@ -19,6 +19,9 @@ help: ## List what can be made
 demo: venv ## A real cluster from nothing, and a job that grows from 4 to 8 processes and back on it
 	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS)
 
+demo-quota: venv ## Three teams on six GPUs: one borrows what is idle, and the owner gets it back when it asks
+	@$(RUN) python -m demo quota --name $(NAME) $(ARGS)
+
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
 
@@ -37,6 +40,9 @@ check: venv shells ## Lint, types, layers, drift, unit and property tests
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)
+
+bench-reclaim: venv ## How fast a team gets back what 1,000 jobs on 4,000 GPUs borrowed; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.reclaim $(ARGS)
 
 bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.allocate $(ARGS)
@@ -69,4 +75,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo down test test-long check bench-react bench-allocate crds golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate crds golden image cluster-up cluster-down venv shells

@@ -1,7 +1,9 @@
-"""`python -m demo elastic`: a cluster from nothing, or the one of `--kubeconfig`, and a job that changes its size."""
+"""Demos on a cluster from nothing: `elastic`, a job that changes its size (also on the cluster of `--kubeconfig`), and
+`quota`, three teams that share their GPUs."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -11,17 +13,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from demo import elastic, install
+from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-
-
-@app.callback()
-def _group() -> None:
-    """Makes `elastic` a command by name: more demos join it."""
 
 
 @app.command(name="elastic")
@@ -37,9 +34,33 @@ def main_job(
     kube = _existing(kubeconfig) if kubeconfig else _local(name=name, nodes=nodes, gpus=gpus)
     console.rule("the job")
     elastic.run(kube, gpus=gpus, nodes=_two_nodes(kube), console=console)
-    console.print(f"Done in {time.monotonic() - started:.0f} s. The cluster is still up; try:")
-    for line in _next_commands(kube, None if kubeconfig else name):
-        console.print(f"  {line}")
+    _say_done(console, started, _next_commands(kube, None if kubeconfig else name))
+
+
+@app.command(name="quota")
+def quota_demo(
+    name: Annotated[str, typer.Option(help="The local cluster's name.")] = "demo",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
+) -> None:
+    """Three teams, six GPUs: one lends, and gets back what is its own when it asks; the other's training goes on."""
+    console = Console(width=140, highlight=False)
+    started = time.monotonic()
+    progress = Progress()
+    cluster, kube = install.local_cluster(name=name, nodes=quota.NODES, gpus=quota.GPUS, progress=progress)
+    install.install_operator(kube, progress)
+    report = quota.run(cluster, kube, console)
+    console.rule("what happened")
+    report.show(console)
+    if json_file:
+        json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    tried = [
+        f"export KUBECONFIG={kube.kubeconfig}",
+        f"{kube.kubectl_path} get gpuquotapolicies",
+        f"{kube.kubectl_path} get eptj,pods --all-namespaces",
+        f"{kube.kubectl_path} -n {quota.TEAM_A} describe eptj {quota.JOB}",
+        f"make down NAME={name}",
+    ]
+    _say_done(console, started, tried)
 
 
 def _local(*, name: str, nodes: int, gpus: int) -> Kube:
@@ -73,6 +94,12 @@ def _next_commands(kube: Kube, name: str | None) -> list[str]:
         f"{kube.kubectl_path} -n {elastic.NAMESPACE} logs -f {elastic.JOB}-master-0",
     ]
     return tried + ([f"make down NAME={name}"] if name else [])
+
+
+def _say_done(console: Console, started: float, commands: list[str]) -> None:
+    console.print(f"Done in {time.monotonic() - started:.0f} s. The cluster is still up; try:")
+    for command in commands:
+        console.print(f"  {command}")
 
 
 def main() -> None:

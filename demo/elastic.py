@@ -7,10 +7,8 @@ import time
 
 import yaml
 from rich.console import Console
-from rich.table import Table
 
 from demo.install import REPOSITORY
-from demo.journal import Pause, pauses_of
 from demo.kube import Kube
 from demo.plot import svg_of
 from demo.timeline import Timeline
@@ -36,7 +34,7 @@ def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> N
     kube.kubectl("drain", nodes[1], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
     timeline.until("the job to go on with what is left", world_size=small, more_epochs=5)
     kube.kubectl("uncordon", nodes[1])
-    _report(pauses_of(timeline.epochs), console)
+    timeline.show_pauses()
     picture = cache.root() / "demo.svg"
     picture.write_text(svg_of(timeline.epochs, title=f"One job: {small}, then {big}, then {small} processes"))
     console.print(f"As a picture: {picture}")
@@ -61,18 +59,3 @@ def _manifest(gpus: int) -> str:
     container["args"] = [word.replace("toy.pt", f"toy-{time.time():.0f}.pt") for word in container["args"]]
     container["resources"]["limits"]["nvidia.com/gpu"] = gpus
     return yaml.safe_dump(job)
-
-
-def _report(pauses: list[Pause], console: Console) -> None:
-    table = Table(title="What a change of size cost (torchrun restarts its processes; epochs take 1 s)", expand=False)
-    for column in ("change", "from epoch", "to epoch", "training stood still", "epochs repeated"):
-        table.add_column(column, justify="right")
-    for pause in pauses:
-        table.add_row(
-            f"{pause.before.world_size} -> {pause.after.world_size} processes",
-            str(pause.before.number),
-            str(pause.after.number),
-            f"{pause.seconds:.1f} s",
-            str(pause.repeated),
-        )
-    console.print(table)

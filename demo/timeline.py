@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from demo.journal import Epoch, epochs_of
+from demo.journal import Epoch, epochs_of, pauses_of
 from demo.kube import Kube, wait_for
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
 LOOK_SECONDS = 0.5
 EPOCHS_PER_LINE = 5
+EVENT_WIDTH = 78
 
 
 @dataclass
@@ -35,18 +38,23 @@ class Timeline:
     def __post_init__(self) -> None:
         self.core, self.custom = self.kube.apis()
 
-    def say(self, event: str, *, style: str = "") -> None:
-        """A line of the timeline: time, event, pods, world size, epoch."""
+    def say(self, event: str, *, style: str = "", at: float | None = None) -> None:
+        """A line of the timeline: time (`at` seconds after the start, else now), event, pods, world size, epoch."""
         _, pods, _ = self._shown
         last = self.epochs[-1] if self.epochs else None
         where = f"pods {max(pods, 0)}  world {last.world_size if last else 0}  epoch {last.number if last else '-'}"
-        now = f"{time.monotonic() - self.started:7.1f} s"
-        line = Text.assemble((now, "dim"), "  ", (f"{event[:58]:<58}", style), " ", (where, "cyan"))
-        self.console.print(line)
+        stamp = f"{time.monotonic() - self.started if at is None else at:7.1f} s"
+        text = f"{event[:EVENT_WIDTH]:<{EVENT_WIDTH}}"
+        self.console.print(Text.assemble((stamp, "dim"), "  ", (text, style), " ", (where, "cyan")))
 
     def status(self) -> dict[str, Any]:
-        """The job's status, {} before it has one."""
-        found = self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, self.job)
+        """The job's status, {} before it has one or is there."""
+        try:
+            found = self.custom.get_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, self.job)
+        except ApiException as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return {}
         status: dict[str, Any] = found.get("status") or {}
         return status
 
@@ -56,7 +64,7 @@ class Timeline:
         status = self.status()
         ready: dict[str, str] = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), {})
         shown = (ready.get("reason", ""), status.get("replicas", 0), status.get("worldSize", 0))
-        if shown != self._shown:
+        if status and shown != self._shown:
             self._shown = shown
             self.say(f"{shown[0] or 'created'}: {ready.get('message', '')}")
         if self.epochs and self.epochs[-1].number >= self._next_epoch:
@@ -75,13 +83,36 @@ class Timeline:
             (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines())), key=lambda e: e.time
         )
 
+    def last_epoch_time(self) -> float:
+        """When the last epoch ended, on the clock of the pods; 0.0 before there was one."""
+        return self.epochs[-1].time if self.epochs else 0.0
+
+    def trained(self, *, world_size: int, since: float) -> int:
+        """Epochs after that time on so many processes."""
+        return sum(epoch.time > since and epoch.world_size == world_size for epoch in self.epochs)
+
     def until(self, what: str, *, world_size: int, more_epochs: int, seconds: float = 240.0) -> None:
         """Watch until `more_epochs` epochs were trained on `world_size` processes since now."""
-        since = self.epochs[-1].time if self.epochs else 0.0
+        since = self.last_epoch_time()
 
         def reached() -> bool | None:
             self.look()
-            done = [e for e in self.epochs if e.time > since and e.world_size == world_size]
-            return len(done) >= more_epochs or None
+            return self.trained(world_size=world_size, since=since) >= more_epochs or None
 
         wait_for(what, reached, seconds=seconds, pause=LOOK_SECONDS)
+
+    def show_pauses(self) -> None:
+        """A table of what each change of size cost."""
+        title = "What a change of size cost (torchrun restarts its processes; epochs take 1 s)"
+        table = Table(title=title, expand=False)
+        for column in ("change", "from epoch", "to epoch", "training stood still", "epochs repeated"):
+            table.add_column(column, justify="right")
+        for pause in pauses_of(self.epochs):
+            table.add_row(
+                f"{pause.before.world_size} -> {pause.after.world_size} processes",
+                str(pause.before.number),
+                str(pause.after.number),
+                f"{pause.seconds:.1f} s",
+                str(pause.repeated),
+            )
+        self.console.print(table)

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -28,7 +29,9 @@ def main():
     say(f"[{os.getpid()}] Initializing process group with: {environment}")
     # gloo listens on the address that this machine's host name resolves to; in a pod that is the pod's own. Where it
     # is not (some laptops resolve it to nothing useful), name the interface: GLOO_SOCKET_IFNAME=eth0.
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    # The time-out is what ends the wait for a machine that lost its power: it says nothing, and torchrun asks nobody.
+    timeout = timedelta(seconds=options.timeout)
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=timeout)
     train(options, local_rank=int(os.environ["LOCAL_RANK"]))
     dist.destroy_process_group()
 
@@ -38,6 +41,7 @@ def parse_options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds of pretended work per epoch")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for other processes")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint.pt"), help="a file that all machines see")
     return parser.parse_args()
 

@@ -47,7 +47,7 @@ def run(command: str, environment: dict[str, str], *, seconds: float = 300) -> s
 
 def test_every_block_of_the_readme_is_run_by_one_of_these_tests() -> None:
     assert sorted(BLOCKS) == sorted(MAKE + HELM + TUTORIAL)
-    assert MAKE == ["make demo\nmake test\n"]
+    assert MAKE == ["make demo\nmake test\n", "make demo-quota\n"]  # the second: tests/demo/test_quota_demo.py
     assert "exec make test" in (REPOSITORY / ".ci" / "run").read_text()
     assert len(TUTORIAL) >= 5
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from elastic_operator.api.job import API_VERSION, KIND, JobSpec
+from elastic_operator.api.policy import PolicySpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
@@ -66,6 +67,19 @@ def test_the_heterogeneous_job_has_a_smaller_master():
 
 def test_the_fixed_size_job_has_one_size():
     assert job("fixed-size").sizes() == (2,)
+
+
+def test_two_to_four_starts_with_what_its_team_is_guaranteed_and_only_team_c_may_not_have_more():
+    policies = list(yaml.safe_load_all((EXAMPLES / "two-to-four" / "policies.yaml").read_text()))
+    specs = {policy["metadata"]["name"]: PolicySpec.model_validate(policy["spec"]) for policy in policies}
+    quotas = {name: spec.flavors[0] for name, spec in specs.items()}
+    assert {name: quota.guaranteed for name, quota in quotas.items()} == {"team-a": 2, "team-b": 2, "team-c": 2}
+    assert {name: quota.borrowing.limit for name, quota in quotas.items()} == {
+        "team-a": None,
+        "team-b": None,
+        "team-c": 0,
+    }
+    assert (job("two-to-four").sizes(), gpus(job("two-to-four"))) == ((2, 3, 4), [1, 1])
 
 
 def test_kustomize_makes_the_config_map_that_the_toy_mounts():

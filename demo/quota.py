@@ -1,0 +1,249 @@
+"""The quota demo: three teams on six nodes with one GPU each, two GPUs guaranteed to each team.
+
+team-a's job runs on two to four GPUs, team-b comes and goes with two plain pods, and whenever team-b is there, team-a
+has what it is guaranteed and no more. team-c has the same job as team-a and may not borrow: it has two GPUs throughout.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from demo.install import REPOSITORY
+from demo.journal import pauses_of
+from demo.kube import Kube
+from demo.lives import Life, Step
+from demo.plot import svg_of
+from demo.quota_report import Report
+from demo.reclaims import TakenBack, taken_back_by
+from demo.stage import Stage
+from demo.timeline import Timeline
+from demo.witness import Witness
+from devcluster import cache
+from devcluster.cluster import Cluster
+from elastic_operator.api.job import PLURAL
+from elastic_operator.api.status import Limit, Phase
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+NODES, GPUS = 6, 1
+TEAM_A, TEAM_B, TEAM_C = TEAMS = ("team-a", "team-b", "team-c")
+JOB = "two-to-four"
+SMALL, BIG = 2, 4
+EPOCHS = 4
+"""So many epochs on a new number of processes are training, not luck."""
+RECLAIMED = "QuotaReclaimed"
+EXAMPLES = REPOSITORY / "examples"
+FOLDER = EXAMPLES / JOB
+
+
+def run(cluster: Cluster, kube: Kube, console: Console) -> Report:
+    """The whole story; DemoError where the cluster does not do as told."""
+    _start_afresh(cluster, kube)
+    timeline = Timeline(kube, TEAM_A, JOB, console)
+    with Witness(kube, TEAMS, started=timeline.started) as witness:
+        stage = Stage(kube, timeline, witness, console, quiet=frozenset({TEAM_C}))
+        _team_c_stays_within_its_own(stage)
+        _team_a_starts_beside_team_b(stage)
+        _team_a_borrows(stage)
+        taken_back, told = _team_b_takes_its_gpus_back(stage)
+        _team_a_borrows_again(stage)
+        _a_node_is_lost(stage, cluster)
+    timeline.show_pauses()
+    picture = cache.root() / "demo-quota.svg"
+    picture.write_text(svg_of(timeline.epochs, title="team-a's job, on what is its own and on what team-b leaves idle"))
+    console.print(f"As a picture: {picture}")
+    return Report(taken_back, told, timeline.epochs, stage.done)
+
+
+def _start_afresh(cluster: Cluster, kube: Kube) -> None:
+    """The teams, their policies, the training script; nothing of an earlier demo."""
+    for team in TEAMS:
+        cluster.shared_claim(team)
+        kube.kubectl("delete", PLURAL, "--all", "-n", team, "--wait", "--timeout=120s")
+        kube.kubectl("delete", "pods", "--all", "-n", team, "--grace-period=1", "--wait", "--timeout=120s")
+        kube.kubectl("delete", "events", "--all", "-n", team)
+        script = kube.kubectl(
+            *("create", "configmap", "toy-script", "-n", team, f"--from-file={EXAMPLES / 'toy' / 'train.py'}"),
+            *("--dry-run=client", "-o", "yaml"),
+        )
+        kube.kubectl("apply", "-f", "-", input_text=script)
+    kube.kubectl("apply", "-f", str(FOLDER / "policies.yaml"))
+
+
+def _team_c_stays_within_its_own(stage: Stage) -> None:
+    stage.act("1. team-c may not borrow: its job stays on two GPUs, beside the four of team-a and team-b")
+    _apply_job(stage, TEAM_C)
+    limit = Limit.BORROWING_DISABLED
+    stage.expect(
+        f"team-c's job to run with {SMALL} pods, limited by {limit}",
+        lambda: _pods(stage, TEAM_C, phase=Phase.RUNNING) == SMALL and stage.limited_by(TEAM_C, JOB)[0] == limit,
+    )
+    stage.console.print(f"  {TEAM_C}/{JOB}: {stage.limited_by(TEAM_C, JOB)[1]}", style="cyan")
+
+
+def _team_a_starts_beside_team_b(stage: Stage) -> None:
+    stage.act("2. four GPUs are left; team-b uses its two, so team-a's job starts with two")
+    _notebooks_come(stage)
+    stage.expect("team-b's notebooks to run", lambda: len(_notebooks_that_run(stage)) == SMALL)
+    _apply_job(stage, TEAM_A)
+    stage.expect_training(f"team-a's job to train on {SMALL} GPUs", world_size=SMALL, more_epochs=EPOCHS)
+    _show_limit(stage)
+    _team_c_is_as_it_was(stage)
+
+
+def _team_a_borrows(stage: Stage) -> None:
+    stage.act("3. team-b goes home; team-a's job grows by itself")
+    _notebooks_go(stage)
+    stage.expect_training(f"team-a's job to train on {BIG} GPUs", world_size=BIG, more_epochs=EPOCHS)
+    _team_c_is_as_it_was(stage)
+
+
+def _team_b_takes_its_gpus_back(stage: Stage) -> tuple[TakenBack, list[str]]:
+    stage.act("4. team-b comes back; two workers of team-a's job make room, and it goes on with two")
+    stage.look()
+    before = [life for life in stage.witness.lives(TEAM_A) if life.alive]
+    _notebooks_come(stage)
+    stage.expect("team-b's notebooks to run", lambda: len(_notebooks_that_run(stage)) == SMALL)
+    takers = _notebooks_that_run(stage)
+    stage.expect_training(f"team-a's job to go on with {SMALL} GPUs", world_size=SMALL, more_epochs=EPOCHS)
+    _only_workers_left(stage, before)
+    _training_went_on_from_its_checkpoint(stage)
+    told = _both_sides_were_told(stage)
+    _team_c_is_as_it_was(stage)
+    taken_back = taken_back_by(takers, [life for team in (TEAM_A, TEAM_C) for life in stage.witness.lives(team)])
+    stage.check(
+        f"as many GPUs to be evicted as were requested, for {SMALL} pods",
+        taken_back.ratio == 1.0 and len(taken_back.reclaims) == SMALL,
+        taken_back,
+    )
+    return taken_back, told
+
+
+def _team_a_borrows_again(stage: Stage) -> None:
+    stage.act("5. team-b goes home; team-a's job grows again")
+    _notebooks_go(stage)
+    stage.expect_training(f"team-a's job to train on {BIG} GPUs again", world_size=BIG, more_epochs=EPOCHS)
+    _team_c_is_as_it_was(stage)
+
+
+def _a_node_is_lost(stage: Stage, cluster: Cluster) -> None:
+    worker = max(_alive(stage, TEAM_A), key=lambda life: life.name)
+    stage.act(f"6. the node of {worker.name} loses its power; the job goes on without it")
+    stage.say(f"node {worker.node} is switched off")
+    node = cluster.node(worker.node)
+    node.kill()
+    try:
+        size = BIG - 1
+        stage.expect_training(f"team-a's job to go on with {size} GPUs", world_size=size, more_epochs=EPOCHS)
+        stage.expect("the lost worker to be given up", lambda: len(_alive(stage, TEAM_A)) == size)
+        _team_c_is_as_it_was(stage)
+    finally:
+        stage.say(f"node {worker.node} is switched on again")
+        node.restart()
+        cluster.wait_ready()
+
+
+# -- what people do ----------------------------------------------------------------------------------------------------
+
+
+def _apply_job(stage: Stage, team: str) -> None:
+    """The example, with a checkpoint of its own: each demo begins at epoch 0."""
+    job = yaml.safe_load((FOLDER / "job.yaml").read_text())
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    fresh = f"{JOB}-{time.time():.0f}.pt"
+    container["args"] = [word.replace(f"{JOB}.pt", fresh) for word in container["args"]]
+    stage.kube.kubectl("apply", "-n", team, "-f", "-", input_text=yaml.safe_dump(job))
+    stage.timeline.say(f"{team}: kubectl apply -f {_shown(FOLDER / 'job.yaml')}", style="bold")
+
+
+def _notebooks_come(stage: Stage) -> None:
+    manifest = FOLDER / "notebooks.yaml"
+    stage.say(f"{TEAM_B}: kubectl apply -f {_shown(manifest)}")
+    stage.kube.kubectl("apply", "-n", TEAM_B, "-f", str(manifest))
+
+
+def _notebooks_go(stage: Stage) -> None:
+    manifest = FOLDER / "notebooks.yaml"
+    stage.say(f"{TEAM_B}: kubectl delete -f {_shown(manifest)}")
+    stage.kube.kubectl("delete", "-n", TEAM_B, "-f", str(manifest), "--wait")
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+# -- what there is to see ----------------------------------------------------------------------------------------------
+
+
+def _alive(stage: Stage, team: str) -> list[Life]:
+    return [life for life in stage.witness.lives(team) if life.alive]
+
+
+def _notebooks_that_run(stage: Stage) -> list[Life]:
+    return [life for life in _alive(stage, TEAM_B) if life.at(Step.RUNNING) is not None]
+
+
+def _pods(stage: Stage, team: str, *, phase: Phase) -> int:
+    """Pods of the team's job, 0 as long as it is not in that phase."""
+    status = stage.status(team, JOB)
+    return status.replicas if any(c.type == "Ready" and c.reason == phase for c in status.conditions) else 0
+
+
+def _show_limit(stage: Stage) -> None:
+    reason, message = stage.limited_by(TEAM_A, JOB)
+    stage.console.print(f"  {TEAM_A}/{JOB} is limited by {reason}: {message}", style="cyan")
+
+
+def _team_c_is_as_it_was(stage: Stage) -> None:
+    """The same two pods since the beginning, and the same answer to why there are no more."""
+    lives = stage.witness.lives(TEAM_C)
+    stage.check(
+        f"team-c's job to have the same {SMALL} pods since the beginning",
+        len(lives) == SMALL and all(life.alive for life in lives),
+        [(life.name, list(life.seen)) for life in lives],
+    )
+    reason, message = stage.limited_by(TEAM_C, JOB)
+    stage.check(
+        f"team-c's job to be limited by {Limit.BORROWING_DISABLED}", reason == Limit.BORROWING_DISABLED, message
+    )
+
+
+def _only_workers_left(stage: Stage, before: list[Life]) -> None:
+    """Of the pods that there were, the master and one worker are still there."""
+    left, kept = [life.name for life in before if not life.alive], [life.name for life in before if life.alive]
+    stage.check(
+        f"{BIG - SMALL} workers of {BIG} pods to have gone, not the master",
+        len(before) == BIG and all(name.startswith(f"{JOB}-{ROLE_WORKER}-") for name in left) and len(kept) == SMALL,
+        f"gone: {left}, there: {kept}",
+    )
+    stage.check("the master to be the same pod", f"{JOB}-{ROLE_MASTER}-0" in kept, kept)
+
+
+def _training_went_on_from_its_checkpoint(stage: Stage) -> None:
+    pauses = pauses_of(stage.timeline.epochs)
+    stage.check(
+        "no epoch to be trained twice but the one under way, and none to be left out",
+        all(pause.before.number <= pause.after.number <= pause.before.number + 1 for pause in pauses),
+        [(pause.before, pause.after) for pause in pauses],
+    )
+
+
+def _both_sides_were_told(stage: Stage) -> list[str]:
+    """The events of who lost and who gained; and the job's history says the same."""
+    stage.expect("events on who lost and on who gained", lambda: all(_events(stage)))
+    lost, gained = _events(stage)
+    stage.check("who lost to be told for whom", all(f"{TEAM_B}/" in note for note in lost), lost)
+    stage.expect(
+        f"the job's history to have {RECLAIMED}",
+        lambda: any(change.reason == RECLAIMED for change in stage.status(TEAM_A, JOB).history),
+    )
+    return [*lost, *gained]
+
+
+def _events(stage: Stage) -> tuple[list[str], list[str]]:
+    """What team-a's job was told, and what team-b's pods were."""
+    lost = [note for about, note in stage.events(TEAM_A, RECLAIMED) if about == JOB]
+    return lost, [note for _, note in stage.events(TEAM_B, RECLAIMED)]

@@ -1,0 +1,66 @@
+"""What the quota demo shows at its end, and writes down for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.journal import Epoch
+from demo.reclaims import TakenBack
+from demo.stage import Done
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a team got back, what those who lost and gained were `told`, the training, and what came true on the way."""
+
+    taken_back: TakenBack
+    told: Sequence[str]
+    epochs: Sequence[Epoch]
+    done: Sequence[Done]
+
+    @property
+    def world_sizes(self) -> list[int]:
+        """On how many processes the job trained, one after the other."""
+        return [size for size, _ in groupby(epoch.world_size for epoch in self.epochs)]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it; times in seconds."""
+        return {
+            "steps": [{"expected": done.expected, "seconds": round(done.seconds, 3)} for done in self.done],
+            "worldSizes": self.world_sizes,
+            "reclaims": [reclaim.as_json() for reclaim in self.taken_back.reclaims],
+            "evictedPerRequestedGPU": self.taken_back.ratio,
+            "events": list(self.told),
+        }
+
+    def show(self, console: Console) -> None:
+        """As tables."""
+        for note in self.told:
+            console.print(f"  event: {note}", style="cyan")
+        console.print(self._reclaims())
+
+    def _reclaims(self) -> Table:
+        table = Table(title="GPUs that went back to their owner (seconds since the pod was created)", expand=False)
+        for column in ("pending pod", "node", "victims"):
+            table.add_column(column)
+        for column in ("evicted after", "freed after", "bound after", "evicted/requested GPUs"):
+            table.add_column(column, justify="right")
+        for reclaim in self.taken_back.reclaims:
+            table.add_row(
+                reclaim.pod,
+                reclaim.node,
+                ", ".join(reclaim.victims),
+                f"{reclaim.evicted_after:.2f} s",
+                f"{reclaim.freed_after:.2f} s",
+                f"{reclaim.bound_after:.2f} s",
+                f"{reclaim.evicted_gpus}/{reclaim.gpus}",
+            )
+        back = self.taken_back
+        table.caption = f"evicted GPUs: {back.evicted_gpus}, requested: {back.requested_gpus}, ratio {back.ratio:.1f}"
+        return table

@@ -1,0 +1,99 @@
+"""How GPUs came back to a team, from the lives of pods: who had to go for each pod that waited, and how long each part
+of it took. Pure arithmetic; times are those at which things were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from demo.lives import Life, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """A pod that waited until others had to go for it; seconds count from when it was created."""
+
+    pod: str
+    node: str
+    gpus: int
+    victims: tuple[str, ...]
+    evicted_gpus: int
+    evicted_after: float
+    freed_after: float
+    bound_after: float
+
+    def as_json(self) -> dict[str, object]:
+        """For machines: the same, seconds rounded to milliseconds."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "victims": list(self.victims),
+            "requestedGPUs": self.gpus,
+            "evictedGPUs": self.evicted_gpus,
+            "pendingToEvictedSeconds": round(self.evicted_after, 3),
+            "pendingToFreedSeconds": round(self.freed_after, 3),
+            "pendingToBoundSeconds": round(self.bound_after, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """What pods of one team got back together: who was evicted for them, and which of it for whom."""
+
+    reclaims: tuple[Reclaim, ...]
+    evicted: tuple[str, ...]
+    evicted_gpus: int
+    requested_gpus: int
+
+    @property
+    def ratio(self) -> float:
+        """Evicted GPUs per requested GPU: 1.0 is what is needed, more is too much."""
+        return self.evicted_gpus / self.requested_gpus
+
+
+def taken_back_by(takers: Sequence[Life], others: Sequence[Life]) -> TakenBack:
+    """What `takers`, at least one, got back from `others`; who went since the first of them came counts as evicted."""
+    evicted = _evicted_between(others, min(life.seen[Step.CREATED] for life in takers), inf)
+    return TakenBack(
+        reclaims=tuple(reclaims_of(takers, others)),
+        evicted=tuple(life.ref for life in evicted),
+        evicted_gpus=sum(life.gpus for life in evicted),
+        requested_gpus=sum(life.gpus for life in takers),
+    )
+
+
+def reclaims_of(takers: Sequence[Life], others: Sequence[Life]) -> list[Reclaim]:
+    """One for each of `takers` that was bound where one of `others` had been told to go since it was created."""
+    found = [_reclaim(taker, _victims(taker, others)) for taker in takers if taker.at(Step.BOUND) is not None]
+    return sorted((reclaim for reclaim in found if reclaim), key=lambda reclaim: reclaim.pod)
+
+
+def _evicted_between(lives: Sequence[Life], first: float, last: float) -> list[Life]:
+    """Pods that were told to go in that time, in order."""
+    found = [life for life in lives if first <= life.seen.get(Step.EVICTED, first - 1) <= last]
+    return sorted(found, key=lambda life: life.seen[Step.EVICTED])
+
+
+def _victims(taker: Life, others: Sequence[Life]) -> list[Life]:
+    """Who was on the taker's node and told to go between its creation and its binding."""
+    there = [life for life in others if life.node == taker.node and life.at(Step.BOUND) is not None]
+    return _evicted_between(there, taker.seen[Step.CREATED], taker.seen[Step.BOUND])
+
+
+def _reclaim(taker: Life, victims: list[Life]) -> Reclaim | None:
+    if not victims:
+        return None
+    created, bound = taker.seen[Step.CREATED], taker.seen[Step.BOUND]
+    # Whoever is bound has its room: the victim's end may be seen later, as the kubelet tells it to somebody else first.
+    freed = max(min(life.seen.get(Step.GONE, bound), life.seen.get(Step.ENDED, bound)) for life in victims)
+    return Reclaim(
+        pod=taker.ref,
+        node=taker.node,
+        gpus=taker.gpus,
+        victims=tuple(life.ref for life in victims),
+        evicted_gpus=sum(life.gpus for life in victims),
+        evicted_after=victims[-1].seen[Step.EVICTED] - created,
+        freed_after=freed - created,
+        bound_after=bound - created,
+    )
