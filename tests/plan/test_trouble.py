@@ -56,15 +56,16 @@ def test_a_pod_the_cluster_ended_is_a_loss():
     assert "evicted by the kubelet" in planned.events[0].message
 
 
-def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time():
+def test_a_pod_on_an_unreachable_node_is_given_up_by_force_after_its_time_and_the_others_do_not_wait_for_it():
     pods = (make_pod("master-0"), make_pod("worker-0", node="n2"))
     job = make_job(pods, status=started())
     early = plan(job, BOTH, now=139, unready={"n2": 100})
     assert early.deletes == ()
     assert early.wake_at == START + 140
     late = plan(job, make_grant(keep=["master-0"], create=["worker-1"]), now=141, unready={"n2": 100})
-    assert [(d.name, d.force) for d in late.deletes] == [("toy-worker-0", True)]
-    assert late.events[0].reason == "NodeLost"
+    assert [(d.name, d.force) for d in late.deletes] == [("toy-worker-0", True), ("toy-master-0", False)]
+    assert [event.reason for event in late.events[:2]] == ["NodeLost", "NewIncarnation"]
+    assert (late.status.incarnation, late.status.failures) == (2, 0)
 
 
 def test_a_pod_already_terminating_on_a_lost_node_is_forced_too():

@@ -23,6 +23,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Event, Eviction, Reclaim
+from elastic_operator.plan.settle import listed
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,8 @@ class Reclaimer:
         if not await self._write(pod, Reservation(reclaim.node, now, until, before.avoid)):
             return False
         self._metrics.nominations.inc()
-        text = f"Node {reclaim.node} is reserved for it; {_pods(len(reclaim.victims))} of elastic jobs make way."
+        who = listed(sorted(reclaim.losers.values()))
+        text = f"Node {reclaim.node} is reserved for it. {_pods(len(reclaim.victims))} of {who} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), reclaim.node, len(reclaim.victims))
         self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
         return True

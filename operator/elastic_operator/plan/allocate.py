@@ -147,7 +147,7 @@ def _reclaim(table: Table, claim: Claim) -> Reclaim:
         name=request.name,
         node=table.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers=tuple(dict.fromkeys(owner.job.uid for owner, _ in gone)),
+        losers={owner.job.uid: _name(owner) for owner, _ in gone},
         reserved=request.reserved,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.api.status import JobStatus, Limit
@@ -55,7 +56,7 @@ class Grant:
 class Reclaim:
     """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
 
-    `uid`, `namespace` and `name` are the waiting pod's, `losers` the uids of the jobs that lose the victims. Without
+    `uid`, `namespace` and `name` are the waiting pod's, `losers` the jobs that lose the victims: uid to name. Without
     victims there is, or will be, room for it anyway. `reserved`: the pod was nominated for the node before.
     """
 
@@ -64,7 +65,7 @@ class Reclaim:
     name: str
     node: str
     victims: tuple[str, ...] = ()
-    losers: tuple[str, ...] = ()
+    losers: Mapping[str, str] = field(default_factory=dict)
     reserved: bool = False
 
 

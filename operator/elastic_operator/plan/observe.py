@@ -156,7 +156,10 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _losses(seen: Observation, now: float) -> Observation:
-    """Fewer members than last reported: some were lost. Without its master an incarnation is over."""
+    """Fewer members than last reported: some were lost. Without its master an incarnation is over.
+
+    And with a node: nothing ends the connections to a machine that is off, and the others would wait for it in vain.
+    """
     lost = seen.status.replicas - len(_reported(seen))
     has_master = bool(seen.live) and seen.live[0].role == "master"
     if seen.live and seen.status.replicas and not has_master:
@@ -169,10 +172,13 @@ def _losses(seen: Observation, now: float) -> Observation:
     status = record(status, now, seen.status.replicas, seen.status.replicas - lost, "PodLost", why)
     kind = "NodeLost" if any(pod.node in seen.lost_nodes for pod, _ in seen.gone) else "PodLost"
     seen = replace(seen, status=status, commit=True, events=(*seen.events, Event(kind, why, "Warning")))
-    if has_master:
-        return seen
-    event = Event("MasterReplaced", "The master is gone: all pods are replaced under a new rendezvous id.", "Warning")
-    return replace_all(seen, end_incarnation(status), event)
+    if not has_master:
+        text = "The master is gone: all pods are replaced under a new rendezvous id."
+        return replace_all(seen, end_incarnation(status), Event("MasterReplaced", text, "Warning"))
+    if kind == "NodeLost":
+        text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
+        return replace_all(seen, end_incarnation(status), Event("NewIncarnation", text, "Warning"))
+    return seen
 
 
 def _reported(seen: Observation) -> list[OwnPod]:

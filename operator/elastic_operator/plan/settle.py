@@ -143,7 +143,7 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
         reason, why = _why_smaller(grant)
         event = Event(reason, f"Shrinks from {before} to {pods(after)}: {why}")
     if after > before and grant.givers:
-        event = Event("QuotaReclaimed", f"{event.message} {_listed(grant.givers)} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     status = record(status.model_copy(update=update), now, before, after, reason, message)
     commit = seen.commit or after < before
@@ -154,13 +154,14 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: who gets the room, if somebody takes it."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {_listed(grant.takers)}"
+    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what}, entitled to the GPUs. {grant.message}"
-    return "PreemptedByJob", f"{what}, next in the team. {grant.message}"
+        return "QuotaReclaimed", f"{what}, entitled to the GPUs."
+    return "PreemptedByJob", f"{what}, next in the team."
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The names, the first few of them spelled out."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
