@@ -111,6 +111,18 @@ async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told():
             assert pod.metadata.deletion_timestamp is not None
 
 
+@pytest.mark.parametrize("answer", [{"kind": "Status", "status": "Success", "metadata": {}}, pod_dict("p")])
+async def test_a_pod_that_somebody_else_deleted_at_the_same_moment_is_gone(answer):
+    answer = {**answer, "metadata": {k: v for k, v in answer["metadata"].items() if k != "resourceVersion"}}
+    async with fake_api() as api, session_to(api) as session:
+
+        async def gone(_request):
+            return json(answer)
+
+        api.fail("DELETE", gone)
+        assert await apply.delete_pod(session, "a", "p", uid="uid-p") is None
+
+
 async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force():
     async with fake_api() as api, session_to(api) as session:
         await apply.delete_pod(session, "a", "p", uid="u")

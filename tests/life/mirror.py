@@ -69,9 +69,19 @@ class LiveServer:
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
-        items = self.api.get(f"{ROOTS[plural]}/{plural}").raise_for_status().json()["items"]
+        items = self._get(f"{ROOTS[plural]}/{plural}").raise_for_status().json()["items"]
         ages = sorted(items, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
         return [_as_simulated(plural, one) for one in ages]
+
+    def _get(self, path: str) -> httpx.Response:
+        """While the storage of a new kind is set up, the API server asks to come again."""
+        answer = self.api.get(path)
+        for _ in range(TRIES):
+            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+                break
+            time.sleep(1.0)
+            answer = self.api.get(path)
+        return answer
 
     def find(self, plural: str, namespace: str, name: str) -> Body | None:
         """The object of that name."""

@@ -77,6 +77,10 @@ class LiveWorld:
         self._names += 1
         return f"{kind}{self._names}"
 
+    def choose(self, things: list[Body]) -> Body | None:
+        """One of them by chance; None where there is none."""
+        return self.dice.choice(things) if things else None
+
     # -- what can be in it -------------------------------------------------------------------------------------------
 
     def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
@@ -96,11 +100,11 @@ class LiveWorld:
         body["metadata"]["namespace"] = namespace
         return self.server.create(kinds.JOBS, body)
 
-    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, **_: Any) -> Body:
+    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
         """Somebody else's pod, for kube-scheduler to place."""
         limits = {GPU: str(gpus)} if gpus else {}
         container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": str(cpu)}, "limits": limits}}
-        spec = {"containers": [container], "nodeSelector": {POOL: pool}, "terminationGracePeriodSeconds": 1}
+        spec = {"containers": [container], "nodeSelector": {POOL: pool}, "priorityClassName": of_class}
         meta = {"name": self.new_name("foreign-"), "namespace": namespace}
         return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec})
 

@@ -44,7 +44,8 @@ async def delete_pod(
 ) -> Pod | None:
     """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
 
-    The API server answers with the pod even if that was its end: bound to no node, or given no grace.
+    The API server answers with the pod even if that was its end: bound to no node, or given no grace. Where somebody
+    else's deletion was faster by a moment, it answers with a status, or with a pod that is of no version.
     """
     options: dict[str, Any] = _delete_options(uid)
     if grace_seconds is not None:
@@ -52,6 +53,8 @@ async def delete_pod(
     try:
         answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
     except (NotFound, Conflict):
+        return None
+    if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)
     gone = pod.metadata.deletion_grace_period_seconds == 0 and not pod.metadata.finalizers

@@ -100,7 +100,7 @@ class Requests:
         spec = pod.spec
         if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
             return False
-        if reservation_of(pod).node:
+        if reservation_of(pod).node or self._is_there(pod.status.nominated_node_name):
             return True
         said = convert.unschedulable(pod)
         return any(f"Insufficient {resource}" in said for resource in self._settings.gpu_resources)

@@ -26,10 +26,17 @@ PLANS = {
         N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6 -b-w5", "b": 6}, waiting(make_request(gpus=2))
     ),
     "two pods take one each": Case(
+        (make_node("n1", 4), make_node("n2", 4)),
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on=f"{on('n1', 4)} {on('n2', 4)}"),),
+        {"r": "n2 -b-w6", "s": "n1 -b-w2", "b": 6},
+        waiting(make_request("r", age=9), make_request("s")),
+    ),
+    "of two for one node the second waits until the first is bound: nominated, they would keep each other out": Case(
         N8,
         TEAMS,
         (BORROWER,),
-        {"r": "n1 -b-w6", "s": "n1 -b-w5", "b": 6},
+        {"r": "n1 -b-w6", "s": "", "b": 7},
         waiting(make_request("r", age=9), make_request("s")),
     ),
     "no more than the guarantee: the younger ones wait": Case(

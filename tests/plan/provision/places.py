@@ -1,0 +1,36 @@
+"""Builders for jobs that may ask for nodes, and what becomes of a snapshot when grants are carried out."""
+
+from dataclasses import replace
+
+from elastic_operator.plan.demand import with_members
+from elastic_operator.plan.model import Member
+from tests.plan.allocate.world import NOW, make_job, make_members
+
+
+def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
+    """A job that may ask for nodes since so many seconds; `waits` are its waiting pods, such as "m0 w0"."""
+    job = make_job(name, low, high, nodes_from=NOW - since, holds=bool(waits), **more)
+    return replace(job, waiting=waiting_pods(job, waits), nodes_until=NOW + 900 if waits else 0.0)
+
+
+def waiting_pods(job, text):
+    """Pods without a node, by role and index."""
+    every = [*make_members(job.uid, "?", job.master, job.worker)]
+    every += [Member(f"{job.uid}-w{i}", "worker", i, None, job.worker.requests) for i in range(9)]
+    by_name = {member.uid.removeprefix(f"{job.uid}-"): member for member in every}
+    return tuple(by_name[word] for word in text.split())
+
+
+def with_pods_made(snapshot, granted):
+    """The snapshot once the grants' pods are made and their releases are gone; what has no node waits."""
+    return replace(snapshot, jobs=tuple(_with_pods(job, granted[job.uid]) for job in snapshot.jobs))
+
+
+def _with_pods(job, grant):
+    kept = [pod for pod in (*job.members, *job.waiting) if pod.uid in grant.keep]
+    for slot in grant.create:
+        uid = f"{job.uid}-{slot.role[0]}{slot.index}"
+        shape = job.master if slot.role == "master" else job.worker
+        kept.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
+    made = replace(job, members=(), waiting=(), holds_place=grant.replicas > 0, free_up_to=grant.replicas)
+    return with_members(made, kept)

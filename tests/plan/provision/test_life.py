@@ -1,0 +1,246 @@
+"""A job that asks for nodes, from its status and pods to what is done for it: delay, time limit, back-off, end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.status import Condition, ConditionType, Limit, Retry
+from elastic_operator.plan.demand import demand_of, job_shape, with_members
+from elastic_operator.plan.model import MainContainer, Member, Provisioning
+from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.shape import shape_of
+from elastic_operator.plan.team import Flavor
+from elastic_operator.settings import Settings
+from tests.plan.jobs import (
+    START,
+    TEMPLATE,
+    at,
+    ended,
+    group,
+    make_grant,
+    make_job,
+    make_pod,
+    make_spec,
+    make_status,
+    names,
+    plan,
+    reasons,
+    see,
+    started,
+)
+
+RULE = Provisioning(delay_seconds=30, timeout_seconds=900)
+PENDING = {
+    "node": None,
+    "bound": False,
+    "phase": "Pending",
+    "ready": False,
+    "main": MainContainer(),
+    "pod_ip": None,
+    "unschedulable": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    "unschedulable_since": START + 100,
+}
+ASKS = make_grant(keep=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
+ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
+WAITS = make_grant(limit=Limit.INSUFFICIENT_NODES, message="no room")
+
+
+def waiting_job(pods=None, *, provisioning=RULE, **fields):
+    """A job whose pods wait for a node."""
+    return make_job(group(1, **PENDING) if pods is None else pods, provisioning=provisioning, **fields)
+
+
+def condition(kind, status, since):
+    return Condition(type=kind, status=status, reason="Test", last_transition_time=at(since))
+
+
+def demand(job, *, now=200.0, **known):
+    shape = replace(shape_of(TEMPLATE, gpu_resources=["nvidia.com/gpu"], volumes={}), **known)
+    return demand_of(see(job, now=now), job_shape(shape, shape, flavors=[Flavor()]))
+
+
+def asks_from(job):
+    """Seconds after START."""
+    time = demand(job).nodes_from
+    return None if time is None else time - START
+
+
+# -- when to ask -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_job_asks_some_time_after_it_was_created():
+    assert asks_from(waiting_job([], status=make_status(target_replicas=0, replicas=0))) == 30
+
+
+def test_the_delay_is_counted_from_when_it_began_to_wait():
+    conditions = [
+        condition(ConditionType.ADMITTED, "False", 100),
+        condition(ConditionType.READY, "False", 20),
+        condition(ConditionType.SUSPENDED, "False", 50),
+    ]
+    assert asks_from(waiting_job([], status=make_status(target_replicas=0, conditions=conditions))) == 130
+
+
+def test_a_job_that_lost_pods_asks_some_time_after_it_was_not_ready_any_more():
+    conditions = [condition(ConditionType.ADMITTED, "True", 0), condition(ConditionType.READY, "False", 150)]
+    assert asks_from(waiting_job([make_pod("master-0")], status=started(1, conditions=conditions))) == 180
+
+
+def test_a_job_that_is_ready_does_not_ask():
+    conditions = [condition(ConditionType.READY, "True", 0)]
+    assert asks_from(waiting_job([make_pod("master-0")], status=started(1, conditions=conditions))) is None
+
+
+def test_without_autoscaled_pools_no_job_asks():
+    assert asks_from(make_job([], status=make_status(target_replicas=0))) is None
+
+
+def test_a_job_that_is_finishing_does_not_ask():
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0))
+    assert asks_from(waiting_job(pods, status=started(1))) is None
+
+
+def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_over():
+    retry = Retry(reason="No node came", not_before=at(500), waits_for="Nodes")
+    status = make_status(target_replicas=0, replicas=0, retry=retry)
+    job = waiting_job([], status=status)
+    assert asks_from(job) == 500
+    assert (demand(job).wants, demand(job).failed_size) == (True, None)
+
+
+# -- who waits ---------------------------------------------------------------------------------------------------------
+
+
+def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
+    found = demand(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))))
+    assert [m.uid for m in found.members] == ["uid-master-0"]
+    assert [m.uid for m in found.waiting] == ["uid-worker-0"]
+    assert found.nodes_until == START + 1000
+    assert found.taken_indices == {0}
+
+
+def test_pods_of_a_job_that_has_its_minimum_are_members_with_or_without_a_node():
+    found = demand(waiting_job((*group(1), make_pod("worker-1", **PENDING))), now=120)
+    assert (len(found.members), found.waiting) == (3, ())
+
+
+def test_without_autoscaled_pools_they_are_members():
+    assert len(demand(waiting_job(provisioning=None), now=120).members) == 2
+
+
+def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_them():
+    new = {**PENDING, "unschedulable": "", "unschedulable_since": None}
+    job = waiting_job((make_pod("master-0", **new), make_pod("worker-0", **PENDING)), spec=make_spec(minReplicas=3))
+    found = demand(job, now=120, pinnable=False)
+    assert ([m.uid for m in found.members], [m.uid for m in found.waiting]) == (["uid-master-0"], ["uid-worker-0"])
+    assert len(demand(job, now=120).waiting) == 2
+
+
+def test_pods_that_are_being_created_wait_too():
+    job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
+    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1})
+    found = with_members(demand(job), [new])
+    assert ([m.uid for m in found.members], found.waiting) == (["uid-master-0"], (new,))
+    assert found.taken_indices == {3}
+
+
+def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
+    retry = Retry(reason="No node came", not_before=at(500), waits_for="Nodes")
+    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, retry=retry))
+    assert (demand(job, pinnable=False).failed_size, demand(job).failed_size) == (1, None)
+
+
+# -- how it goes on ----------------------------------------------------------------------------------------------------
+
+
+def test_asking_is_told_with_an_event_and_in_the_history():
+    job = waiting_job([], status=make_status(target_replicas=0, replicas=0))
+    planned = plan(job, ASKS_FIRST)
+    assert [(create.role, create.index) for create in planned.creates] == [("master", 0), ("worker", 0)]
+    assert [(event.reason, event.message) for event in planned.events] == [("WaitingForNodes", "asks for nodes")]
+    assert planned.status.history[0].reason == "WaitingForNodes"
+    assert planned.status.turn_started is None
+
+
+def test_a_job_whose_pods_wait_is_queued_and_says_what_it_waits_for():
+    planned = plan(waiting_job(), ASKS)
+    assert reasons(planned)["Ready"] == ("False", "Queued")
+    assert reasons(planned)["FullSize"] == ("False", "WaitingForNodes")
+    assert planned.status.condition(ConditionType.READY).message == "asks for nodes"
+
+
+def test_a_group_that_runs_in_part_says_so():
+    planned = plan(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), ASKS)
+    assert reasons(planned)["Ready"] == ("False", "Rendezvousing")
+
+
+def test_pods_that_wait_for_nodes_are_given_longer_than_others():
+    planned = plan(waiting_job(), ASKS, now=999)
+    assert (planned.deletes, planned.status.retry) == ((), None)
+    assert planned.wake_at == START + 1000
+
+
+def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again_later():
+    planned = plan(waiting_job(), WAITS, now=1000)
+    assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert (planned.commit_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
+    retry = planned.status.retry
+    assert (retry.waits_for, retry.size, retry.attempt) == ("Nodes", None, 1)
+    assert 1030 <= seconds(retry.not_before) - START <= 1046
+    assert planned.events[0].reason == "ScaleUpBlocked"
+    assert "No node came within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
+
+
+def test_each_time_in_vain_doubles_the_time_to_the_next():
+    retry = Retry(reason="No node came", not_before=at(50), attempt=3, waits_for="Nodes")
+    planned = plan(waiting_job(status=make_status(retry=retry)), WAITS, now=1000)
+    assert planned.status.retry.attempt == 4
+    assert 1240 <= seconds(planned.status.retry.not_before) - START <= 1365
+
+
+def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
+    seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
+    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert (seen.live, seen.status.incarnation) == ((), 2)
+
+
+def test_a_pod_for_growth_that_finds_no_node_is_not_waited_for_so_long():
+    job = waiting_job((*group(1), make_pod("worker-1", **PENDING)), status=started(2))
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"]), now=160)
+    assert names(planned.deletes) == ["toy-worker-1"]
+    assert (planned.status.retry.size, planned.status.retry.waits_for) == (3, None)
+
+
+def test_a_pod_that_has_a_node_chosen_for_it_is_not_waited_for_so_long():
+    pinned = {**PENDING, "node": "n1"}
+    planned = plan(waiting_job(group(1, **pinned), spec=make_spec(minReplicas=3)), WAITS, now=160)
+    assert planned.status.retry.waits_for is None
+
+
+@pytest.mark.parametrize("wait_for_nodes", [True, False])
+def test_while_nodes_are_not_asked_for_what_becomes_free_is_used(wait_for_nodes):
+    retry = Retry(reason="x", not_before=at(500), size=None if wait_for_nodes else 1)
+    retry = retry.model_copy(update={"waits_for": "Nodes" if wait_for_nodes else None})
+    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, retry=retry))
+    seen = see(job, now=200)
+    assert (seen.wants_pods, seen.hold_until > 0) == (wait_for_nodes, not wait_for_nodes)
+    if wait_for_nodes:
+        assert len(plan(job, make_grant(create=["master-0", "worker-0"])).creates) == 2
+
+
+def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_status():
+    """All that is decided from is the job's object and its pods: equal ones lead to equal demands."""
+    job = waiting_job()
+    again = replace(job, status=type(job.status).model_validate(job.status.model_dump(mode="json", by_alias=True)))
+    assert demand(job) == demand(again)
+    spec = make_spec(minReplicas=2)
+    assert (
+        plan(replace(job, spec=spec), WAITS, now=1000).status == plan(replace(again, spec=spec), WAITS, now=1000).status
+    )
+
+
+def test_the_settings_say_whether_and_how_long_nodes_are_asked_for():
+    asked = Settings.model_validate({"provisioning": "PendingPods", "provisioningDelaySeconds": 5})
+    assert (Settings().pending_pods, asked.pending_pods) == (None, Provisioning(5, 900))
