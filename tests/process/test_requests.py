@@ -155,17 +155,17 @@ def test_a_volume_that_every_node_reaches_is_no_obstacle():
     assert request.unplannable == ""
 
 
-def test_a_reserved_pod_may_go_to_its_node_alone_until_its_time_is_over():
+def test_a_reservation_names_its_node_until_its_time_is_over():
     world = World()
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     request = world.look()
     assert request is not None
-    assert (request.reserved, request.nominated, may_go_to(request)) == (True, "", ["n2"])
+    assert (request.reserved, request.nominated, may_go_to(request)) == ("n2", "", ["n1", "n2"])
     assert (world.requests.expired, world.requests.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert late is not None
-    assert (late.reserved, may_go_to(late)) == (False, ["n1"])
+    assert (late.reserved, may_go_to(late)) == ("", ["n1"])
     assert [pod.metadata.uid for pod in world.requests.expired] == ["u"]
 
 
@@ -182,12 +182,12 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
-def test_every_alternative_of_its_affinity_is_kept_to_the_reserved_node():
+def test_every_alternative_of_its_affinity_is_kept_from_a_node_to_avoid():
     terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, {"matchFields": []}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     world = World()
-    world.pod(affinity={"nodeAffinity": required}, nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
-    request = world.look()
+    world.pod(affinity={"nodeAffinity": required}, reservation=Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30))
+    request = world.look(NOW + 31)
     assert request is not None
     assert may_go_to(request) == ["n1"]
 
@@ -197,11 +197,11 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
     world.pod(nominated="n1")
     request = world.look()
     assert request is not None
-    assert (request.nominated, request.reserved) == ("n1", False)
+    assert (request.nominated, request.reserved) == ("n1", "")
     world.pod(nominated="n1", reservation=Reservation("n2", NOW, NOW + 30))
     request = world.look()
     assert request is not None
-    assert (request.nominated, request.reserved) == ("n1", False)
+    assert (request.nominated, request.reserved) == ("n1", "")
 
 
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
@@ -236,7 +236,7 @@ def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation
     world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
     request = world.look()
     assert request is not None
-    assert (request.reserved, may_go_to(request)) == (True, ["n1"])
+    assert request.reserved == "n1"
     assert len(world.requests.forgotten) == 1
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     world.look()

@@ -24,6 +24,7 @@ from tests.simulate.facts import (
     owner_of,
     place_of,
     requests_of,
+    reservation_in,
     room_for,
     staying,
     suits,
@@ -31,7 +32,9 @@ from tests.simulate.facts import (
 )
 from tests.simulate.operators import Operator
 from tests.simulate.policies import read_policies
+from tests.simulate.reclaims import Reclaims
 from tests.simulate.server import Server, Write
+from tests.simulate.takers import promised
 from tests.simulate.violation import require
 
 
@@ -55,10 +58,12 @@ class Checker:
         if created:
             self._no_gpu_twice(created)
             self._no_limit_passed(created)
+            self._no_job_too_large(created, operator)
             self._nothing_kept_beyond_the_guarantee(created)
-        self._no_master_first(writes, operator.controller._allocation or {})
+        if operator.faults.failed_at < self.server.moments.monotonic():
+            self._no_master_first(writes, operator.controller._allocation or {})
         if writes:
-            self._is_sound(operator, [write.pod for write in writes if write.verb == "DELETE"])
+            self._is_sound(operator, writes)
 
     def _no_gpu_twice(self, created: list[Body]) -> None:
         nodes = {name_of(node): node for node in self.server.all(kinds.NODES)}
@@ -73,6 +78,11 @@ class Checker:
                 room_for(requests_of(pod), node, taken),
                 f"{name_of(pod)} is made on {place}, which is full: {sorted(map(name_of, held))}",
             )
+            others = [requests_of(p) for p in held if p["metadata"]["uid"] != pod["metadata"]["uid"] and staying(p)]
+            kept = [other for other, where in promised(self.server) if where == place and gpus_of(other)]
+            others += map(requests_of, kept)
+            told = f"{name_of(pod)} is made on {place}, where its room is kept for {sorted(map(name_of, kept))}"
+            require(room_for(requests_of(pod), node, others) or not kept, told)
 
     def held_on(self, place: str) -> list[Body]:
         """Pods that hold room on the node: bound or pinned to it, and not ended; terminating ones hold theirs."""
@@ -88,6 +98,17 @@ class Checker:
                     limit is None or used <= limit or namespace not in policies.members(team),
                     f"{team} uses {used} GPUs of {flavor}, its limit is {limit}, and {made} were made",
                 )
+
+    def _no_job_too_large(self, created: list[Body], operator: Operator) -> None:
+        """Unless it had as many pods before."""
+        policies, snapshot = read_policies(self.server), operator.controller._snapshot
+        had = {job.uid: len(job.members) for job in snapshot.jobs} if snapshot else {}
+        for pod in created:
+            most, uid = policies.per_job.get(policies.team(pod["metadata"]["namespace"])), owner_of(pod)["uid"]
+            pods = [one for one in self.pods_of(uid) if staying(one)]
+            gpus = sum(map(gpus_of, pods))
+            told = f"{name_of(pod)} is made: {gpus} GPUs of {most} that a job may have"
+            require(most is None or gpus <= most or len(pods) <= had[uid], told)
 
     def _nothing_kept_beyond_the_guarantee(self, created: list[Body]) -> None:
         """What cannot be taken back is within the guarantee, at every level."""
@@ -112,12 +133,14 @@ class Checker:
         held = [pod for pod in pods if place_of(pod) in nodes and not ended(pod) and flavor_of(pod) == flavor]
         return sum(map(gpus_of, held))
 
-    def _is_sound(self, operator: Operator, deleted: list[Body]) -> None:
+    def _is_sound(self, operator: Operator, writes: list[Write]) -> None:
         """The decision behind the writes does not depend on chance, and takes from nobody without need."""
         snapshot, allocation = operator.controller._snapshot, operator.controller._allocation
         assert snapshot is not None
         assert allocation is not None
         order_says_nothing(replace(snapshot, now=self.server.moments.time()), self.dice)
+        Reclaims(self.server, allocation, writes).check()
+        deleted = [write.pod for write in writes if write.verb == "DELETE"]
         if deleted:
             Evictions(self.server, snapshot, allocation, deleted).check()
             self._nothing_taken_from_who_may_keep(allocation, deleted)
@@ -155,6 +178,10 @@ class Checker:
         """Nothing more changes until time passes or something happens."""
         for job in self.server.all(kinds.JOBS):
             self._min_or_nothing(job)
+        self.look_away()
+
+    def look_away(self) -> None:
+        """What was made so far may be undone by others before the next pause."""
         self._made.clear()
 
     def _min_or_nothing(self, job: Body) -> None:
@@ -176,3 +203,5 @@ class Checker:
         assert snapshot is not None
         comes_out_again(replace(snapshot, now=self.server.moments.time()))
         check_entitlements(self.server)
+        for pod, node in promised(self.server):
+            require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")

@@ -13,15 +13,23 @@ from tests.simulate.violation import require
 
 
 def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
-    """The same is decided whatever the order of nodes, jobs and teams."""
+    """The same is decided whatever the order of nodes, jobs, teams and foreign pods."""
 
     def mixed(things: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dice.sample(things, len(things)))
 
-    again = replace(snapshot, nodes=mixed(snapshot.nodes), jobs=mixed(snapshot.jobs), teams=mixed(snapshot.teams))
+    again = replace(
+        snapshot,
+        nodes=mixed(snapshot.nodes),
+        jobs=mixed(snapshot.jobs),
+        teams=mixed(snapshot.teams),
+        requests=mixed(snapshot.requests),
+    )
     first, second = allocating.allocate(snapshot), allocating.allocate(again)
     for uid in first:
         require(first.share(uid) == second.share(uid), f"in another order, {uid} gets {second.share(uid)}")
+    plans = [sorted((one.uid, one.node, sorted(one.victims)) for one in found.reclaims) for found in (first, second)]
+    require(plans[0] == plans[1], f"in another order, {plans[0]} becomes {plans[1]}")
 
 
 def comes_out_again(snapshot: Snapshot) -> None:

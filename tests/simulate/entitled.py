@@ -16,15 +16,20 @@ from tests.simulate.facts import (
     Amounts,
     Body,
     allocatable,
+    avoids,
     ended,
     flavor_of,
     gpus_of,
     is_master,
     is_open,
     job_sizes,
+    lacks_gpus,
     name_of,
+    nominated_for,
     owner_of,
     place_of,
+    pod_priority,
+    preempts,
     requests_of,
     staying,
     suits,
@@ -56,7 +61,7 @@ def check_entitlements(server: Server) -> None:
     state = State(server)
     if any(terminating(pod) for pod in state.pods):
         return
-    for job in state.jobs.values():
+    for job in (*state.jobs.values(), *state.foreign()):
         for right in state.rights(job):
             state.has_its_next_size(job, right)
 
@@ -69,10 +74,18 @@ class State:
         self.nodes = {name_of(n): n for n in server.all(kinds.NODES)}
         self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if "completionTime" not in _status(j)}
         self.pods = [pod for pod in server.all(kinds.PODS) if place_of(pod) in self.nodes and not ended(pod)]
+        self.waiting = [pod for pod in server.all(kinds.PODS) if lacks_gpus(pod)]
         self.of_job: dict[str, list[Body]] = {uid: [] for uid in self.jobs}
         for pod in self.pods:
             if owner_of(pod) and owner_of(pod)["uid"] in self.of_job and staying(pod):
                 self.of_job[owner_of(pod)["uid"]].append(pod)
+
+    def foreign(self) -> Iterator[Body]:
+        """Foreign pods that somebody must make way for if they are entitled to it, as jobs of one pod."""
+        for pod in self.waiting:
+            by_itself = preempts(pod) and pod_priority(pod) > 0
+            if not by_itself and not avoids(pod, self.now) and not nominated_for(pod):
+                yield {**pod, "spec": {"template": pod, "minReplicas": 1, "maxReplicas": 1}}
 
     def rights(self, job: Body) -> Iterator[Right]:
         """By what the job may take from others."""
@@ -109,16 +122,22 @@ class State:
 
     def _missing(self, job: Body) -> int:
         """How many pods the next size takes; 0 if there is none, or it has a reason of its own to wait."""
-        pods, spec = self.of_job[job["metadata"]["uid"]], job["spec"]
+        pods, spec = self.of_job.get(job["metadata"]["uid"], []), job["spec"]
         if spec.get("suspend") or "retry" in _status(job) or (pods and not any(map(is_master, pods))):
             return 0
         if any(not is_open(self.nodes[place_of(pod)]) for pod in pods):
             return 0
-        return max(0, next((n for n in job_sizes(job) if n > len(pods)), 0) - len(pods))
+        return max(0, next((n for n in self._sizes(job) if n > len(pods)), 0) - len(pods))
+
+    def _sizes(self, job: Body) -> tuple[int, ...]:
+        """The sizes that its team allows it."""
+        has = len(self.of_job.get(job["metadata"]["uid"], ()))
+        return self.policies.largest(self._team(job), job_sizes(job), requests_of(job["spec"]["template"])[GPU], has)
 
     def _use(self, flavor: str) -> dict[str, int]:
         """GPUs per team, in all."""
-        used = dict.fromkeys((t for job in self.jobs.values() for t in self.policies.path(self._team(job))), 0)
+        asking = (*self.jobs.values(), *self.waiting)
+        used = dict.fromkeys((team for one in asking for team in self.policies.path(self._team(one))), 0)
         for pod in self.pods:
             if flavor_of(pod) == flavor:
                 for team in self.policies.path(self.policies.team(pod["metadata"]["namespace"])):
@@ -126,13 +145,15 @@ class State:
         return used
 
     def _requested(self, flavor: str) -> dict[str, int]:
-        """GPUs per team without others under it, if every job had its largest size."""
+        """GPUs per team without others under it, if every job had its largest size, and foreign pods their places."""
         used = self._use(flavor)
         requested = {team: gpus for team, gpus in used.items() if team not in self.policies.parents.values()}
         for uid, job in self.jobs.items():
             if _flavor(job) == flavor and not job["spec"].get("suspend"):
-                more = max(0, job_sizes(job)[-1] - len(self.of_job[uid]))
+                more = max(0, max(self._sizes(job), default=0) - len(self.of_job[uid]))
                 requested[self._team(job)] += more * requests_of(job["spec"]["template"])[GPU]
+        for pod in self.waiting:
+            requested[self._team(pod)] += gpus_of(pod) if flavor_of(pod) == flavor else 0
         return requested
 
     def _capacity(self, flavor: str) -> int:
@@ -174,7 +195,12 @@ class State:
         return True
 
     def _way(self, job: Body, requests: Amounts, need: int, node: str, trial: Trial, right: Right) -> list[Body] | None:
-        """The workers that must go for the pod to fit on the node; None if it cannot."""
+        """The workers that must go for the pod to fit on the node; None if it cannot.
+
+        Nor where CPUs are short, too: which of several workers goes then decides how many others still can.
+        """
+        if trial.free[node].get("cpu", 0) < requests["cpu"]:
+            return None
         trial = Trial(dict(trial.used), {node: dict(trial.free[node])}, [*trial.taken])
         victims: list[Body] = []
         while any(trial.free[node].get(name, 0) < amount for name, amount in requests.items()):

@@ -17,6 +17,7 @@ from tests.simulate.facts import (
     is_open,
     job_sizes,
     name_of,
+    node_of,
     owner_of,
     place_of,
     priority_of,
@@ -27,6 +28,7 @@ from tests.simulate.facts import (
 )
 from tests.simulate.policies import read_policies
 from tests.simulate.server import Server
+from tests.simulate.takers import Taker, promised, takers
 from tests.simulate.violation import require
 
 
@@ -45,6 +47,7 @@ class Evictions:
         self.room_is_held = any(
             job.uid in self.jobs and self._starves(snapshot, job.uid, job.waiting_since) for job in snapshot.jobs
         )
+        self.takers = takers(server, self.policies, self.jobs, allocation)
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
     def _starves(self, snapshot: Snapshot, uid: str, since: float) -> bool:
@@ -109,6 +112,7 @@ class Evictions:
                 continue
             require(is_open(node), f"{name_of(pod)} is taken, and nobody can use its node {name_of(node)}")
             held = [*self._staying_on(name_of(node)), *(r for _, where, r in self._coming() if where == name_of(node))]
+            held += [requests_of(waiting) for waiting, where in promised(self.server) if where == name_of(node)]
             if self.room_is_held:
                 continue  # the room may be held for a job that has waited too long
             require(not room_for(requests_of(pod), node, held), f"{name_of(pod)} is taken needlessly")
@@ -116,12 +120,14 @@ class Evictions:
         self._only_from_who_must_give()
 
     def _not_more_than_came(self) -> None:
-        taken = [pod for pod in self.taken if requests_of(pod)[GPU] == 1]
+        bound = [pod for pod in self.taken if node_of(pod)]  # any other one waits for room that was taken before it
+        taken = [pod for pod in bound if requests_of(pod)[GPU] == 1]
         shapes = {uid: requests_of(job["spec"]["template"]) for uid, job in self.jobs.items()}
-        if any(requests_of(taker["spec"]["template"])["cpu"] > 1 for taker in self._all_takers()):
+        if any(taker.requests["cpu"] > 1 for taker in self.takers):
             return  # it may take several pods to make room for one
         coming = sum(len(grant.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes)
-        if len(taken) == len(self.taken):
+        coming += sum(gpus_of(pod) for pod, _ in promised(self.server))
+        if len(taken) == len(bound):
             require(len(taken) <= coming, f"{list(map(name_of, taken))} are taken for {coming} GPUs")
 
     def _staying_on(self, node: str) -> list[Mapping[str, int]]:
@@ -151,26 +157,24 @@ class Evictions:
             self._was_beyond_its_guarantee(team, flavor, largest)
 
     def _gives_way(self, job: Body) -> None:
-        takers = self._takers(_flavor(job))
-        require(takers, f"{name_of(job)} is stopped, and nobody gets anything")
-        if all(self._team(taker) == self._team(job) for taker in takers):
-            higher = any(priority_of(taker) > priority_of(job) for taker in takers)
-            require(higher, f"{name_of(job)} is stopped for {list(map(name_of, takers))}, of no higher priority")
+        gaining = self._takers(_flavor(job))
+        require(gaining, f"{name_of(job)} is stopped, and nobody gets anything")
+        if all(taker.team == self._team(job) for taker in gaining):
+            turns = self._team(job) in self.policies.in_turns
+            higher = any(taker.priority >= priority_of(job) + (not turns) for taker in gaining)
+            require(higher, f"{name_of(job)} is stopped for {[taker.name for taker in gaining]}, of no higher priority")
 
     def _was_beyond_its_guarantee(self, team: str, flavor: str, largest: int) -> None:
         """Unless somebody of the team itself may have taken it; `largest` is what went together at most."""
-        if any(team in self.policies.path(self._team(taker)) for taker in self._takers(flavor)):
+        if any(team in self.policies.path(taker.team) for taker in self._takers(flavor)):
             return
         used, guaranteed = self._use(team, flavor, leaving=False), self.policies.rule(team, flavor).guaranteed
         told = f"{team} is left {used} GPUs of {flavor}, of {guaranteed} that are guaranteed"
         require(used + largest > guaranteed, f"{told}: {sorted(map(name_of, self.taken))}, {self.stopped}")
 
-    def _takers(self, flavor: str) -> list[Body]:
-        """Jobs that get something."""
-        return [job for job in self._all_takers() if _flavor(job) == flavor]
-
-    def _all_takers(self) -> list[Body]:
-        return [self.jobs[uid] for uid, grant in self.allocation.items() if grant.create and uid in self.jobs]
+    def _takers(self, flavor: str) -> list[Taker]:
+        """Those who get something of that flavor."""
+        return [taker for taker in self.takers if taker.flavor == flavor]
 
     def _team(self, job: Body) -> str:
         return self.policies.team(job["metadata"]["namespace"])

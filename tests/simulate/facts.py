@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,8 @@ GPU = "nvidia.com/gpu"
 POOL = "pool"
 """The label of nodes that tells the two flavors apart."""
 FLAVORS = ("a", "b")
+RESERVED = "elastic-pytorch.dev/reserved"
+"""The annotation in which the operator notes the place that it keeps for a foreign pod."""
 
 
 def requests_of(pod: Body) -> dict[str, int]:
@@ -56,6 +59,46 @@ def pinned_to(pod: Body) -> str:
             name: str = field["values"][0]
             return name
     return ""
+
+
+def pod_priority(pod: Body) -> int:
+    """Its priority among pods, as kube-scheduler sees it."""
+    priority: int = pod["spec"].get("priority", 0)
+    return priority
+
+
+def preempts(pod: Body) -> bool:
+    """Whether kube-scheduler evicts others for it by itself."""
+    return pod["spec"].get("preemptionPolicy", "Never") != "Never"
+
+
+def nominated_for(pod: Body) -> str:
+    """The node that it is nominated for, "" if for none."""
+    name: str = pod["status"].get("nominatedNodeName", "")
+    return name
+
+
+def reservation_in(pod: Body) -> Body:
+    """What the operator noted in the pod of the place that it keeps for it; empty if it keeps none."""
+    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
+    return noted if noted.get("node") and noted["node"] == nominated_for(pod) else {}
+
+
+def avoids(pod: Body, now: float) -> bool:
+    """Whether a reservation of the pod ran out, and its node is left alone still."""
+    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
+    return any(now < one["until"] for one in noted.get("avoid", {}).values())
+
+
+def waits(pod: Body) -> bool:
+    """Whether it is somebody else's and has no node yet."""
+    return owner_of(pod) is None and not node_of(pod) and staying(pod)
+
+
+def lacks_gpus(pod: Body) -> bool:
+    """Whether the scheduler finds no node for it because GPUs are taken."""
+    told = (condition.get("message", "") for condition in pod["status"].get("conditions", ()))
+    return waits(pod) and any(f"Insufficient {GPU}" in message for message in told)
 
 
 def place_of(pod: Body) -> str:

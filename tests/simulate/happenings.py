@@ -8,19 +8,16 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from tests.simulate import server as kinds
 from tests.simulate.facts import FLAVORS, ended, is_master, is_ready, name_of, node_of, owner_of, staying, terminating
+from tests.simulate.foreign import foreign_comes, foreign_ends, place_is_upset
 from tests.simulate.policies import NAMESPACES, OWNERS, PARENT
 from tests.simulate.server import Body
 from tests.simulate.world import World
 
-MOST_JOBS, MOST_NODES, MOST_FOREIGN = 20, 8, 8
+MOST_JOBS, MOST_NODES = 20, 8
 MENDING = 0.6
 """How often what can be out of order is put in order, rather than anything changed."""
 Happening = Callable[[World], str]
 _CAN_BE_KEPT = "preemptible" in JobSpec.model_fields
-
-
-def _one(world: World, things: list[Body]) -> Body | None:
-    return world.dice.choice(things) if things else None
 
 
 def _open_jobs(world: World) -> list[Body]:
@@ -41,7 +38,7 @@ def job_comes(world: World) -> str:
     if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
         return ""
     least = dice.choice((1, 1, 1, 2, 2, 3))
-    spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + dice.choice((0, 1, 2, 3, 5))}
+    spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + dice.choice((0, 1, 2, 3, 5, 9))}
     if dice.random() < 0.15:
         spec["replicaStep"] = 2
     if dice.random() < 0.25:
@@ -57,7 +54,7 @@ def job_comes(world: World) -> str:
 
 def job_goes(world: World) -> str:
     """A user deletes a job."""
-    job = _one(world, world.server.all(kinds.JOBS))
+    job = world.choose(world.server.all(kinds.JOBS))
     if job is None:
         return ""
     world.server.remove(kinds.JOBS, job)
@@ -66,7 +63,7 @@ def job_goes(world: World) -> str:
 
 def job_is_edited(world: World) -> str:
     """A user changes the largest size."""
-    job = _one(world, _open_jobs(world))
+    job = world.choose(_open_jobs(world))
     if job is None:
         return ""
     spec = job["spec"]
@@ -79,7 +76,7 @@ def job_is_suspended_or_resumed(world: World) -> str:
     """A user suspends a job, or resumes it."""
     jobs = _open_jobs(world)
     suspended = [job for job in jobs if job["spec"].get("suspend")]
-    job = _one(world, suspended if world.dice.random() < MENDING else jobs)
+    job = world.choose(suspended if world.dice.random() < MENDING else jobs)
     if job is None:
         return ""
     suspend = not job["spec"].get("suspend", False)
@@ -89,7 +86,7 @@ def job_is_suspended_or_resumed(world: World) -> str:
 
 def pod_fails(world: World) -> str:
     """A pod's container ends with code 1."""
-    pod = _one(world, _own_pods(world, running=True))
+    pod = world.choose(_own_pods(world, running=True))
     if pod is None:
         return ""
     world.machines.end(pod, 1)
@@ -98,7 +95,7 @@ def pod_fails(world: World) -> str:
 
 def job_succeeds(world: World) -> str:
     """All of a job's containers end well."""
-    pod = _one(world, [pod for pod in _own_pods(world, running=True) if is_master(pod)])
+    pod = world.choose([pod for pod in _own_pods(world, running=True) if is_master(pod)])
     if pod is None:
         return ""
     owner = owner_of(pod)["uid"]
@@ -110,7 +107,7 @@ def job_succeeds(world: World) -> str:
 
 def pod_is_deleted(world: World) -> str:
     """Somebody deletes one of a job's pods."""
-    pod = _one(world, _own_pods(world))
+    pod = world.choose(_own_pods(world))
     if pod is None:
         return ""
     world.server.delete_pod(pod)
@@ -123,7 +120,7 @@ def pod_sticks(world: World) -> str:
         world.machines.stuck.clear()
         return "stuck pods come loose"
     pods = [p for p in world.server.all(kinds.PODS) if owner_of(p) and node_of(p) and not ended(p)]
-    pod = _one(world, [p for p in pods if terminating(p)] or pods)
+    pod = world.choose([p for p in pods if terminating(p)] or pods)
     if pod is None:
         return ""
     world.machines.stuck.add(pod["metadata"]["uid"])
@@ -145,7 +142,7 @@ def node_comes(world: World) -> str:
 def node_goes(world: World) -> str:
     """A node is taken out of the cluster."""
     nodes = world.server.all(kinds.NODES)
-    node = _one(world, nodes) if len(nodes) > 3 else None
+    node = world.choose(nodes) if len(nodes) > 3 else None
     if node is None:
         return ""
     world.server.remove(kinds.NODES, node)
@@ -156,7 +153,7 @@ def node_is_cordoned_or_not(world: World) -> str:
     """A node is cordoned, or uncordoned."""
     nodes = world.server.all(kinds.NODES)
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
-    node = _one(world, cordoned if world.dice.random() < MENDING else nodes)
+    node = world.choose(cordoned if world.dice.random() < MENDING else nodes)
     if node is None:
         return ""
     closed = not node["spec"].get("unschedulable", False)
@@ -168,7 +165,7 @@ def node_is_lost_or_comes_back(world: World) -> str:
     """A node's kubelet falls silent, or is heard of again."""
     nodes = world.server.all(kinds.NODES)
     lost = [node for node in nodes if not is_ready(node)]
-    node = _one(world, lost if world.dice.random() < MENDING else nodes)
+    node = world.choose(lost if world.dice.random() < MENDING else nodes)
     if node is None:
         return ""
     ready = not is_ready(node)
@@ -177,28 +174,6 @@ def node_is_lost_or_comes_back(world: World) -> str:
 
 
 # -- others ----------------------------------------------------------------------------------------------------------
-
-
-def foreign_comes(world: World) -> str:
-    """Somebody else's pod asks for GPUs, or for CPU alone."""
-    foreign = [pod for pod in world.server.all(kinds.PODS) if not owner_of(pod)]
-    if len(foreign) >= MOST_FOREIGN:
-        return ""
-    gpus, namespace, pool = world.dice.choice((0, 1, 1, 2)), world.dice.choice(NAMESPACES), world.dice.choice("aaab")
-    pod = world.add_foreign(namespace, gpus=gpus, pool=pool, cpu=world.dice.choice((1, 1, 20)))
-    return f"{name_of(pod)} of {gpus} GPUs comes to {namespace}, pool {pool}"
-
-
-def foreign_ends(world: World) -> str:
-    """Somebody else's pod ends, or is deleted."""
-    pod = _one(world, [pod for pod in world.server.all(kinds.PODS) if not owner_of(pod)])
-    if pod is None:
-        return ""
-    if node_of(pod) and not ended(pod) and world.dice.random() < 0.5:
-        world.machines.end(pod, 0)
-        return f"{name_of(pod)} ends"
-    world.server.delete_pod(pod)
-    return f"{name_of(pod)} is deleted"
 
 
 def policy_comes_or_is_edited(world: World) -> str:
@@ -215,7 +190,7 @@ def policy_comes_or_is_edited(world: World) -> str:
 
 def policy_goes(world: World) -> str:
     """A policy is deleted."""
-    policy = _one(world, world.server.all(kinds.POLICIES))
+    policy = world.choose(world.server.all(kinds.POLICIES))
     if policy is None:
         return ""
     world.server.remove(kinds.POLICIES, policy)
@@ -233,11 +208,30 @@ def _policy(world: World, name: str) -> dict[str, Any]:
             entry["lending"] = {"limit": dice.choice((0, 1, 2))}
         flavors.append(entry)
     spec: dict[str, Any] = {"flavors": flavors, "priority": dice.choice((0, 5))}
+    if dice.random() < 0.15:
+        spec["reclaim"] = {"minRuntimeSeconds": dice.choice((60, 600))}
     if name != PARENT:
+        if dice.random() < 0.15:
+            spec["perJob"] = {"maxGPUs": dice.choice((2, 4, 6))}
+        if dice.random() < 0.15:
+            spec["timeSharing"] = {"quantumSeconds": dice.choice((300, 600))}
         spec["namespaces"] = [name]
         if dice.random() < 0.4:
             spec["parent"] = PARENT
     return spec
+
+
+def server_falters(world: World) -> str:
+    """Some of the operator's next writes fail, before they take effect or after."""
+    world.operator.faults.faltering = world.dice.choice((1, 2, 5, 10))
+    return f"up to {world.operator.faults.faltering} writes may fail"
+
+
+def operator_is_replaced(world: World) -> str:
+    """Another operator leads from the middle of the next pass on."""
+    writes = world.dice.choice((0, 1, 1, 2, 2, 3, 4))
+    world.operator.faults.left = writes
+    return f"another operator leads after {writes} more writes"
 
 
 def time_passes(world: World) -> str:
@@ -254,13 +248,16 @@ HAPPENINGS: dict[Happening, int] = {
     job_succeeds: 3,
     pod_is_deleted: 3,
     pod_sticks: 3,
-    node_comes: 4,
+    node_comes: 3,
     node_goes: 2,
     node_is_cordoned_or_not: 4,
     node_is_lost_or_comes_back: 4,
-    foreign_comes: 5,
-    foreign_ends: 4,
+    foreign_comes: 14,
+    foreign_ends: 8,
+    place_is_upset: 12,
     policy_comes_or_is_edited: 7,
     policy_goes: 1,
+    operator_is_replaced: 5,
+    server_falters: 5,
     time_passes: 8,
 }

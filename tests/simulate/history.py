@@ -6,12 +6,15 @@ import asyncio
 import logging
 from random import Random
 
-from tests.simulate.happenings import HAPPENINGS, node_comes, policy_comes_or_is_edited, time_passes
+from tests.simulate.happenings import HAPPENINGS, job_comes, node_comes, policy_comes_or_is_edited, time_passes
 from tests.simulate.moments import Moments
 from tests.simulate.violation import require
 from tests.simulate.world import Complaints, World
 
 EVENTS = 50
+IN_BETWEEN = 0.25
+"""How often the next thing happens before the last one has had all its consequences."""
+BEGINNING = (*[node_comes] * 4, *[policy_comes_or_is_edited] * 3, *[job_comes] * 4)
 REST_EVERY = 10
 """After so many events the world comes to rest."""
 
@@ -33,7 +36,7 @@ def run_history(seed: int, events: int = EVENTS) -> World:
 
 
 async def _live(world: World, events: int, told: list[str], complaints: Complaints) -> World:
-    told += [beginning(world) for beginning in (*[node_comes] * 4, *[policy_comes_or_is_edited] * 3)]
+    told += [beginning(world) for beginning in BEGINNING]
     happened = 0
     while happened < events:
         happening = world.dice.choices(list(HAPPENINGS), list(HAPPENINGS.values()))[0]
@@ -44,7 +47,10 @@ async def _live(world: World, events: int, told: list[str], complaints: Complain
         told.append(f"{world.moments.passed:g} s: {what}")
         if happening is time_passes:
             await world.advance(float(what.split()[0]))
-        await world.settle()
+        if world.dice.random() < IN_BETWEEN:
+            await world.go_on(rounds=world.dice.choice((1, 1, 2, 3)))
+        else:
+            await world.settle()
         if happened % REST_EVERY == 0:
             await world.come_to_rest()
         require(complaints.first is None, f"the operator complains: {complaints.first and _told(complaints.first)}")

@@ -1,23 +1,11 @@
-"""kube-scheduler, kubelets and the garbage collector, a step at a time; what cannot be done is tried again."""
+"""Kubelets and the garbage collector, with the scheduler, a step at a time; what cannot be done is tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from tests.simulate.facts import (
-    GPU,
-    ended,
-    fits,
-    is_open,
-    is_ready,
-    node_of,
-    owner_of,
-    pinned_to,
-    requests_of,
-    suits,
-    terminating,
-)
+from tests.simulate.facts import is_ready, owner_of, terminating
+from tests.simulate.scheduler import Scheduler
 from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Server
 
 
@@ -27,12 +15,13 @@ class Machines:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.stuck: set[str] = set()
+        self._scheduler = Scheduler(server)
 
     def step(self) -> None:
-        """Everybody does what is to be done now, once."""
+        """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
         self._collect_garbage()
+        self._scheduler.step()
         self._run_pods()
-        self._bind_pods()
 
     # -- the garbage collector ---------------------------------------------------------------------------------------
 
@@ -76,44 +65,3 @@ class Machines:
         states = [{"name": container["name"], "state": end} for container in pod["spec"]["containers"]]
         phase = "Failed" if exit_code else "Succeeded"
         self.server.update(PODS, pod, status={**pod["status"], "phase": phase, "containerStatuses": states})
-
-    # -- kube-scheduler ----------------------------------------------------------------------------------------------
-
-    def _bind_pods(self) -> None:
-        """First come, first served; a pod that fits nowhere does not hold up those behind it."""
-        waiting = [p for p in self.server.all(PODS) if not node_of(p) and not ended(p) and not terminating(p)]
-        if not waiting:
-            return
-        held = self._held()
-        for pod in waiting:
-            node = next(self._places(pod, held), None)
-            if node is not None:
-                name = node["metadata"]["name"]
-                held.setdefault(name, []).append(requests_of(pod))
-                self.server.update(PODS, pod, spec={**pod["spec"], "nodeName": name})
-            elif "conditions" not in pod["status"]:
-                self.server.update(PODS, pod, status={**pod["status"], "conditions": [self._no_place()]})
-
-    def _held(self) -> dict[str, list[dict[str, int]]]:
-        held: dict[str, list[dict[str, int]]] = {}
-        for pod in self.server.all(PODS):
-            if node_of(pod) and not ended(pod):
-                held.setdefault(node_of(pod), []).append(requests_of(pod))
-        return held
-
-    def _places(self, pod: Body, held: dict[str, list[dict[str, int]]]) -> Iterator[Body]:
-        pinned = pinned_to(pod)
-        for node in sorted(self.server.all(NODES), key=lambda n: n["metadata"]["name"]):
-            name = node["metadata"]["name"]
-            if is_open(node) and pinned in ("", name) and suits(pod, node) and fits(pod, node, held.get(name, [])):
-                yield node
-
-    def _no_place(self) -> dict[str, Any]:
-        now, told = self.server.moments.text(), f"0 nodes are available: Insufficient {GPU}"
-        return {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": told,
-            "lastTransitionTime": now,
-        }

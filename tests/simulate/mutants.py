@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan import allocate as allocating
 from elastic_operator.plan import displace, entitle, roster, rounds, settle, table, victims
 from elastic_operator.plan.accounts import Account, apart
 from elastic_operator.plan.claim import Claim
+from elastic_operator.plan.decisions import Reclaim
 from elastic_operator.plan.entitle import Taking
-from elastic_operator.plan.model import JobDemand, Node, PodShape, Snapshot
+from elastic_operator.plan.model import JobDemand, Node, PodShape, Request, Snapshot
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Quota, Team
-from elastic_operator.plan.victims import Unit, clear
+from elastic_operator.plan.victims import Unit, Victims, clear
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]
@@ -54,6 +58,10 @@ def _teams(lie: Callable[[Team], Team]) -> Mutant:
     return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
 
 
+def _requests(lie: Callable[[Request], Request]) -> Mutant:
+    return _told(lambda snapshot: replace(snapshot, requests=tuple(map(lie, snapshot.requests))))
+
+
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
     def told(snapshot: Snapshot) -> Snapshot:
         above = {team.parent for team in snapshot.teams}
@@ -76,12 +84,13 @@ def _as_old_as_they_come(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, jobs=tuple(jobs))
 
 
-def _by_gpus_alone(job: JobDemand) -> JobDemand:
-    def bare(shape: PodShape) -> PodShape:
-        return replace(shape, requests={GPU: shape.requests[GPU], "pods": 1})
+def _bare(shape: PodShape) -> PodShape:
+    return replace(shape, requests={GPU: shape.requests[GPU], "pods": 1})
 
-    worker = bare(job.worker)
-    return replace(job, worker=worker, master=worker if job.master is job.worker else bare(job.master))
+
+def _by_gpus_alone(job: JobDemand) -> JobDemand:
+    worker = _bare(job.worker)
+    return replace(job, worker=worker, master=worker if job.master is job.worker else _bare(job.master))
 
 
 def _of_any_size(job: JobDemand) -> JobDemand:
@@ -127,8 +136,53 @@ def _only_for_guarantees(taking: Taking, victim: Account, _gpus: int, **_more: A
     return within and all(account.used > account.guaranteed for account in theirs)
 
 
-def _never_given_back(_table: Any) -> None:
+def _nothing_is_done(*_args: Any) -> None:
     return None
+
+
+# -- what is done for foreign pods -----------------------------------------------------------------------------------
+
+
+class _Unasked(Taking):
+    """May take whatever there is."""
+
+    def may(self, *_args: Any, **_more: Any) -> bool:
+        """Always."""
+        return True
+
+    def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
+        """Everybody."""
+        return frozenset(accounts) - {self.taker}
+
+    def copy(self) -> Taking:
+        """The same."""
+        return self
+
+
+def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
+    kind, taker = _Unasked if victims._taker.request else Taking, victims._taker.account
+    return kind(taker, need, growing=victims._growing) if taker else None
+
+
+def _nominates_later(reclaimer: Reclaimer, job_uid: str) -> None:
+    """The victims go at once."""
+
+    async def later(reclaim: Reclaim) -> bool:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await reclaimer._nominate(reclaim)
+
+    for reclaim in reclaimer._planned.get(job_uid, ()):
+        if not reclaim.reserved and reclaim.uid not in reclaimer._writing:
+            reclaimer._start(reclaim.uid, later(reclaim))
+
+
+def _without_promises(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, requests=tuple(request for request in snapshot.requests if not request.promised))
+
+
+def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
+    return bool(reservation.node)
 
 
 MUTANTS: Mapping[str, Mutant] = {
@@ -152,8 +206,17 @@ MUTANTS: Mapping[str, Mutant] = {
     "everybody may take from everybody": _instead((entitle.Taking, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
-        (displace, "clear", _one_too_many), (rounds, "give_back", _never_given_back)
+        (displace, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
+    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, requests=())),
+    "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
+    "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
+    "victims go before the pod is nominated": _instead((Reclaimer, "before", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Reclaimer, "before", _nothing_is_done)),
+    "a place that is kept is given away": _told(_without_promises),
+    "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
+    "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
+    "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
         *((module, "keep_order", _master_goes_first) for module in (roster, table, allocating))
     ),

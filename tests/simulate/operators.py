@@ -23,6 +23,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.facts import FLAVORS, GPU, POOL
+from tests.simulate.faults import Faults
 from tests.simulate.server import Body, Server, Wire
 
 KINDS: dict[str, tuple[str, type[Any]]] = {
@@ -38,6 +39,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 SETTINGS = Settings(
     flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
 )
+BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
 MOST_TURNS = 5_000
 """Turns of the event loop after which the writes of a pass must be over."""
 
@@ -46,7 +48,8 @@ class Operator:
     """One process that leads. It hears of every change at once, and of what there is in an order given by `dice`."""
 
     def __init__(self, server: Server, metrics: Metrics, *, dice: Random | None = None) -> None:
-        self.server, self.wire = server, Wire(server)
+        self.faults = Faults(Random(server.revision), server.moments.monotonic)
+        self.server, self.wire = server, Wire(server, self.faults)
         now = server.moments.monotonic
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
         self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=now)
@@ -59,7 +62,7 @@ class Operator:
         self.controller = Controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.wire, self.stores, self.ledger, self.events, BuildSettings()),  # type: ignore[arg-type]
+            actor=Actor(self.wire, self.stores, self.ledger, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
             settings=SETTINGS,
             metrics=metrics,
@@ -104,7 +107,7 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
-            if not (self.controller.dispatcher._busy or self.logs._reading):
+            if not (self.controller.dispatcher._busy or self.controller.reclaimer._writing or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,21 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of a moment: rules by name and flavor, and who is whose parent."""
+    """All policies of a moment: rules by name and flavor, who is whose parent, tiers, the most GPUs that one
+    job may have, and the teams whose jobs take turns.
+    """
 
     rules: Mapping[str, Mapping[str, Rule]] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
+
+    per_job: Mapping[str, int] = field(default_factory=dict)
+    in_turns: frozenset[str] = frozenset()
+
+    def largest(self, team: str, sizes: Sequence[int], gpus: int, has: int) -> tuple[int, ...]:
+        """The sizes, of pods of so many GPUs each, that the team allows a job which has so many pods."""
+        most = self.per_job.get(team)
+        return tuple(size for size in sizes if most is None or size <= has or size * gpus <= most)
 
     def keeps_back(self, flavor: str) -> bool:
         """Whether any team keeps part of its idle guarantee to itself."""
@@ -62,6 +72,8 @@ def read_policies(server: Server) -> Policies:
         {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()},
         {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies},
         {name: spec.get("priority", 0) for name, spec in bodies.items()},
+        {name: spec["perJob"]["maxGPUs"] for name, spec in bodies.items() if "maxGPUs" in spec.get("perJob", {})},
+        frozenset(name for name, spec in bodies.items() if "timeSharing" in spec),
     )
 
 

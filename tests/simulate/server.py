@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import AlreadyExists, Conflict, NotFound
+from tests.simulate.faults import Faults
 from tests.simulate.moments import Moments
 
 Body = dict[str, Any]
@@ -24,15 +26,29 @@ PODS, NODES, JOBS = "pods", "nodes", "elasticpytorchjobs"
 SERVICES, SLICES, EVENTS = "services", "endpointslices", "events"
 POLICIES, NAMESPACES, PRIORITY_CLASSES = "gpuquotapolicies", "namespaces", "priorityclasses"
 
+PRIORITIES: Mapping[str, Body] = {
+    "": {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"},
+    "elastic-pytorch-worker": {"priority": 0, "preemptionPolicy": "Never"},
+    "elastic-pytorch-master": {"priority": 1, "preemptionPolicy": "Never"},
+    "patient": {"priority": -10, "preemptionPolicy": "PreemptLowerPriority"},
+    "urgent": {"priority": 1000, "preemptionPolicy": "PreemptLowerPriority"},
+    "polite": {"priority": 1000, "preemptionPolicy": "Never"},
+}
+"""What the server fills into pods of each PriorityClass."""
+
 _PATH = re.compile(r".*?/namespaces/([^/]+)/([^/]+)(?:/([^/]+))?(?:/([^/]+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What the operator did to a pod: `verb` is POST or DELETE, `pod` the pod as it was then."""
+    """What the operator did to a pod: `verb` is POST, DELETE or NOMINATE, `pod` the pod as it was then.
+
+    `promised` are the pods that were nominated then, with the nodes.
+    """
 
     verb: str
     pod: Body
+    promised: Mapping[str, str] = field(default_factory=dict)
 
 
 class Server:
@@ -115,8 +131,8 @@ class Server:
 class Wire:
     """The operator's session with the server: the same methods, answered at once; `writes` are what it did to pods."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, server: Server, faults: Faults) -> None:
+        self.server, self.faults = server, faults
         self.clock = ServerClock(server.moments.monotonic)
         self.writes: list[Write] = []
 
@@ -136,7 +152,11 @@ class Wire:
     async def post(self, path: str, body: Body, **_: object) -> Body:
         """Create an object. Raises AlreadyExists."""
         namespace, plural, _, _ = _parts(path)
-        new = self.server.create(plural, _as_created(plural, body, namespace))
+        create = partial(self._create, plural, _as_created(plural, body, namespace))
+        return self.faults.through(create) if plural in (PODS, JOBS) else create()
+
+    def _create(self, plural: str, body: Body) -> Body:
+        new = self.server.create(plural, body)
         if plural == PODS:
             self.writes.append(Write("POST", new))
         return new
@@ -152,9 +172,29 @@ class Wire:
         """Merge into an object, or its status. Raises NotFound, Conflict."""
         plural, part, old = self._found(path)
         self._require_version(old, body)
+        merge = partial(self._merge, plural, part, old, body)
+        return self.faults.through(merge, of_version=True) if plural in (PODS, JOBS) else merge()
+
+    def _merge(self, plural: str, part: str, old: Body, body: Body) -> Body:
+        if part == "status" and plural == PODS:
+            return self._nominate(old, body)
         if part == "status":
             return self.server.update(plural, old, status=merged(old.get("status", {}), body["status"]))
         return self.server.update(plural, old, **merged(old, {**body, "metadata": {}}))
+
+    def _nominate(self, old: Body, body: Body) -> Body:
+        """A write of a pod's status takes the annotations with it."""
+        if body["metadata"].get("uid") not in (None, old["metadata"]["uid"]):
+            raise Conflict("the uid is another one", status=409, reason="Conflict")
+        annotations = merged(old["metadata"].get("annotations", {}), body["metadata"].get("annotations", {}))
+        meta = {**old["metadata"], "annotations": annotations}
+        new = self.server.update(PODS, old, metadata=meta, status=merged(old["status"], body["status"]))
+        self.writes.append(Write("NOMINATE", new))
+        return new
+
+    def _promised(self) -> dict[str, str]:
+        waiting = [pod for pod in self.server.all(PODS) if "nominatedNodeName" in pod["status"]]
+        return {pod["metadata"]["uid"]: pod["status"]["nominatedNodeName"] for pod in waiting}
 
     async def delete(self, path: str, options: Body) -> Body:
         """Delete an object. Raises NotFound, Conflict."""
@@ -164,9 +204,12 @@ class Wire:
         if plural != PODS:
             self.server.remove(plural, old)
             return old
+        return self.faults.through(partial(self._delete_pod, old, options.get("gracePeriodSeconds")))
+
+    def _delete_pod(self, old: Body, grace: int | None) -> Body:
         if "deletionTimestamp" not in old["metadata"]:
-            self.writes.append(Write("DELETE", old))
-        return self.server.delete_pod(old, options.get("gracePeriodSeconds"))
+            self.writes.append(Write("DELETE", old, self._promised()))
+        return self.server.delete_pod(old, grace)
 
     def _found(self, path: str) -> tuple[str, str, Body]:
         namespace, plural, name, part = _parts(path)
@@ -201,6 +244,7 @@ def _as_created(plural: str, body: Body, namespace: str) -> Body:
     body = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
     if plural == PODS:
         body["status"] = {"phase": "Pending"}
+        body["spec"] = {**body["spec"], **PRIORITIES[body["spec"].get("priorityClassName", "")]}
     if plural == SERVICES:
         body["spec"] = {**body["spec"], "clusterIP": "10.96.0.10"}
     return body

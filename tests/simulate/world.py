@@ -46,7 +46,8 @@ class World:
     def __init__(self, moments: Moments, dice: Random) -> None:
         self.moments, self.dice = moments, dice
         self.server = Server(moments)
-        for name, value in (("low", 0), ("high", 10)):
+        of_pods = ((name, one["priority"]) for name, one in kinds.PRIORITIES.items() if name)
+        for name, value in (("low", 0), ("high", 10), *of_pods):
             self.server.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         for namespace in NAMESPACES:
             self.server.create(kinds.NAMESPACES, {"metadata": {"name": namespace, "labels": {}}})
@@ -60,6 +61,10 @@ class World:
         """A name that nothing has had yet."""
         self._names += 1
         return f"{kind}{self._names}"
+
+    def choose(self, things: list[Body]) -> Body | None:
+        """One of them by chance; None where there is none."""
+        return self.dice.choice(things) if things else None
 
     # -- what can be in it -------------------------------------------------------------------------------------------
 
@@ -84,10 +89,16 @@ class World:
         body["metadata"]["namespace"] = namespace
         return self.server.create(kinds.JOBS, body)
 
-    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1) -> Body:
-        """Somebody else's pod, for the scheduler to place."""
+    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
+        """Somebody else's pod, for the scheduler to place, with what the server fills in."""
         requests = {"cpu": str(cpu)} | ({GPU: str(gpus)} if gpus else {})
-        spec = {"containers": [{"name": "main", "resources": {"requests": requests}}], "nodeSelector": {POOL: pool}}
+        spec = {
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "nodeSelector": {POOL: pool},
+            "schedulerName": "default-scheduler",
+            "priorityClassName": of_class,
+            **kinds.PRIORITIES[of_class],
+        }
         meta = {"name": self.new_name("foreign-"), "namespace": namespace}
         return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
 
@@ -98,6 +109,21 @@ class World:
         self.operator.wire.writes.clear()
         self.wait = await self.operator.run_pass()
         self.checker.after_pass(self.operator)
+        if self.operator.faults.left is not None:
+            self._replace_operator()
+
+    def _replace_operator(self) -> None:
+        """Another one leads, which has heard of everything, but knows nothing that is not written down."""
+        self.operator.leave()
+        self.operator, self.wait = Operator(self.server, METRICS, dice=self.dice), 0.0
+
+    async def go_on(self, *, rounds: int) -> None:
+        """So many passes and steps of the machines, whatever is left to do then; the pass comes last."""
+        for _ in range(rounds):
+            self.machines.step()
+            self.moments.passed += 1.0
+            await self.run_pass()
+        self.checker.look_away()
 
     async def settle(self) -> None:
         """Passes and machines in turn until nobody has anything to do; a round takes a second."""
@@ -110,7 +136,10 @@ class World:
             self.moments.passed += 1.0
         else:
             require(False, f"something changes in each of {MOST_ROUNDS} rounds")
-        self.checker.at_pause()
+        if self.operator.faults.retries(self.moments.passed):
+            self.checker.look_away()
+        else:
+            self.checker.at_pause()
 
     async def advance(self, seconds: float) -> None:
         """Time passes, and the operator looks when it said it would."""

@@ -193,7 +193,7 @@ class Controller:
             self._stopped = self.reclaimer.stopped
             self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
-            self.metrics.reservations.set(sum(request.reserved for request in snapshot.requests))
+            self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))
         return self._allocation
 
     def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:

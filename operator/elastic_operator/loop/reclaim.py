@@ -171,10 +171,12 @@ class Reclaimer:
         for reclaim in allocation.reclaims if allocation.has_requests else ():
             for loser in reclaim.losers:
                 self._planned.setdefault(loser, []).append(reclaim)
+            if reclaim.reserved and reclaim.is_new and not reclaim.losers:
+                self._nomination(reclaim)  # its node has been lost to somebody, and there is room on another
 
     def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
         """What must be done before the job with that uid lets pods go; it tells whether they may go then."""
-        reclaims = [reclaim for reclaim in self._planned.get(job_uid, ()) if not reclaim.reserved]
+        reclaims = [reclaim for reclaim in self._planned.get(job_uid, ()) if reclaim.is_new]
         if not reclaims:
             return None
         tasks = [self._nomination(reclaim) for reclaim in reclaims]
@@ -230,8 +232,9 @@ class Reclaimer:
         if not await self._write(pod, Reservation(reclaim.node, now, until, before.avoid)):
             return False
         self._metrics.nominations.inc()
-        who = listed(sorted(reclaim.losers.values()))
-        text = f"Node {reclaim.node} is reserved for it. {_pods(len(reclaim.victims))} of {who} will be gone first."
+        text = f"Node {reclaim.node} is reserved for it."
+        if reclaim.losers:
+            text += f" {_pods(len(reclaim.victims))} of {listed(sorted(reclaim.losers.values()))} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), reclaim.node, len(reclaim.victims))
         self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
         return True

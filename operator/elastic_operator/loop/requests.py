@@ -4,7 +4,7 @@ node because GPUs are taken. Each is made anew only when something of its pod ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -96,7 +96,7 @@ class Requests:
         return bool(node) and self._nodes.named(node) is not None
 
     def _is_ours_to_help(self, pod: objects.Pod) -> bool:
-        """Whether it waits for GPUs, by the word of a scheduler that heeds nominations, and for nobody's leave."""
+        """Whether a scheduler that heeds nominations lacks GPUs for it, or promised it a node; gated pods wait on."""
         spec = pod.spec
         if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
             return False
@@ -114,17 +114,16 @@ class Requests:
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
         unplannable = next(_problems(own.master, own.flavor_problem, barred, now), "")
-        elsewhere = sorted({*avoided, *([reserved.node] if reserved.node else [])})
         request = Request(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
             created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
-            shape=_kept_to(own.master, reserved.node) if holds else _kept_from(own.master, elsewhere),
+            shape=_kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
             flavor=own.flavor,
             priority=pod.spec.priority or 0,
             nominated=nominated if not reserved.node and self._is_there(nominated) else "",
-            reserved=holds,
+            reserved=reserved.node if holds else "",
             preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
             unplannable=unplannable,
         )
@@ -158,16 +157,10 @@ def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | 
         yield barred[1]
 
 
-def _kept_to(shape: PodShape, node: str) -> PodShape:
-    return _with_field(shape, {"key": NAME_FIELD, "operator": "In", "values": [node]})
-
-
 def _kept_from(shape: PodShape, nodes: list[str]) -> PodShape:
-    return _with_field(shape, {"key": NAME_FIELD, "operator": "NotIn", "values": nodes}) if nodes else shape
-
-
-def _with_field(shape: PodShape, field: Mapping[str, Any]) -> PodShape:
-    """The shape, with this demanded of the node, too: terms are alternatives, so it is added to each."""
-    terms = shape.affinity or ({},)
+    """The shape, for none of these nodes. Terms of affinity are alternatives, so this is added to each."""
+    if not nodes:
+        return shape
+    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": nodes}, shape.affinity or ({},)
     added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
     return replace(shape, affinity=added)

@@ -57,7 +57,7 @@ class Reclaim:
     """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
 
     `uid`, `namespace` and `name` are the waiting pod's, `losers` the jobs that lose the victims: uid to name. Without
-    victims there is, or will be, room for it anyway. `reserved`: the pod was nominated for the node before.
+    victims there is, or will be, room for it anyway. `reserved` is the node that the pod has a reservation for so far.
     """
 
     uid: str
@@ -66,7 +66,12 @@ class Reclaim:
     node: str
     victims: tuple[str, ...] = ()
     losers: Mapping[str, str] = field(default_factory=dict)
-    reserved: bool = False
+    reserved: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the pod is to be nominated for this node first."""
+        return self.node != self.reserved
 
 
 @dataclass(frozen=True, slots=True)

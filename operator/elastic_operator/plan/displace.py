@@ -17,14 +17,17 @@ from elastic_operator.plan.victims import Victims, clear, strength
 from elastic_operator.plan.ways import Ways
 
 
-def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims) -> bool:
-    """Seat all these roles, displacing what `victims` allow; all of them, or nothing and False."""
+def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims, *, only: int | None = None) -> bool:
+    """Seat all these roles, displacing what `victims` allow; all of them, or nothing and False.
+
+    Others go from the node `only`, if it is given.
+    """
     if not victims.any():
         return False
     mark = table.mark()
     gpus = [taker.ask(role).gpus for role in roles]
     if _make_room_under_limits(table, taker, sum(gpus), victims):
-        ways = Ways(table, taker, victims)
+        ways = Ways(table, taker, victims, only=only)
         done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
         if done and (not taker.account or table.accounts.may_borrow(taker.account, 0)):
             return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from elastic_operator.plan.claim import MASTER, WORKER, Claim
 from elastic_operator.plan.displace import displace
+from elastic_operator.plan.model import Request
 from elastic_operator.plan.provision import ask_for_nodes, is_kept_for_asked, step_aside
 from elastic_operator.plan.room import Ask
 from elastic_operator.plan.seating import find_seat, seat_all
@@ -16,6 +17,8 @@ from elastic_operator.plan.supply import Supplies
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Victims
 
+MOST_NEW_PLACES = 32
+"""For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile."""
 Hopeless = dict[tuple[str, int, Ask | None, Ask], int]
 """For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing;
 true for whoever comes later."""
@@ -72,13 +75,38 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     shapes = (claim.team, claim.job.priority, claim.master if master else None, claim.worker)
     if workers >= hopeless.get(shapes, workers + 1):
         return False
-    for most in (Cost.STUCK_JOB, Cost.JOB):
-        victims = Victims(table, claim, need, most=most)
-        if any(displace(table, claim, roles, victims) for roles in _orders(claim)):
-            return True
-    if not claim.kept and not claim.request and claim.job.preemptible:
+    if claim.request:
+        return _make_way(table, claim, claim.request)
+    if _displace_any(table, claim, only=None):
+        return True
+    if not claim.kept and claim.job.preemptible:
         hopeless[shapes] = workers
     return False
+
+
+def _displace_any(table: Table, claim: Claim, *, only: int | None) -> bool:
+    """Have others go for what its minimum lacks: rather parts of jobs than whole ones that run."""
+    need = claim.gpus_missing(claim.minimum)
+    for most in (Cost.STUCK_JOB, Cost.JOB):
+        victims = Victims(table, claim, need, most=most)
+        if any(displace(table, claim, roles, victims, only=only) for roles in _orders(claim)):
+            return True
+    return False
+
+
+def _make_way(table: Table, claim: Claim, request: Request) -> bool:
+    """For a foreign pod: on the node that is reserved for it, if that can be, else on any.
+
+    Of those that have no node yet so many are planned for in one pass; the next pass goes on. It follows at once, since
+    each that is planned for is nominated, and that is news.
+    """
+    node = table.board.number.get(request.reserved)
+    if node is not None and _displace_any(table, claim, only=node):
+        return True
+    if table.new_places >= MOST_NEW_PLACES or not _displace_any(table, claim, only=None):
+        return False
+    table.new_places += 1
+    return True
 
 
 def _stays_within_guarantee(claim: Claim, need: int) -> bool:

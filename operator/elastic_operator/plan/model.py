@@ -153,8 +153,8 @@ class JobDemand:
 class Request:
     """A pending GPU pod that is not ours, which kube-scheduler found no room for.
 
-    `nominated` is the node that somebody else has nominated it for. `reserved`: the operator has nominated it for a
-    node, the only one that its shape still suits; what is free there, or becomes free, is its. `preempts`:
+    `nominated` is the node that somebody else has nominated it for. `reserved` is the node that the operator
+    has nominated it for: what is free there, or becomes free, is its. `preempts`:
     kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
     priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
     volumes, claims).
@@ -168,14 +168,14 @@ class Request:
     flavor: str = DEFAULT_FLAVOR
     priority: int = 0
     nominated: str = ""
-    reserved: bool = False
+    reserved: str = ""
     preempts: bool = True
     unplannable: str = ""
 
     @property
     def promised(self) -> bool:
         """Whether a place is promised to it, so that nobody else may have it."""
-        return self.reserved or bool(self.nominated)
+        return bool(self.reserved or self.nominated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ class Table:
     """Board, accounts and roster of a snapshot.
 
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
-    `given` and `ways` what `victims` and `ways` remember.
+    `given` and `ways` what `victims` and `ways` remember. `new_places` is how many foreign pods got a place by having
+    others go that had none before.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -52,6 +53,7 @@ class Table:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
+        self.new_places = 0
         for claim in self.roster.odd:
             self._count_unplaced(claim)
         self.accounts.note_use()
@@ -151,14 +153,12 @@ class Table:
         """A pod that was nominated for a node has its place there: by somebody else, whatever room there is; by the
         operator, once there is room or will be. Until then those who must go for it go.
         """
-        request, spot = claim.request, None
-        if request and request.reserved:
-            spot = self.board.find(claim.master)
-        elif request and request.nominated in self.board.number:
-            spot = Spot(self.board.number[request.nominated], ready=False)
-        if spot is not None:
-            self.sit(claim, Seat(MASTER, spot))
-            self.set_served(claim, True)
+        request = claim.request
+        node = self.board.number.get(request.reserved or request.nominated) if request else None
+        if request is None or node is None or (request.reserved and not self.board.fits(claim.master, node)):
+            return
+        self.sit(claim, Seat(MASTER, Spot(node, ready=False)))
+        self.set_served(claim, True)
 
     def gpus_of(self, requests: Resources) -> int:
         """GPUs among these requests."""

@@ -31,15 +31,15 @@ class Way:
 class Ways:
     """All ways for one taker, by the role of its pods."""
 
-    def __init__(self, table: Table, taker: Claim, victims: Victims) -> None:
-        self._table, self._taker, self._victims = table, taker, victims
+    def __init__(self, table: Table, taker: Claim, victims: Victims, *, only: int | None = None) -> None:
+        self._table, self._taker, self._victims, self._only = table, taker, victims, only
         self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Way | None:
         """The cheapest way for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
         taking = self._victims.taking(need)
         if role not in self._known:
-            quick = self._at_first_sight(role, taking)
+            quick = self._at_first_sight(role, taking) if self._only is None else None
             if quick is not None:
                 return quick
             self._known[role] = self._known_to_its_like(role, need, taking)
@@ -48,7 +48,7 @@ class Ways:
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
         """What a taker of the same team and rank found, if this one has nothing of its own to give either."""
         taker = self._taker
-        if taker.size:
+        if taker.size or self._only is not None:
             return self._look(role, taking)
         request = taker.request and (taker.request.preempts, taker.request.priority)
         key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind)
@@ -57,7 +57,7 @@ class Ways:
         return self._table.ways[key]
 
     def _look(self, role: str, taking: Taking | None) -> Found:
-        nodes = self._victims.hosts() & self._taker.ask(role).host_set
+        nodes = self._taker.ask(role).host_set & (self._victims.hosts() if self._only is None else {self._only})
         ways = (self._way(role, node, taking) for node in nodes)
         found = [(way.price, way.node) for way in ways if way is not None]
         heapify(found)
@@ -90,7 +90,7 @@ class Ways:
     def _way(self, role: str, node: int, taking: Taking | None) -> Way | None:
         """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
         table, taker, victims = self._table, self._taker, self._victims
-        if taker.request and _is_promised(table, node):
+        if taker.request and _is_promised(table, node, taker):
             return None
         pool, chosen = list(victims.on_node(node)), list[Unit]()
         if not pool or not _fits_without(table, taker, role, node, pool):
@@ -110,13 +110,14 @@ class Ways:
         return Way(node, tuple(chosen), _price(chosen, node, taking))
 
 
-def _is_promised(table: Table, node: int) -> bool:
-    """Whether somebody makes way there for a foreign pod already.
+def _is_promised(table: Table, node: int, taker: Claim) -> bool:
+    """Whether somebody makes way there for another foreign pod already.
 
     kube-scheduler counts a pod that is nominated for a node as if it were there: two of them would keep each other out
     until the room of both is free.
     """
-    return any(claim.request and (claim.request.promised or claim.took) for claim, _ in table.seated[node])
+    others = (claim for claim, _ in table.seated[node] if claim is not taker and claim.request)
+    return any((other.request and other.request.promised) or other.took for other in others)
 
 
 def _as_they_leave(claim: Claim) -> Iterable[int]:

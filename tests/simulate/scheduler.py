@@ -1,0 +1,161 @@
+"""kube-scheduler, a step at a time: pods by priority and age, nominations, its own preemption, and its wording."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.simulate.facts import (
+    Amounts,
+    Body,
+    allocatable,
+    ended,
+    fits,
+    is_open,
+    is_ready,
+    name_of,
+    node_of,
+    nominated_for,
+    pinned_to,
+    pod_priority,
+    preempts,
+    requests_of,
+    reservation_in,
+    suits,
+    terminating,
+    total,
+)
+from tests.simulate.server import NODES, PODS, Server
+
+
+class Scheduler:
+    """Places pods. A pod that fits nowhere does not hold up those behind it, unless it is nominated for a node."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def step(self) -> None:
+        """Everybody who waits is tried once."""
+        waiting = [p for p in self.server.all(PODS) if not node_of(p) and not ended(p) and not terminating(p)]
+        if not waiting:
+            return
+        held = self._held()
+        for pod in sorted(waiting, key=lambda p: -pod_priority(p)):
+            node = next(self._places(pod, held), None)
+            if node is None:
+                self._cannot_place(pod, held)
+                continue
+            held.setdefault(name_of(node), []).append(requests_of(pod))
+            status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
+            self.server.update(PODS, pod, spec={**pod["spec"], "nodeName": name_of(node)}, status=status)
+
+    def _held(self) -> dict[str, list[Amounts]]:
+        held: dict[str, list[Amounts]] = {}
+        for pod in self.server.all(PODS):
+            if node_of(pod) and not ended(pod):
+                held.setdefault(node_of(pod), []).append(requests_of(pod))
+        return held
+
+    def _places(self, pod: Body, held: dict[str, list[Amounts]]) -> Iterator[Body]:
+        """Where it fits: the node that it is nominated for before all others."""
+        first = nominated_for(pod)
+        for node in sorted(self.server.all(NODES), key=lambda n: (name_of(n) != first, name_of(n))):
+            there = [*held.get(name_of(node), ()), *self._promised(pod, name_of(node))]
+            if self._may_go_to(pod, node) and fits(pod, node, there):
+                yield node
+
+    def _promised(self, pod: Body, node: str) -> Iterator[Amounts]:
+        """What others of no lower priority are nominated for on the node."""
+        for other in self.server.all(PODS):
+            waits = nominated_for(other) == node and not node_of(other) and not terminating(other)
+            is_other = other["metadata"]["uid"] != pod["metadata"]["uid"]
+            if waits and is_other and pod_priority(other) >= pod_priority(pod):
+                yield requests_of(other)
+
+    def _may_go_to(self, pod: Body, node: Body) -> bool:
+        return is_open(node) and pinned_to(pod) in ("", name_of(node)) and suits(pod, node)
+
+    # -- pods that fit nowhere ---------------------------------------------------------------------------------------
+
+    def _cannot_place(self, pod: Body, held: dict[str, list[Amounts]]) -> None:
+        status = dict(pod["status"])
+        told = self._why(pod, held)
+        known = next(iter(status.get("conditions", ())), None)
+        if known is None or known.get("message") != told:
+            status["conditions"] = [self._no_place(told, known)]
+        if known and preempts(pod) and not self._waits_for_victims(pod):  # at the second try at the earliest
+            node = self._preempt(pod)
+            if node:
+                status["nominatedNodeName"] = node
+            elif not reservation_in(pod):
+                status.pop("nominatedNodeName", None)
+        if status != pod["status"]:
+            self.server.update(PODS, pod, status=status)
+
+    def _why(self, pod: Body, held: dict[str, list[Amounts]]) -> str:
+        """In kube-scheduler's words."""
+        nodes = self.server.all(NODES)
+        reasons = Counter(reason for node in nodes for reason in self._against(pod, node, held))
+        told = sorted(f"{count} {reason}" for reason, count in reasons.items())
+        return f"0/{len(nodes)} nodes are available: {', '.join(told)}."
+
+    def _against(self, pod: Body, node: Body, held: dict[str, list[Amounts]]) -> list[str]:
+        if not is_ready(node):
+            return ["node(s) had untolerated taint(s)"]
+        if node["spec"].get("unschedulable"):
+            return ["node(s) were unschedulable"]
+        if not self._may_go_to(pod, node):
+            return ["node(s) didn't match Pod's node affinity/selector"]
+        taken = total([*held.get(name_of(node), ()), *self._promised(pod, name_of(node))])
+        has = allocatable(node)
+        lacking = [n for n, amount in requests_of(pod).items() if taken.get(n, 0) + amount > has.get(n, 0)]
+        return [f"Insufficient {name}" for name in lacking]
+
+    def _no_place(self, told: str, known: Any) -> dict[str, Any]:
+        return {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": told,
+            "lastTransitionTime": known["lastTransitionTime"] if known else self.server.moments.text(),
+        }
+
+    # -- preemption --------------------------------------------------------------------------------------------------
+
+    def _waits_for_victims(self, pod: Body) -> bool:
+        """Whether pods of lower priority are on their way out on the node that it is nominated for."""
+        there = (p for p in self.server.all(PODS) if node_of(p) and node_of(p) == nominated_for(pod))
+        return any(terminating(p) and pod_priority(p) < pod_priority(pod) and not ended(p) for p in there)
+
+    def _preempt(self, pod: Body) -> str:
+        """Delete the pods of lower priority that are in its way where the fewest are; the node, "" if none will do."""
+        ways = []
+        for node in self.server.all(NODES):
+            victims = self._victims(pod, node) if self._may_go_to(pod, node) else None
+            if victims:
+                ways.append((len(victims), name_of(node), victims))
+        if not ways:
+            return ""
+        _, name, victims = min(ways, key=lambda way: way[:2])
+        for victim in victims:
+            reason = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            conditions = [*victim["status"].get("conditions", ()), reason]
+            told = self.server.update(PODS, victim, status={**victim["status"], "conditions": conditions})
+            self.server.delete_pod(told)
+        return name
+
+    def _victims(self, pod: Body, node: Body) -> Sequence[Body] | None:
+        """Those that must go for the pod to fit; None if it does not even fit without all of lower priority."""
+        here = [p for p in self.server.all(PODS) if node_of(p) == name_of(node) and not ended(p)]
+        lower = [p for p in here if pod_priority(p) < pod_priority(pod) and not terminating(p)]
+        held = [requests_of(p) for p in here if p not in lower] + list(self._promised(pod, name_of(node)))
+        if not fits(pod, node, held):
+            return None
+        victims = []
+        for other in sorted(lower, key=lambda p: -pod_priority(p)):
+            if fits(pod, node, [*held, requests_of(other)]):
+                held.append(requests_of(other))
+            else:
+                victims.append(other)
+        return victims
