@@ -95,7 +95,6 @@ KWOK = GoModule(
         "kustomize/stage/node/fast/node-initialize.yaml",
         "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
         "kustomize/stage/pod/fast/pod-ready.yaml",
-        "kustomize/stage/pod/fast/pod-delete.yaml",
     ),
 )
 

@@ -30,6 +30,7 @@ POD_CIDR = "10.245.0.0/16"
 LEASE_SECONDS = 20
 READY_SECONDS = 120.0
 PARALLEL_REQUESTS = 8
+POD_DELETE = Path(__file__).parent / "tools" / "kwok" / "pod-delete.yaml"
 CAPACITY = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
@@ -65,7 +66,7 @@ def start(layout: Layout, progress: Progress) -> None:
 
 
 def _command(folder: Path, kubeconfig: Path) -> list[str]:
-    stages = [folder / Path(file).name for file in binaries.KWOK.files]
+    stages = [*(folder / Path(file).name for file in binaries.KWOK.files), POD_DELETE]
     return [
         str(folder / "kwok"),
         f"--kubeconfig={kubeconfig}",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound
+from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
 from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of, write
 from elastic_operator.cluster.session import Session
@@ -34,8 +34,8 @@ RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler took away is made again after so long."""
 RETRY_SECONDS = 30.0
 """A pod that could not be nominated is left alone for so long."""
-CHANGED_SECONDS = 0.2
-"""And one that somebody changed meanwhile, until the change is seen."""
+CHANGED_SECONDS = 0.5
+"""And one that has changed meanwhile, until the change is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class Reclaimer:
             written = await write(self._session, pod, reservation)
         except NotFound:
             self._pods.observe_deleted(uid)
-        except Conflict:
+        except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
             self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")

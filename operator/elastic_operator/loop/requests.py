@@ -113,7 +113,7 @@ class Requests:
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
-        unplannable = next(_problems(own.master, own.flavor_problem, barred, now), "")
+        unplannable = next(_problems(own.master, own.flavor_problem, None if holds else barred, now), "")
         request = Request(
             uid=meta.uid,
             namespace=meta.namespace,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.plan.allocate.world import NOW, make_job, make_node, make_team
+from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.minimum import MOST_NEW_PLACES
+from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
 
 N8 = (make_node("n1", 8),)
@@ -38,6 +42,30 @@ PLANS = {
         (BORROWER,),
         {"r": "n1 -b-w6", "s": "", "b": 7},
         waiting(make_request("r", age=9), make_request("s")),
+    ),
+    "a reserved pod has its node while those that make way are there: the same go again": Case(
+        (make_node("n1", 4), make_node("n2", 4)),
+        TEAMS,
+        (make_job("b", 1, 8, team="b", on=f"{on('n1', 4)} {on('n2', 4)}"),),
+        {"r": "n1 -b-w2", "b": 7},
+        waiting(make_request("r", reserved="n1")),
+    ),
+    "a reserved pod has what becomes free on its node, before an older one": Case(
+        (make_node("n1", 4, used=3, leaving=1),),
+        TEAMS,
+        (),
+        {"r": "n1", "s": ""},
+        waiting(make_request("r", reserved="n1"), make_request("s", age=9)),
+    ),
+    "a reserved pod whose place somebody else has got goes where there is room": Case(
+        (make_node("n1", 4, used=4), make_node("n2", 4, used=3)),
+        TEAMS,
+        (),
+        {"r": "n2"},
+        waiting(make_request("r", reserved="n1")),
+    ),
+    "a reserved pod whose node is gone is planned for anew": Case(
+        N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6", "b": 7}, waiting(make_request("r", reserved="gone"))
     ),
     "no more than the guarantee: the younger ones wait": Case(
         N8,
@@ -179,3 +207,17 @@ ALL = {**PLANS, **OTHERS}
 @pytest.mark.parametrize("fact", ALL)
 def test_request(fact):
     assert came_out(ALL[fact]) == ALL[fact].expected
+
+
+def test_ways_for_many_are_made_in_several_passes():
+    nodes = tuple(make_node(f"n{i}", 2) for i in range(MOST_NEW_PLACES + 5))
+    jobs = tuple(make_job(f"b{i}", 1, 2, team="b", on=on(f"n{i}", 2)) for i in range(len(nodes)))
+    requests = tuple(make_request(f"r{i:03}") for i in range(len(nodes)))
+    snapshot = replace(make_snapshot(nodes, jobs, teams=(make_team("a", 99), make_team("b"))), requests=requests)
+    first = allocate(snapshot).reclaims
+    assert [plan.uid for plan in first] == [request.uid for request in requests[:MOST_NEW_PLACES]]
+    places = {plan.uid: plan.node for plan in first}
+    promised = tuple(replace(request, reserved=places.get(request.uid, "")) for request in requests)
+    second = allocate(replace(snapshot, requests=promised)).reclaims
+    assert {plan.uid for plan in second if plan.is_new} == {request.uid for request in requests[MOST_NEW_PLACES:]}
+    assert {plan.uid: plan.node for plan in second if not plan.is_new} == places
