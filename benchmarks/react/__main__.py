@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from benchmarks.live import command
+from benchmarks.live.operators import operators, unchanged_passes
+from benchmarks.live.place import Place
 from benchmarks.react import latencies, place, report, tries, weigh
-from benchmarks.react.errors import BenchError
-from benchmarks.react.place import Place
 from benchmarks.react.report import Figures
-from benchmarks.react.scenario import Scenario
-from demo.kube import DemoError
-from devcluster.errors import DevclusterError
+from benchmarks.react.scenario import NAMESPACE, Scenario
 from devcluster.progress import Progress
 
 REST_SECONDS = 60.0
@@ -58,38 +54,24 @@ def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
     standing.quiet()
     place.until_statuses_are_true(standing)
     lags = latencies.status_lags(standing.audit.read(), jobs)[len(started) :]
-    operators = weigh.operators(standing)
+    found = operators(standing)
     with progress.step("changes of jobs that ask for nothing"):
-        annotated = plan.full_jobs[:UNCHANGED_PASSES]
-        pass_seconds, passes = weigh.unchanged_pass_seconds(standing, operators[0], jobs=annotated)
+        annotated = [(NAMESPACE, job) for job in plan.full_jobs[:UNCHANGED_PASSES]]
+        unchanged = unchanged_passes(standing, found[0], jobs=annotated)
     with progress.step(f"{REST_SECONDS:.0f} s of rest"):
         standing.quiet()
-        rest = weigh.at_rest(operators, seconds=REST_SECONDS)
+        rest = weigh.at_rest(found, seconds=REST_SECONDS)
     return Figures(
         react=react,
         scale=scale,
         recreate=recreate,
         lags=lags,
         start_lags=started,
-        pass_seconds=pass_seconds,
-        passes=passes,
+        unchanged=unchanged,
         rest=rest,
         load=load,
     )
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
-    sys.exit("ended by a signal")
-
-
-def main() -> None:
-    """What a person can mend is one line, not a traceback. A signal ends it in good order."""
-    signal.signal(signal.SIGTERM, _end)
-    try:
-        app()
-    except (BenchError, DemoError, DevclusterError) as error:
-        sys.exit(f"bench: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    command.run(app)

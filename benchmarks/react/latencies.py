@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.react.audit import Write
+from benchmarks.live.audit import Write
 from elastic_operator.build.names import parse_pod_name
 
 CREATE, DELETE, SCALE = "create pods", "delete pods", "patch elasticpytorchjobs/scale"
@@ -77,11 +76,3 @@ class _JobOf:
     def __call__(self, write: Write) -> str:
         job = write.name.rsplit("-", 2)[0]
         return job if job in self.jobs and parse_pod_name(job, write.name) else ""
-
-
-def quantile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed; NaN where there are none."""
-    ordered = sorted(values)
-    if not ordered:
-        return float("nan")
-    return ordered[max(1, math.ceil(share * len(ordered))) - 1]

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.react.errors import BenchError
+from benchmarks.live.errors import BenchError
 
 NAMESPACE = "bench"
 GPU = "nvidia.com/gpu"

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from benchmarks.live.place import OPERATOR, Place
+from benchmarks.react import place as pools
 from benchmarks.react.latencies import DELETE, SCALE, Reaction, reaction
-from benchmarks.react.place import Place
-from benchmarks.react.scenario import ADDED_BY_SCALE, Scenario
-from demo.install import NAMESPACE, RELEASE
+from benchmarks.react.scenario import ADDED_BY_SCALE, NAMESPACE, Scenario
 
 ANSWER_SECONDS = 20.0
-OPERATOR = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-operator"
 
 
 def react(place: Place, plan: Scenario) -> list[Reaction]:
     """A foreign GPU pod goes: some job, all want it, gets a pod."""
-    return [_answer(place, DELETE, name, place.delete_pod) for name in plan.foreign_pods[: plan.tries]]
+    gone = partial(place.delete_pod, NAMESPACE)
+    return [_answer(place, DELETE, name, gone) for name in plan.foreign_pods[: plan.tries]]
 
 
 def scale(place: Place, plan: Scenario) -> list[Reaction]:
     """A job with room beside it is scaled up: from the request to the last of its new pods."""
     wanted = plan.size + ADDED_BY_SCALE
     return [
-        _answer(place, SCALE, name, lambda job: place.scale(job, wanted), pods=ADDED_BY_SCALE, job=name)
+        _answer(place, SCALE, name, lambda job: pools.scale(place, job, wanted), pods=ADDED_BY_SCALE, job=name)
         for name in plan.roomy_jobs
     ]
 
@@ -31,7 +32,8 @@ def recreate(place: Place, plan: Scenario) -> list[Reaction]:
     """A worker goes: its job gets another. Each time another job's: losses in a row are answered with patience."""
     # The jobs that have grown meanwhile are the first ones.
     jobs = plan.full_jobs[-plan.tries :]
-    return [_answer(place, DELETE, f"{job}-worker-0", place.delete_pod, job=job) for job in jobs]
+    gone = partial(place.delete_pod, NAMESPACE)
+    return [_answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
 
 
 def _answer(

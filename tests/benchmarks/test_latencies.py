@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.react.audit import AuditLog, Write
-from benchmarks.react.errors import BenchError
-from benchmarks.react.latencies import CREATE, DELETE, JOB_STATUS, POD_READY, SCALE, quantile, reaction, status_lags
+from benchmarks.live.audit import AuditLog, Write
+from benchmarks.live.errors import BenchError
+from benchmarks.live.quantile import quantile
+from benchmarks.react.latencies import CREATE, DELETE, JOB_STATUS, POD_READY, SCALE, reaction, status_lags
 from benchmarks.react.scenario import GPUS_PER_NODE, Scenario
 
 OPERATOR = "operator"

@@ -31,11 +31,15 @@ def now() -> str:
 
 @dataclass(slots=True)
 class FakeKubelets:
-    """Keeps nodes Ready, lets their pods run at once and go at once. What a test says of a pod's end stays."""
+    """Keeps nodes Ready, lets their pods run at once and go at once. What a test says of a pod's end stays.
+
+    While `lets_go` is False, pods that are to go stay.
+    """
 
     api: httpx.Client
     gpus: int
     nodes: list[str] = field(default_factory=lambda: [f"node-{uuid.uuid4().hex[:6]}" for _ in range(2)])
+    lets_go: bool = True
     _end: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
@@ -75,7 +79,8 @@ class FakeKubelets:
             if pod["spec"].get("nodeName") not in self.nodes:
                 continue
             if "deletionTimestamp" in pod["metadata"]:
-                remove(self.api, pod)
+                if self.lets_go:
+                    remove(self.api, pod)
             elif pod["status"]["phase"] == "Pending":
                 put_status(self.api, pod, running_status(pod))
 

@@ -11,11 +11,12 @@ import httpx
 
 from elastic_worker import contract
 from tests.api.jobs import with_gpus
-from tests.apiserver.faults.lab import job_of
+from tests.apiserver.faults.lab import MERGE, job_of, path_of
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually
 
 Pod = dict[str, Any]
+FINALIZER = "example.com/keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class Notebooks:
         conditions = self.get(name)["status"].get("conditions", [])
         return next((c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
 
+    def wait_unschedulable(self, *names: str) -> None:
+        """Until kube-scheduler has said of each that it finds no node."""
+        for name in names or ("notebook",):
+            eventually(f"the scheduler's word on {name}", lambda name=name: self.unschedulable(name))
+
     def wait_bound(self, name: str = "notebook") -> str:
         """Until it has a node, which is returned."""
         return eventually(f"a node for {name}", lambda: self.node(name), report=lambda: str(self.get(name)))
@@ -79,19 +85,55 @@ class Notebooks:
         return {event["reason"]: event["note"] for event in items if event["regarding"]["name"] == name}
 
 
+def hold(api: httpx.Client, pod: Pod, *, held: bool = True) -> None:
+    """Give the pod a finalizer, or take it away: whoever deletes it meanwhile has to wait."""
+    change = {"metadata": {"finalizers": [FINALIZER] if held else None}}
+    api.patch(path_of(pod), headers=MERGE, json=change).raise_for_status()
+
+
+def release_all(api: httpx.Client) -> None:
+    """Take away every finalizer of a pod."""
+    for pod in api.get("/api/v1/pods").raise_for_status().json()["items"]:
+        if pod["metadata"].get("finalizers"):
+            hold(api, pod, held=False)
+
+
+def cordon(api: httpx.Client, node: str, *, closed: bool = True) -> None:
+    """As `kubectl cordon` does, and `uncordon`."""
+    api.patch(f"/api/v1/nodes/{node}", headers=MERGE, json={"spec": {"unschedulable": closed}}).raise_for_status()
+
+
+def happened(api: httpx.Client, path: str, since: str) -> list[tuple[str, Pod]]:
+    """What became of the objects of a collection since that resourceVersion: (ADDED, MODIFIED or DELETED, object)."""
+    options = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "1"}
+    with api.stream("GET", path, params=options) as answer:
+        answer.raise_for_status()
+        events = [json.loads(line) for line in answer.iter_lines() if line]
+    assert all(event["type"] != "ERROR" for event in events), events
+    return [(event["type"], event["object"]) for event in events]
+
+
 class Losses:
-    """Which pods of jobs were deleted since it was made, by name: pods of a job that were there and are not now."""
+    """Pods of jobs in one namespace that were told to go, or went, since it was made."""
 
     def __init__(self, api: httpx.Client, namespace: str) -> None:
         self._api, self._path = api, f"/api/v1/namespaces/{namespace}/pods"
-        self._before = self._there()
+        self._since = api.get(self._path).raise_for_status().json()["metadata"]["resourceVersion"]
 
-    def _there(self) -> dict[str, str]:
-        items = self._api.get(self._path).raise_for_status().json()["items"]
-        staying = [pod for pod in items if job_of(pod) and "deletionTimestamp" not in pod["metadata"]]
-        return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in staying}
+    def pods(self) -> list[Pod]:
+        """As they were when they were told, in that order; each once."""
+        lost: dict[str, Pod] = {}
+        for kind, pod in happened(self._api, self._path, self._since):
+            if job_of(pod) and (kind == "DELETED" or "deletionTimestamp" in pod["metadata"]):
+                lost.setdefault(pod["metadata"]["uid"], pod)
+        return list(lost.values())
 
     def names(self) -> list[str]:
-        """Names of those that are gone."""
-        now = self._there()
-        return sorted(name for uid, name in self._before.items() if uid not in now)
+        """Their names, in that order."""
+        return [pod["metadata"]["name"] for pod in self.pods()]
+
+
+def preempted(pod: Pod) -> bool:
+    """Whether kube-scheduler had it go."""
+    conditions = pod["status"].get("conditions", [])
+    return any(c["type"] == "DisruptionTarget" and c["reason"] == "PreemptionByScheduler" for c in conditions)

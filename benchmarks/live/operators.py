@@ -1,0 +1,106 @@
+"""What the operator's processes take of the machine, and what they say of themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.live.errors import BenchError
+from benchmarks.live.place import NAMESPACES, OPERATOR_NODE, Place
+from demo.install import NAMESPACE
+from devcluster import cgroups
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+MEGABYTE = 1e6
+BETWEEN_CHANGES_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator process, seen from the machine (`pid`) and from the cluster (`pod`)."""
+
+    place: Place
+    pod: str
+    pid: int
+
+    def resident_megabytes(self) -> float:
+        """VmRSS."""
+        return self._memory("VmRSS")
+
+    def highest_resident_megabytes(self) -> float:
+        """VmHWM: the most it ever had."""
+        return self._memory("VmHWM")
+
+    def _memory(self, field: str) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return (
+            next(int(line.split()[1]) for line in status.splitlines() if line.startswith(f"{field}:")) * 1024 / MEGABYTE
+        )
+
+    def cpu_seconds(self) -> float:
+        """Used since it started, in user space and in the kernel."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+    def metric(self, name: str) -> float:
+        """A sample without labels, as /metrics has it."""
+        answer = self.place.http.get(f"{NAMESPACES}/{NAMESPACE}/pods/{self.pod}:8080/proxy/metrics")
+        found = re.search(rf"^elastic_pytorch_{name} (\S+)$", answer.text, re.MULTILINE)
+        if found is None:
+            raise BenchError(f"pod {self.pod} has no metric {name}: {answer.text[:200]}")
+        return float(found[1])
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one that acts."""
+        return self.metric("leader") == 1
+
+
+def operators(place: Place) -> list[Operator]:
+    """All of them, the leader first."""
+    found = []
+    for pid in cgroups.pids(place.cluster.layout.cgroup(OPERATOR_NODE)):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if words[1:3] and words[1].endswith(b"elastic-operator"):
+            environment = dict(
+                item.partition(b"=")[::2] for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            )
+            found.append(Operator(place, environment[b"POD_NAME"].decode(), pid))
+    if sum(operator.leads for operator in found) != 1:
+        raise BenchError(f"not one of the {len(found)} operators leads")
+    return sorted(found, key=lambda operator: not operator.leads)
+
+
+@dataclass(slots=True)
+class Timer:
+    """What one of the operator's histograms of seconds gained since it was looked at last."""
+
+    operator: Operator
+    histogram: str
+    _sum: float = 0.0
+    _count: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.look()
+
+    def look(self) -> tuple[float, float]:
+        """Seconds and number of what was observed since the last look."""
+        total, count = (self.operator.metric(f"{self.histogram}_{part}") for part in ("sum", "count"))
+        gained = total - self._sum, count - self._count
+        self._sum, self._count = total, count
+        return gained
+
+
+def unchanged_passes(place: Place, leader: Operator, *, jobs: Iterable[tuple[str, str]]) -> list[tuple[float, float]]:
+    """Seconds and number of the passes woken by a change of each of `jobs` (namespace, name) that asks for nothing."""
+    timer = Timer(leader, "pass_seconds")
+    found = []
+    for namespace, name in jobs:
+        place.annotate_job(namespace, name)
+        time.sleep(BETWEEN_CHANGES_SECONDS)
+        found.append(timer.look())
+    return [(seconds, count) for seconds, count in found if count]

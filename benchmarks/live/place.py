@@ -1,0 +1,190 @@
+"""The cluster that is measured, and what the benchmarks ask of it: brought up, filled, changed, listened to.
+
+One real node holds the operator, from its image and under its own ServiceAccount; the GPU nodes are fake.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from benchmarks.live.audit import AuditLog, Write
+from benchmarks.live.errors import BenchError
+from demo import install
+from demo.kube import Kube
+from devcluster import cluster as clusters
+from devcluster import projectimage
+from devcluster.cluster import Cluster
+from devcluster.names import Layout
+from devcluster.progress import Progress
+
+T = TypeVar("T")
+Body = dict[str, Any]
+
+OPERATOR_NODE = "n1"
+OPERATOR = f"system:serviceaccount:{install.NAMESPACE}:{install.RELEASE}-operator"
+"""The operator as the API server knows it."""
+CORE = "/api/v1"
+NAMESPACES = f"{CORE}/namespaces"
+ELASTIC = "/apis/elastic-pytorch.dev/v1beta1"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+PARALLEL_REQUESTS = 4
+POLL_SECONDS = 0.02
+QUIET_SECONDS = 0.5
+# On a busy machine heartbeats may come late: that is not what is measured.
+NO_NODE_IS_LOST = "--node-monitor-grace-period=900s"
+
+
+def pods_of(namespace: str) -> str:
+    """The collection of a namespace's pods."""
+    return f"{NAMESPACES}/{namespace}/pods"
+
+
+def jobs_of(namespace: str) -> str:
+    """The collection of a namespace's elastic jobs."""
+    return f"{ELASTIC}/namespaces/{namespace}/elasticpytorchjobs"
+
+
+@dataclass(slots=True)
+class Place:
+    """A cluster with the operator in it, and its audit log."""
+
+    cluster: Cluster
+    http: httpx.Client
+    audit: AuditLog
+
+    def create(self, path: str, body: Body) -> None:
+        """POST; BenchError if it is refused."""
+        _accepted(self.http.post(path, json=body))
+
+    def create_all(self, requests: Sequence[tuple[str, Body]]) -> None:
+        """Many, each with its collection, a few at a time."""
+        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
+            list(pool.map(lambda request: self.create(*request), requests))
+
+    def create_namespace(self, name: str) -> None:
+        """A namespace in which pods can be made: its service account is there."""
+        self.create(NAMESPACES, {"metadata": {"name": name}})
+        account = f"{NAMESPACES}/{name}/serviceaccounts"
+        self.until(f"the service account of namespace {name}", lambda: self.items(account), seconds=30)
+
+    def delete(self, path: str, **options: str) -> None:
+        """DELETE; BenchError if it is refused. What is gone already is fine."""
+        answer = self.http.delete(path, params=options)
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            _accepted(answer)
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """At once, as the kubelet does in the end."""
+        self.delete(f"{pods_of(namespace)}/{name}", gracePeriodSeconds="0")
+
+    def annotate_job(self, namespace: str, name: str) -> None:
+        """A change that asks for nothing."""
+        self.merge(f"{jobs_of(namespace)}/{name}", {"metadata": {"annotations": {"note": "touched"}}})
+
+    def merge(self, path: str, change: Body) -> None:
+        """PATCH; BenchError if it is refused."""
+        _accepted(self.http.patch(path, headers=MERGE, json=change))
+
+    def get(self, path: str) -> Body:
+        """The object at `path`."""
+        found: Body = _accepted(self.http.get(path)).json()
+        return found
+
+    def items(self, path: str) -> list[Body]:
+        """The objects of a collection."""
+        items: list[Body] = self.get(path)["items"]
+        return items
+
+    def until(self, what: str, look: Callable[[], T | None], *, seconds: float, pause: float = POLL_SECONDS) -> T:
+        """What `look` finds, as soon as it is something; BenchError after `seconds`."""
+        end = time.monotonic() + seconds
+        while not (found := look()):
+            if time.monotonic() > end:
+                raise BenchError(f"waited {seconds:.0f} s for {what} in vain; logs are in {self.cluster.layout.logs}")
+            time.sleep(pause)
+        return found
+
+    def now(self) -> float:
+        """The audit log's clock, which is this machine's."""
+        return time.time()
+
+    def quiet(self, *, seconds: float = 15.0) -> None:
+        """Until nothing has been written for a moment; after `seconds` it goes on all the same."""
+        end = time.monotonic() + seconds
+        last, since = len(self.audit.read()), time.monotonic()
+        while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+            if (count := len(self.audit.read())) != last:
+                last, since = count, time.monotonic()
+
+    def last_write(self, what: str, name: str) -> Write:
+        """The last write of that kind to that object, as soon as the log has it."""
+
+        def look() -> Write | None:
+            return next((w for w in reversed(self.audit.read()) if (w.what, w.name) == (what, name)), None)
+
+        return self.until(f"{what} {name} in the audit log", look, seconds=10.0)
+
+
+def _accepted(answer: httpx.Response) -> httpx.Response:
+    if not answer.is_success:
+        raise BenchError(f"{answer.request.method} {answer.request.url.path}: {answer.text[:500]}")
+    return answer
+
+
+@contextmanager
+def standing(
+    name: str,
+    *,
+    audited: Path,
+    replicas: int,
+    keep: bool,
+    progress: Progress,
+    scheduler_flags: Sequence[str] = (),
+    values: Sequence[str] = (),
+) -> Iterator[Place]:
+    """The cluster with its operator; taken down at the end, however it comes, unless to be kept.
+
+    `audited` is the audit policy: what the log holds. `values` are added to the chart's, as helm's --set takes them.
+    """
+    archive = projectimage.build(progress)
+    try:
+        cluster = Cluster.up(
+            name=name,
+            nodes=1,
+            gpus=0,
+            torch_tree="",
+            archives=[archive],
+            api_server_flags=_audit(name, audited),
+            controller_manager_flags=[NO_NODE_IS_LOST],
+            scheduler_flags=scheduler_flags,
+            progress=progress,
+        )
+        kube = Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
+        where = rf"nodeSelector.kubernetes\.io/hostname={OPERATOR_NODE}"
+        wanted = [word for value in (f"replicaCount={replicas}", where, *values) for word in ("--set", value)]
+        install.install_operator(kube, progress, *wanted)
+        api = cluster.api
+        with httpx.Client(base_url=api.server, verify=api.context, timeout=30, trust_env=False) as http:
+            yield Place(cluster, http, AuditLog(_audit_file(name)))
+    finally:
+        if not keep:
+            clusters.take_down(name, progress=progress)
+
+
+def _audit_file(name: str) -> Path:
+    return Layout(name).logs / "audit.log"
+
+
+def _audit(name: str, policy: Path) -> list[str]:
+    """In batches: no request waits for the log. Each event carries the times at which things happened."""
+    flags = {"policy-file": policy, "log-path": _audit_file(name), "log-mode": "batch", "log-maxsize": 1000}
+    return [f"--audit-{flag}={value}" for flag, value in flags.items()]

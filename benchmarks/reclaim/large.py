@@ -1,0 +1,88 @@
+"""The large cluster: filled by elastic jobs, asked for single GPUs, then for half of its nodes at once."""
+
+from __future__ import annotations
+
+from benchmarks.live.operators import Operator, Timer
+from benchmarks.live.place import ELASTIC, Place, jobs_of
+from benchmarks.reclaim import asking, scenario
+from benchmarks.reclaim.scenario import GPUS_PER_NODE, OWNER, Scenario
+from benchmarks.reclaim.stages import Request
+from devcluster.progress import Progress, Step
+
+JOBS_AT_ONCE = 25
+FILL_SECONDS = 300.0
+"""For each batch of jobs."""
+LOOK_SECONDS = 1.0
+
+
+def fill(place: Place, plan: Scenario, progress: Progress) -> None:
+    """The nodes, the teams, and jobs that run with as many pods as they can use, on every GPU."""
+    place.cluster.add_fake_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
+    with progress.step(f"{len(plan.guarantees)} teams"):
+        for name, guaranteed in plan.guarantees.items():
+            place.create(f"{ELASTIC}/gpuquotapolicies", scenario.policy(name, guaranteed))
+            place.create_namespace(name)
+    with progress.step(f"{plan.jobs} jobs fill {plan.gpus} GPUs") as step:
+        _create_jobs(place, plan, step)
+        _until_full(place, plan)
+    place.quiet()
+
+
+def _create_jobs(place: Place, plan: Scenario, step: Step) -> None:
+    """So fast that some are always being made, and not all at once."""
+    begun = place.now()
+
+    def tell(bound: int) -> None:
+        step.detail = f"{bound} pods have a node"
+
+    for first in range(0, plan.jobs, JOBS_AT_ONCE):
+        batch = plan.job_names[first:][:JOBS_AT_ONCE]
+        place.create_all([(jobs_of(namespace), plan.job(name)) for namespace, name in batch])
+        asking.wait_bound(
+            place,
+            _is_of_job,
+            since=begun,
+            pods=first * plan.size,
+            seconds=FILL_SECONDS,
+            pause=LOOK_SECONDS,
+            told=tell,
+        )
+
+
+def tries(place: Place, plan: Scenario, leader: Operator) -> tuple[list[Request], list[tuple[float, float]]]:
+    """One pod of one GPU after the other; with them, for each try, seconds and number of the operator's allocations."""
+    names = [f"notebook-{number}" for number in range(plan.tries)]
+    tried, allocations, timer = [], [], Timer(leader, "allocate_seconds")
+    for name in names:
+        timer.look()
+        tried.append(asking.ask_for_pods(place, OWNER, [name]))
+        allocations.append(timer.look())
+    requests = asking.requests_of(place, tried)
+    for name in names:
+        place.delete_pod(OWNER, name)
+    _until_full(place, plan)
+    return requests, [(seconds, count) for seconds, count in allocations if count]
+
+
+def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
+    """Half of the nodes, each of them whole, for one Job."""
+    with progress.step(f"a Job of {plan.gang} pods x {GPUS_PER_NODE} GPUs") as step:
+
+        def tell(bound: int) -> None:
+            step.detail = f"{bound} have a node"
+
+        return asking.ask_for_gang(place, plan.gang, tell)
+
+
+def _is_of_job(name: str) -> bool:
+    return name.startswith("job-")
+
+
+def _until_full(place: Place, plan: Scenario) -> None:
+    """Until every GPU has a pod that is ready, as the jobs' statuses count them."""
+
+    def is_full() -> bool:
+        jobs = place.items(f"{ELASTIC}/elasticpytorchjobs")
+        return bool(sum(job.get("status", {}).get("readyReplicas", 0) for job in jobs) == plan.gpus)
+
+    place.until("all jobs to run in full", is_full, seconds=FILL_SECONDS, pause=LOOK_SECONDS)

@@ -1,0 +1,119 @@
+"""From the writes of an audit log to what became of a request for GPUs, step by step. Pure arithmetic.
+
+A request is one pod, or several that were asked for together. Moments are those of the API server's answers, shortly
+before which something became a fact; a request begins with the arrival of its first write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from benchmarks.live.audit import Write
+from benchmarks.live.place import OPERATOR
+
+SCHEDULER, KUBELETS = "system:kube-scheduler", "kwok"
+CREATE, DELETE, BIND = "create pods", "delete pods", "create pods/binding"
+POD_STATUS, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
+
+
+class Stage(StrEnum):
+    """What happens to a request, in this order."""
+
+    MARKED = "marked unschedulable"
+    NOMINATED = "nominated"
+    WRITTEN = "victim's job told so in its status"
+    DELETED = "victim deleted"
+    GONE = "victim gone"
+    BOUND = "bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What became of a request for `gpus` GPUs in `pods` pods: seconds since `created` of the writes of each stage.
+
+    `evicted` are the GPUs of other people's jobs whose pods were told to go from then on, by whoever it was.
+    """
+
+    pods: int
+    gpus: int
+    created: float
+    stages: Mapping[Stage, Sequence[float]]
+    evicted: int
+
+    @property
+    def bound(self) -> int:
+        """How many of the pods have a node."""
+        return len(self.stages[Stage.BOUND])
+
+    @property
+    def seconds(self) -> float | None:
+        """From the request to the last pod's node; None if some have none."""
+        return max(self.stages[Stage.BOUND]) if self.bound == self.pods else None
+
+    def parts(self) -> dict[Stage, float]:
+        """How long each stage took after the one before it; only those that came to pass.
+
+        Of victims the first that was told to go and the last that was gone, of all else the first.
+        """
+        moments = {
+            stage: (max if stage in (Stage.GONE, Stage.BOUND) else min)(times)
+            for stage, times in self.stages.items()
+            if times
+        }
+        ends = [0.0, *moments.values()]
+        return {stage: end - begin for stage, (begin, end) in zip(moments, pairwise(ends), strict=True)}
+
+
+def request(
+    writes: Iterable[Write],
+    *,
+    created: float,
+    until: float = float("inf"),
+    asks: Callable[[str], bool],
+    pods: int,
+    gpus: int,
+) -> Request:
+    """The request of `pods` pods, those whose names `asks` knows, of `gpus` GPUs in all.
+
+    `writes` are in the order of their answers. Those that were answered before `created` or after `until` are passed
+    over, so that what is evicted later is not this request's. Every pod that does not ask has one GPU.
+    """
+    stages: dict[Stage, list[float]] = {stage: [] for stage in Stage}
+    seen: set[tuple[Stage, str]] = set()
+    statuses: dict[str, float] = {}
+    for write in writes:
+        stage = _stage_of(write, asks) if created <= write.done <= until else None
+        if write.what == CREATE:
+            seen -= {(Stage.DELETED, write.name), (Stage.GONE, write.name)}  # who comes back can go again
+        if stage and (stage, write.name) not in seen:
+            seen.add((stage, write.name))
+            stages[stage].append(write.done - created)
+            if stage is Stage.DELETED and (told := statuses.get(_job_of(write.name))):
+                stages[Stage.WRITTEN].append(told - created)
+        if write.what == JOB_STATUS and write.done >= created:
+            statuses[write.name] = write.done
+    return Request(pods, gpus, created, stages, evicted=len(stages[Stage.DELETED]))
+
+
+def _job_of(pod: str) -> str:
+    """job-7 for job-7-worker-2."""
+    return pod.rsplit("-", 2)[0]
+
+
+def _stage_of(write: Write, asks: Callable[[str], bool]) -> Stage | None:
+    if write.what == DELETE and not asks(write.name):
+        return Stage.GONE if write.user == KUBELETS else Stage.DELETED
+    if write.what == BIND and asks(write.name):
+        return Stage.BOUND
+    if write.what == POD_STATUS and asks(write.name):
+        return {SCHEDULER: Stage.MARKED, OPERATOR: Stage.NOMINATED}.get(write.user)
+    return None
+
+
+def ratio(requests: Iterable[Request]) -> float:
+    """GPUs evicted to GPUs requested, of all together."""
+    made = list(requests)
+    return sum(each.evicted for each in made) / sum(each.gpus for each in made)

@@ -1,0 +1,107 @@
+"""An operator that is watched: what it asked of the API server, and what its metrics say."""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from tests.apiserver.faults.lab import MERGE, World
+from tests.apiserver.faults.proxy import Entry, Proxy, Request
+from tests.apiserver.faults.zygote import Forked, Zygote
+from tests.apiserver.operators import eventually
+
+PASSES = "elastic_pytorch_pass_seconds_count"
+Start = Callable[..., "Observed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A running operator behind a proxy."""
+
+    operator: Forked
+    proxy: Proxy
+    port: int
+
+    @classmethod
+    def start(cls, forks: Zygote, proxy: Proxy, settings: Mapping[str, object]) -> Observed:
+        """With these settings, named as variables are: RECLAIM__MODE. All of them are one candidate for the lease.
+
+        The proxy forgets what it knew of the one before, and what it was to do to it.
+        """
+        proxy.heal()
+        proxy.before, proxy.after, proxy.one_write_at_a_time = _pass, _pass, False
+        proxy.log.clear()
+        port = _free_port()
+        environ = {f"ELASTIC_OPERATOR_{name}": str(value) for name, value in settings.items()}
+        return cls(forks.start({"ELASTIC_OPERATOR_PORT": str(port), "POD_UID": "one-pod", **environ}), proxy, port)
+
+    def text(self) -> str:
+        """Everything it has logged."""
+        return self.operator.log.read_text()
+
+    def metric(self, name: str) -> float:
+        """Its value now; 0 as long as there is none."""
+        try:
+            text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False).text
+        except httpx.TransportError:
+            return 0.0
+        return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
+
+    def see_passes(self, world: World, count: int = 5) -> None:
+        """Change something of a node so many times; each time the operator looks at everything again."""
+        for _ in range(count):
+            before = self.metric(PASSES)
+            change = {"metadata": {"labels": {"tick": uuid.uuid4().hex[:8]}}}
+            world.api.patch(f"/api/v1/nodes/{world.kubelets.nodes[0]}", headers=MERGE, json=change).raise_for_status()
+            eventually("a pass", lambda before=before: self.metric(PASSES) > before, report=self.text)
+
+    def deletes(self) -> list[str]:
+        """The names of pods that it asked to be deleted, in that order."""
+        return [entry.request.path.rsplit("/", 1)[1] for entry in self.proxy.requests(where=deletes_pod)]
+
+    def nominations(self) -> list[Entry]:
+        """Its writes of reservations, in that order, and withdrawals."""
+        return self.proxy.requests(where=nominates)
+
+    def steps(self) -> list[tuple[str, str, str]]:
+        """What it did about pods: ("reserve", pod, node), ("withdraw", pod, ""), ("delete", pod, "")."""
+        return [_step(entry.request) for entry in self.proxy.requests(where=lambda r: deletes_pod(r) or nominates(r))]
+
+
+def deletes_pod(request: Request) -> bool:
+    """Whether it asks for the end of a pod."""
+    return request.method == "DELETE" and "/pods/" in request.path
+
+
+def nominates(request: Request) -> bool:
+    """Whether it writes, or takes back, the nomination of a pod."""
+    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
+
+
+def writes_job_status(request: Request) -> bool:
+    """Whether it writes what is decided about a job."""
+    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
+
+
+def _step(request: Request) -> tuple[str, str, str]:
+    parts = request.path.split("/")
+    if request.method == "DELETE":
+        return "delete", parts[-1], ""
+    node = json.loads(request.body)["status"]["nominatedNodeName"]
+    return "reserve" if node else "withdraw", parts[-2], node or ""
+
+
+def _pass(*_: object) -> None:
+    """Nothing is in a request's way."""
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port

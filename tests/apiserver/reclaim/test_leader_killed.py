@@ -1,0 +1,68 @@
+"""The leader dies between two steps of a reclaim; whoever comes next goes on with it, and takes nothing twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.apiserver.faults.lab import World
+from tests.apiserver.faults.proxy import CutOff, Request
+from tests.apiserver.operators import eventually
+from tests.apiserver.reclaim.lab import Losses, Notebooks
+from tests.apiserver.reclaim.observed import Observed, Start, deletes_pod, nominates, writes_job_status
+
+pytestmark = pytest.mark.apiserver
+
+
+STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_pod}
+
+
+class Death:
+    """Kills the operator when the API server has carried out a write, before it hears of it."""
+
+    def __init__(self, observed: Observed, after: Callable[[Request], bool]) -> None:
+        self._observed, self._after = observed, after
+        self.came = threading.Event()
+        observed.proxy.one_write_at_a_time = True
+        observed.proxy.before, observed.proxy.after = self._before_write, self._after_write
+
+    def _before_write(self, request: Request) -> None:
+        """The dead do not write."""
+        if self.came.is_set() and request.writes:
+            raise CutOff
+
+    def _after_write(self, request: Request, status: int) -> None:
+        if status < 300 and self._after(request) and not self.came.is_set():
+            self._observed.operator.kill()
+            self.came.set()
+            raise CutOff
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(
+    step: str, observed: Observed, start: Start, world: World, owner: Notebooks, guest: Notebooks
+) -> None:
+    guest.create("older")
+    guest.wait_unschedulable("older")
+    losses = Losses(world.api, world.jobs.namespace)
+    world.kubelets.lets_go = False
+    death = Death(observed, STEPS[step])
+    owner.create()
+    eventually("a death", death.came.is_set, report=observed.text)
+    node = owner.nominated()
+    assert node
+    assert len(losses.pods()) == (1 if step == "told-to-go" else 0)
+    successor = start()
+    eventually("a victim", losses.pods, report=successor.text)
+    successor.see_passes(world)
+    assert owner.nominated() == owner.reservation()["node"] == node
+    world.kubelets.lets_go = True
+    assert owner.wait_bound() == node
+    world.wait_settled("toy", 7)
+    successor.see_passes(world)
+    assert len(losses.pods()) == 1
+    assert not guest.node("older")
+    changes = [change["to"] for change in world.status()["history"]]
+    assert changes == [7, 8]

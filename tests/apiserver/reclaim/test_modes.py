@@ -1,0 +1,109 @@
+"""What an administrator can say to reclaim: not now, not at all, only tell, not so many; and what RBAC can."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apiserver.faults.lab import World, elastic_job
+from tests.apiserver.jobs_api import accepted
+from tests.apiserver.operators import eventually
+from tests.apiserver.reclaim.lab import Losses, Notebooks
+from tests.apiserver.reclaim.observed import Observed, Start, nominates
+
+pytestmark = pytest.mark.apiserver
+
+
+TWO = ("notebook-0", "notebook-1")
+
+
+def placed(pods: Notebooks) -> int:
+    """How many of the two have a node."""
+    return sum(bool(pods.node(name)) for name in TWO)
+
+
+def jobs_events(world: World) -> dict[str, str]:
+    """Of the job."""
+    return Notebooks(world.api, world.jobs.namespace).events("toy")
+
+
+def with_full_job(start: Start, world: World, **settings: object) -> Observed:
+    """An operator with these settings, and a job on all GPUs."""
+    observed = start(**settings)
+    world.start(elastic_job(small=2, big=8))
+    world.wait_settled("toy", 8)
+    return observed
+
+
+def test_a_dry_run_tells_who_would_go_and_has_nobody_go(start: Start, world: World, owner: Notebooks) -> None:
+    observed = with_full_job(start, world, RECLAIM__MODE="DryRun")
+    losses = Losses(world.api, world.jobs.namespace)
+    owner.create()
+    told = eventually("an event", lambda: jobs_events(world).get("WouldReclaim"), report=observed.text)
+    assert f"1 pod would go for {owner.namespace}/notebook." in told
+    observed.see_passes(world)
+    assert losses.names() == []
+    assert observed.steps() == []
+    assert not owner.node()
+    assert observed.metric("elastic_pytorch_would_evict_total") == 1
+    assert world.settled("toy", 8)
+
+
+@pytest.mark.parametrize("settings", [{"RECLAIM__MODE": "Off"}, {"RECLAIM__PAUSED": "true"}], ids=["off", "paused"])
+def test_nobody_goes_while_reclaim_is_switched_off(
+    settings: dict[str, object], start: Start, world: World, owner: Notebooks
+) -> None:
+    observed = with_full_job(start, world, **settings)
+    losses = Losses(world.api, world.jobs.namespace)
+    owner.create()
+    owner.wait_unschedulable()
+    observed.see_passes(world)
+    assert losses.names() == []
+    assert observed.steps() == []
+    assert "WouldReclaim" not in jobs_events(world)
+    observed.operator.stop()
+    start()
+    owner.wait_bound()
+    world.wait_settled("toy", 7)
+    assert len(losses.pods()) == 1
+
+
+def test_more_evictions_at_once_than_allowed_are_none_and_it_is_told(
+    start: Start, world: World, owner: Notebooks
+) -> None:
+    with_full_job(start, world).operator.stop()
+    for name in TWO:
+        owner.create(name)
+    owner.wait_unschedulable(*TWO)
+    losses = Losses(world.api, world.jobs.namespace)
+    observed = start(RECLAIM__MAX_EVICTIONS_PER_DECISION=1)
+    eventually("an open breaker", lambda: observed.metric("elastic_pytorch_reclaim_breaker_open") == 1)
+    assert "2 pods were to go at once; reclaim.maxEvictionsPerDecision allows 1" in observed.text()
+    observed.see_passes(world)
+    assert losses.names() == []
+    assert observed.steps() == []
+    assert world.settled("toy", 8)
+    accepted(world.jobs.patch("toy", {"spec": {"maxReplicas": 7}}))
+    eventually("a node, which the job gave back by itself", lambda: placed(owner) == 1)
+    world.wait_settled("toy", 7)
+    observed.operator.stop()
+    start()
+    eventually("two nodes", lambda: placed(owner) == 2)
+    world.wait_settled("toy", 6)
+    assert len(losses.pods()) == 2
+
+
+def test_where_pods_may_not_be_nominated_nobody_goes_and_the_operator_goes_on(
+    observed: Observed, world: World, owner: Notebooks
+) -> None:
+    observed.proxy.answer(403, where=nominates)
+    losses = Losses(world.api, world.jobs.namespace)
+    owner.create()
+    eventually("a warning", lambda: "notebook cannot be nominated" in observed.text())
+    observed.see_passes(world)
+    assert losses.names() == []
+    assert [step[0] for step in observed.steps()] == ["reserve"]
+    world.start(elastic_job("other", small=1, big=1, gpus=0))
+    accepted(world.jobs.patch("toy", {"spec": {"maxReplicas": 6}}))
+    world.wait_settled("toy", 6)
+    owner.wait_bound()
+    assert len(losses.pods()) == 2

@@ -1,0 +1,44 @@
+"""The whole benchmark of reclaim, on a cluster of four nodes: the figures are of what they are said to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.reclaim.__main__ import run
+from benchmarks.reclaim.scenario import Scenario
+from benchmarks.reclaim.stages import Stage
+from devcluster.progress import Progress
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
+SMALL = Scenario(nodes=4, jobs=8, teams=2, tries=2, gang=2)
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return run(SMALL, name="benchtest", replicas=1, keep=False, progress=Progress(quiet=True))
+
+
+def test_every_try_is_bound_and_costs_what_it_asked_for(figures):
+    tries = {"large": figures.large, "one": figures.small[1], "two": figures.small[2]}
+    assert {kind: [each.pods for each in made] for kind, made in tries.items()} == {
+        "large": [1, 1],
+        "one": [1, 1],
+        "two": [2, 2],
+    }
+    for made in tries.values():
+        assert [(each.bound, each.evicted) for each in made] == [(each.pods, each.gpus) for each in made]
+
+
+def test_every_step_of_a_reclaim_is_seen(figures):
+    for each in (*figures.large, *figures.small[1]):
+        assert list(each.parts()) == list(Stage)
+
+
+def test_the_gang_gets_its_nodes_from_as_many_gpus(figures):
+    assert (figures.gang.bound, figures.gang.evicted) == (2, 16)
+
+
+def test_every_figure_of_the_last_line_was_measured(figures):
+    summary = figures.summary()
+    assert summary.pop("evicted_ratio") == 1.0
+    assert all(value is not None and value > 0 for value in summary.values()), summary
