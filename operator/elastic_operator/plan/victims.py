@@ -166,8 +166,9 @@ class Victims:
             own = singles[: claim.spare if not claim.has_master else 0]
             yield from (replace(unit, cost=Cost.OWN) for unit in own if unit.members)
         elif claim.complete:
-            yield from singles[: claim.spare]
-            if claim.spare < len(members) + len(seats) and self._may_go_whole(claim):
+            surplus = singles[: claim.spare]
+            yield from surplus
+            if len(surplus) < len(members) + len(seats) and self._may_go_whole(claim):
                 yield self._whole(Cost.JOB, claim, members, seats)
         elif claim.reserves:
             if not self._in_team(claim) or claim.job.priority < self._taker.job.priority:

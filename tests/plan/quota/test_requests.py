@@ -67,6 +67,13 @@ PLANS = {
     "a reserved pod whose node is gone is planned for anew": Case(
         N8, TEAMS, (BORROWER,), {"r": "n1 -b-w6", "b": 7}, waiting(make_request("r", reserved="gone"))
     ),
+    "a master whose workers are all surplus goes with its whole job": Case(
+        (make_node("n1", 2), make_node("n2", 1)),
+        TEAMS,
+        (make_job("b", 1, 3, team="b", on="n1 n1 n2"),),
+        {"r": "n1 -b-m0 -b-w0 -b-w1", "b": 1},
+        waiting(make_request("r", gpus=2)),
+    ),
     "no more than the guarantee: the younger ones wait": Case(
         N8,
         (make_team("a", 1), make_team("b", 7)),
