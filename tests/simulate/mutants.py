@@ -155,8 +155,10 @@ class _Unasked(Taking):
         return frozenset(accounts) - {self.taker}
 
     def copy(self) -> Taking:
-        """The same."""
-        return self
+        """Another one that may."""
+        other = _Unasked(self.taker, self.need, growing=self.growing)
+        other._taken = dict(self._taken)
+        return other
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
