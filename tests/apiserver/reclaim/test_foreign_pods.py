@@ -48,4 +48,3 @@ def test_each_of_several_pods_costs_one_worker_and_none_goes_beyond_what_is_thei
     assert len(losses.names()) == 4
     [waiting] = [name for name in names if not owner.node(name)]
     eventually("a message of the scheduler", lambda: owner.unschedulable(waiting))
-    assert not owner.nominated(waiting)
