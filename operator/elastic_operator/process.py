@@ -20,7 +20,7 @@ from typing import Any
 
 from elastic_operator.api.policy import COLLECTION
 from elastic_operator.build import names
-from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import convert, objects, reflector
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.events import EventRecorder
@@ -205,6 +205,7 @@ class Process:
             worker_priority_class=self.settings.worker_priority_class_name,
             master_priority_class=self.settings.master_priority_class_name,
             gpu_resources=self.settings.gpu_resources,
+            worker_image=self.settings.worker_image,
         )
         reclaimer = Reclaimer(
             self.session,

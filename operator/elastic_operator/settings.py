@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
+from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -121,6 +122,7 @@ class Settings(ApiModel):
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
+    worker_image: str = f"docker.io/elastic-pytorch/worker:{version('elastic-pytorch-operator')}"
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 

@@ -62,7 +62,9 @@ FULL = make_job(
             "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "t", "whenUnsatisfiable": "ScheduleAnyway"}],
         },
     },
-    recovery={"nodeLossSeconds": 10},
+    runtime={"mode": "Elastic", "inject": True, "python": "python3", "preload": ["numpy"]},
+    elasticity={"checkpointPath": "/v/last.pt", "alignTimeoutSeconds": 5},
+    recovery={"nodeLossSeconds": 10, "stallSeconds": 60},
 )
 
 

@@ -52,6 +52,17 @@ def in_limits(resource: str, quantity: Any, value: str, remedy: str) -> Mistake:
     return in_main(f"resources.limits{step}", value, remedy, resources={"limits": {resource: quantity}})
 
 
+def in_elastic_pod(field: str, value: str, remedy: str, **pod: Any) -> Mistake:
+    """A mistake among the fields `pod` of a pod's spec that is one in Elastic mode only."""
+    job = make_job(template=make_template(**pod), runtime={"mode": "Elastic"})
+    return Mistake(job, f"{POD}.{field}", value, remedy)
+
+
+def in_elastic_main(field: str, value: str, remedy: str, **main: Any) -> Mistake:
+    """A mistake among the fields `main` of the main container that is one in Elastic mode only."""
+    return in_elastic_pod(f"containers[0].{field}", value, remedy, containers=[make_container(**main)])
+
+
 def requiring(key: str, operator: str) -> dict[str, Any]:
     """Affinity that demands something of a node's label."""
     terms = [{"matchExpressions": [{"key": key, "operator": operator}]}]
@@ -78,7 +89,35 @@ EXPRESSION = (
 )
 ONE, TWO = {GPU: 1}, {GPU: "2"}
 
+OURS = "must be different: in Elastic mode the operator adds one of that name"
+ELSEWHERE = "must be another folder: in Elastic mode the operator mounts its own there"
+WITH_NPROC = [{"name": "ELASTIC_NPROC", "value": "2"}]
+WITH_TOKEN = [{"name": "ELASTIC_WARM", "value": "0"}, {"name": "ELASTIC_TOKEN", "value": "x"}]
+
+ELASTIC_MISTAKES = [
+    in_elastic_pod("volumes[0].name", "'elastic-runtime'", OURS, volumes=[{"name": "elastic-runtime"}]),
+    in_elastic_pod("volumes[1].name", "'elastic-wish'", OURS, volumes=[{"name": "a"}, {"name": "elastic-wish"}]),
+    in_elastic_pod("volumes[0].name", "'elastic-scratch'", OURS, volumes=[{"name": "elastic-scratch"}]),
+    in_elastic_pod(
+        "initContainers[0].name",
+        "'elastic-pytorch-inject'",
+        OURS,
+        initContainers=[make_container(name="elastic-pytorch-inject")],
+    ),
+    in_elastic_main(
+        "env[0].name", "'ELASTIC_NPROC'", "must not be set here, write spec.nprocPerNode instead", env=WITH_NPROC
+    ),
+    in_elastic_main("env[1].name", "'ELASTIC_TOKEN'", "must not be set here, remove it", env=WITH_TOKEN),
+    *(
+        in_elastic_main(
+            "volumeMounts[0].mountPath", f"'{path}'", ELSEWHERE, volumeMounts=[{"name": "a", "mountPath": path}]
+        )
+        for path in ("/elastic-pytorch", "/etc/elastic-pytorch/", "/var/run/elastic-pytorch")
+    ),
+]
+
 MISTAKES = [
+    *ELASTIC_MISTAKES,
     in_template({}, ".spec", "", "must be present"),
     in_template({"spec": None}, ".spec", "null", "must be a mapping"),
     in_template({"spec": {}}, ".spec.containers", "", "must be present"),

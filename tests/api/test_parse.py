@@ -10,10 +10,10 @@ from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import CleanPodPolicy, RuntimeMode
 from elastic_operator.api.parse import MAX_DEPTH, parse_spec, parse_status
 from elastic_operator.api.status import ConditionType
-from elastic_operator.api.template import main_container
+from elastic_operator.api.template import fingerprint, main_container
 from elastic_worker.contract import RESERVED_ENV
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
-from tests.api.mistakes import MISTAKES, Mistake
+from tests.api.mistakes import ELASTIC_MISTAKES, MISTAKES, Mistake
 
 MAIN = "spec.template.spec.containers[0]"
 
@@ -89,7 +89,9 @@ def test_parsing_leaves_the_object_as_it_is():
         ({"allowedReplicas": []}, "spec.allowedReplicas: a list: must have at least 1 entries"),
         ({"nprocPerNode": "four"}, "spec.nprocPerNode: 'four': must be an integer from 1 to 1024, or auto"),
         ({"nprocPerNode": 0}, "spec.nprocPerNode: 0: must be an integer from 1 to 1024, or auto"),
-        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode: 'MPI': must be 'Torchrun'"),
+        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode: 'MPI': must be 'Torchrun' or 'Elastic'"),
+        ({"runtime": {"preload": ["a", "b c"]}}, "spec.runtime.preload[1]: 'b c': must be the name of a Python module"),
+        ({"elasticity": {"checkpointPath": "c"}}, "spec.elasticity.checkpointPath: 'c': must be an absolute path"),
         ({"suspend": "maybe"}, "spec.suspend: 'maybe': must be true or false"),
         ({"elasticity": 3}, "spec.elasticity: 3: must be a mapping"),
         ({"bogus": 1}, "spec.bogus: 1: must be absent: there is no such field"),
@@ -193,6 +195,20 @@ def test_a_spec_of_any_depth_is_refused_rather_than_followed():
     job = make_job()
     job["spec"]["template"]["spec"]["x"] = deep
     assert refusal(job) == f"spec: must not be nested deeper than {MAX_DEPTH} levels"
+
+
+def test_what_elastic_mode_adds_may_be_called_anything_in_torchrun_mode():
+    for mistake in ELASTIC_MISTAKES:
+        spec = {name: value for name, value in mistake.job["spec"].items() if name != "runtime"}
+        assert parse_spec({"spec": spec}).runtime.mode == RuntimeMode.TORCHRUN
+
+
+def test_a_runtime_with_fields_that_are_as_before_has_the_fingerprint_it_had_before():
+    assert fingerprint(parse_spec(make_job()), "worker") == "228f022990ba9563"
+    assert fingerprint(parse_spec(make_job(runtime={"inject": True})), "worker") == "228f022990ba9563"
+    elastic = {"mode": "Elastic"}
+    others = [elastic, {**elastic, "inject": False}, {**elastic, "python": "p"}, {**elastic, "preload": ["numpy"]}]
+    assert len({fingerprint(parse_spec(make_job(runtime=runtime)), "worker") for runtime in [{}, *others]}) == 5
 
 
 # --- status

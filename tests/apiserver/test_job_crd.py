@@ -9,7 +9,7 @@ import pytest
 
 from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator.api.parse import parse_spec, parse_status
-from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry
+from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry, Training
 from tests.api.jobs import make_job, make_template
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 
@@ -37,9 +37,19 @@ def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
     assert stored == {
         **job["spec"],
         "nprocPerNode": "auto",
-        "runtime": {"mode": "Torchrun"},
-        "elasticity": {"gracePeriodSeconds": 120, "scaleUpDelaySeconds": 30},
-        "recovery": {"maxFailuresWithoutProgress": 3, "masterLossTimeoutSeconds": 300, "nodeLossSeconds": 40},
+        "runtime": {"mode": "Torchrun", "inject": True, "python": "", "preload": []},
+        "elasticity": {
+            "gracePeriodSeconds": 120,
+            "scaleUpDelaySeconds": 30,
+            "checkpointPath": "",
+            "alignTimeoutSeconds": 60,
+        },
+        "recovery": {
+            "maxFailuresWithoutProgress": 3,
+            "masterLossTimeoutSeconds": 300,
+            "nodeLossSeconds": 40,
+            "stallSeconds": 1800,
+        },
         "priorityClassName": "",
         "preemptible": True,
         "suspend": False,
@@ -53,6 +63,7 @@ def test_a_section_that_is_written_in_part_gets_the_rest_of_its_defaults(jobs: J
         "maxFailuresWithoutProgress": 3,
         "masterLossTimeoutSeconds": 300,
         "nodeLossSeconds": 5,
+        "stallSeconds": 1800,
     }
 
 
@@ -101,7 +112,7 @@ def test_inside_the_template_nothing_is_pruned(jobs: Jobs):
         ({"allowedReplicas": []}, "spec.allowedReplicas", "at least 1 items"),
         ({"allowedReplicas": [2, 2]}, "spec.allowedReplicas[1]", "Duplicate value: 2"),
         ({"maxReplicas": 99, "allowedReplicas": list(range(1, 66))}, "spec.allowedReplicas", "at most 64 items"),
-        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode", 'supported values: "Torchrun"'),
+        ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode", 'supported values: "Torchrun", "Elastic"'),
         ({"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy", 'supported values: "Running", "All", "None"'),
         ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds", "greater than or equal to 1"),
         ({"nprocPerNode": True}, "spec.nprocPerNode", "must be of type integer,string"),
@@ -121,8 +132,11 @@ def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
         selector="a=b",
         start_time=NOW,
         retry=Retry(reason="r", not_before=NOW, size=3),
-        pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4)],
-        history=[Change(time=NOW, from_=1, to=2, reason="Grown")],
+        master_epoch=2,
+        membership_generation=9,
+        training=Training(step=70, last_checkpoint_step=60, checkpoint_error="no such folder", last_updated_time=NOW),
+        pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4, rank=0)],
+        history=[Change(time=NOW, from_=1, to=2, reason="Grown", pause_seconds=0.45, lost_steps=3)],
         conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.FULL_SIZE, "AtMaximum")],
     )
     written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -153,7 +167,9 @@ def test_there_is_one_condition_of_each_type(jobs: Jobs):
 def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
     accepted(jobs.create(make_job(minReplicas=1, maxReplicas=4)))
     conditions = [condition(ConditionType.FULL_SIZE, "InsufficientNodes"), condition(ConditionType.READY, "Running")]
-    status = make_status(replicas=3, gpus=12, world_size=11, restarts=5, conditions=conditions)
+    status = make_status(
+        replicas=3, gpus=12, world_size=11, restarts=5, training=Training(step=70), conditions=conditions
+    )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
     table = jobs.get("toy", accept=TABLE)
     columns = table["columnDefinitions"]
@@ -169,9 +185,10 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         ("LIMITED BY", "InsufficientNodes"),
         ("RESTARTS", 5),
         ("WORLD", 11),
+        ("STEP", 70),
     ]
     assert age.endswith("s")
-    assert [column["name"] for column in columns if column["priority"]] == ["World"]
+    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step"]
 
 
 # --- scale

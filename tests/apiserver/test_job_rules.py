@@ -16,6 +16,11 @@ MIN_MAX = "must be at least minReplicas; for no pods at all set suspend to true"
 WITHIN = "every size must be within minReplicas and maxReplicas"
 EXCLUSIVE = "must be absent beside allowedReplicas"
 NPROC = "must be an integer from 1 to 1024, or auto"
+MODULES = "every entry must be the name of a Python module"
+ABSOLUTE = "must be an absolute path in the main container"
+ELASTIC_ONLY = "must be left out where runtime.mode is Torchrun; or set runtime.mode to Elastic"
+
+ELASTIC = {"mode": "Elastic"}
 
 REFUSED = [
     (make_job("a" * 52), "metadata.name", NAME_LENGTH),
@@ -29,6 +34,15 @@ REFUSED = [
     (make_job(nprocPerNode=1025), "spec.nprocPerNode", NPROC),
     (make_job(nprocPerNode="4"), "spec.nprocPerNode", NPROC),
     (make_job(nprocPerNode="gpu"), "spec.nprocPerNode", NPROC),
+    (make_job(runtime={"mode": "Elastic", "preload": ["torch", "a-b"]}), "spec.runtime.preload", MODULES),
+    (make_job(runtime={"mode": "Elastic", "preload": ["a,b"]}), "spec.runtime.preload", MODULES),
+    (make_job(runtime=ELASTIC, elasticity={"checkpointPath": "ckpt"}), "spec.elasticity.checkpointPath", ABSOLUTE),
+    (make_job(runtime={"inject": False}), "spec.runtime.inject", ELASTIC_ONLY),
+    (make_job(runtime={"python": "python3.12"}), "spec.runtime.python", ELASTIC_ONLY),
+    (make_job(runtime={"preload": ["numpy"]}), "spec.runtime.preload", ELASTIC_ONLY),
+    (make_job(elasticity={"checkpointPath": "/ckpt"}), "spec.elasticity.checkpointPath", ELASTIC_ONLY),
+    (make_job(elasticity={"alignTimeoutSeconds": 5}), "spec.elasticity.alignTimeoutSeconds", ELASTIC_ONLY),
+    (make_job(recovery={"stallSeconds": 60}), "spec.recovery.stallSeconds", ELASTIC_ONLY),
 ]
 
 ACCEPTED = [
@@ -43,6 +57,14 @@ ACCEPTED = [
     make_job(nprocPerNode=1),
     make_job(nprocPerNode=1024),
     make_job(nprocPerNode="auto"),
+    make_job(runtime={"inject": True, "python": "", "preload": []}),
+    make_job(elasticity={"checkpointPath": "", "alignTimeoutSeconds": 60}, recovery={"stallSeconds": 1800}),
+    make_job(runtime=ELASTIC),
+    make_job(
+        runtime={**ELASTIC, "inject": False, "python": "/opt/conda/bin/python", "preload": ["numpy", "torch.nn._x1"]},
+        elasticity={"checkpointPath": "/checkpoints/last.pt", "alignTimeoutSeconds": 0},
+        recovery={"stallSeconds": 60},
+    ),
 ]
 
 OTHER = make_template(make_container(image="registry.example/train:2"))
@@ -53,7 +75,7 @@ FIXED = {
     "worker": ({"worker": {"template": make_template()}}, {"worker": {"template": OTHER}}),
     "nprocPerNode": ({}, {"nprocPerNode": 2}),
 }
-"""Fields that stay while the job runs: what the job is made with, and a change. (runtime has one value so far.)"""
+"""Fields that stay while the job runs: what the job is made with, and a change."""
 
 
 def stays(field: str) -> str:
@@ -61,7 +83,7 @@ def stays(field: str) -> str:
 
 
 def test_no_rule_is_without_a_test():
-    tested = [message for _, _, message in REFUSED] + [stays(field) for field in FIXED] + [stays("runtime")]
+    tested = [message for _, _, message in REFUSED] + [stays(field) for field in (*FIXED, "runtime")]
     untested = [rule.message for rule in RULES if not any(rule.message.startswith(text) for text in tested)]
     assert untested == []
 
@@ -95,6 +117,15 @@ def test_in_a_suspended_job_it_may_change_also_in_the_update_that_resumes(jobs: 
     accepted(jobs.create(make_job(**before, suspend=True)))
     stored = accepted(jobs.patch("toy", {"spec": {**after, "suspend": False}}))
     assert stored["spec"][field] == after[field]
+
+
+def test_the_mode_may_change_in_a_suspended_job_only(jobs: Jobs):
+    accepted(jobs.create(make_job()))
+    causes = refused(jobs.patch("toy", {"spec": {"runtime": ELASTIC}}))
+    assert causes["spec.runtime"].endswith(stays("runtime"))
+    accepted(jobs.patch("toy", {"spec": {"suspend": True}}))
+    after = accepted(jobs.patch("toy", {"spec": {"runtime": ELASTIC, "suspend": False}}))["spec"]["runtime"]
+    assert after == {"mode": "Elastic", "inject": True, "python": "", "preload": []}
 
 
 def test_the_update_that_suspends_cannot_change_it_yet(jobs: Jobs):

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from tests.build.objects import SERVICE_IP, Owner, make_container, make_pod, make_spec, make_template
 

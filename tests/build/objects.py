@@ -6,7 +6,8 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.build.environment import frozen_nnodes
-from elastic_operator.build.pod import BuildSettings, build_pod
+from elastic_operator.build.pod import build_pod
+from elastic_operator.build.request import BuildSettings
 from elastic_operator.plan.decisions import CreatePod
 
 SERVICE_IP = "10.96.7.7"

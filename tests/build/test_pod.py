@@ -1,7 +1,7 @@
 import pytest
 
 from elastic_operator.api.template import fingerprint
-from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.request import BuildSettings
 from tests.build.objects import UID, make_container, make_main, make_pod, make_spec, make_template
 
 CLASSES = BuildSettings(master_priority_class="our-master", worker_priority_class="our-worker")

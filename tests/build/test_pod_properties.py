@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.api.template import main_container
-from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.request import BuildSettings
 from tests.build.objects import make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -24,6 +24,14 @@ ANNOTATION_NNODES = f"{GROUP}/nnodes"
 ANNOTATION_TEMPLATE = f"{GROUP}/template"
 """Fingerprint of what the pod was made from; a pod whose fingerprint differs from its job's is replaced."""
 
+ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
+"""On the master pod of an Elastic job: who is to take part. JSON `{"wish": 7, "members": [{"name": "toy-master-0",
+"uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master replaces a lower
+one; `sizes` (all that are allowed) and `step` (from min on) are absent where any size from min to max will do."""
+
+ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
+"""How many master pods the job has had. Members obey the highest they have seen."""
+
 ROLE_MASTER = "master"
 ROLE_WORKER = "worker"
 
@@ -49,6 +57,49 @@ ENV_JOB_UID = "ELASTIC_JOB_UID"
 ENV_ROLE = "ELASTIC_ROLE"
 ENV_INDEX = "ELASTIC_INDEX"
 ENV_INCARNATION = "ELASTIC_INCARNATION"
+
+# What follows is set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's.
+ENV_POD_NAME = "ELASTIC_POD_NAME"
+ENV_POD_UID = "ELASTIC_POD_UID"
+ENV_MASTER_EPOCH = "ELASTIC_MASTER_EPOCH"
+ENV_TOKEN = "ELASTIC_TOKEN"
+"""The job's secret, from SECRET_KEY of the Secret `NAME-elastic`; never passed on to a training process."""
+ENV_NPROC = "ELASTIC_NPROC"
+ENV_PRELOAD = "ELASTIC_PRELOAD"
+"""Modules that the warm parent imports beside torch, separated by commas."""
+ENV_WARM = "ELASTIC_WARM"
+"""0: processes are started anew instead of forked from a warm parent."""
+ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
+"""0: no optimizer hook that counts steps in scripts that know nothing of us."""
+ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
+ENV_ALIGN_SECONDS = "ELASTIC_ALIGN_SECONDS"
+ENV_GRACE_SECONDS = "ELASTIC_GRACE_SECONDS"
+ENV_STALL_SECONDS = "ELASTIC_STALL_SECONDS"
+ENV_MAX_FAILURES = "ELASTIC_MAX_FAILURES"
+ENV_WISH_FILE = "ELASTIC_WISH_FILE"
+"""Where the master finds its membership annotation; empty or absent elsewhere."""
+ENV_STATUS_PORT = "ELASTIC_STATUS_PORT"
+
+# Set by the launcher in training processes, beside what torchrun sets.
+ENV_GENERATION = "ELASTIC_GENERATION"
+
+SECRET_KEY = "token"
+STATUS_PORT = 29401
+"""Of each launcher: /healthz, /status, /metrics."""
+WISH_FOLDER = "/etc/elastic-pytorch"
+WISH_FILE = "membership"
+INJECT_FOLDER = "/elastic-pytorch"
+"""Where the worker package is mounted in images that do not have it."""
+ELASTIC_BACKEND = "elastic-pytorch"
+"""PET_RDZV_BACKEND in Elastic pods: no torchrun knows it, so a torchrun that is not our stand-in stops at once instead
+of training alone."""
+
+EXIT_DO_NOT_RETRY = 93
+"""The launcher's when another pod would fare no better: too many failures without progress, an image without torch."""
+EXIT_LEFT = 143
+"""The launcher's when it was told to go and went."""
+
+STATUS_LIMIT_BYTES = 65_536
 
 RESERVED_ENV_PREFIX = "PET_RDZV_"
 RESERVED_ENV = (

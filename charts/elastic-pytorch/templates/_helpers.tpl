@@ -20,16 +20,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- define "elastic.image" -}}
-{{- $name := printf "%s/%s" .Values.image.registry .Values.image.repository -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" $name .Values.image.digest -}}
+{{/* An image's full name: of `image`, and of the chart for what that leaves out. */}}
+{{- define "elastic.reference" -}}
+{{- $name := printf "%s/%s" (.image.registry | default .chart.Values.image.registry) .image.repository -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $name (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- printf "%s:%s" $name (.image.tag | default .chart.Chart.AppVersion) -}}
 {{- end -}}
+{{- end }}
+
+{{- define "elastic.image" -}}
+{{- include "elastic.reference" (dict "image" .Values.image "chart" .) -}}
 {{- end }}
 
 {{/* The file the operator reads. */}}
 {{- define "elastic.settings" -}}
-{{- toYaml .Values.settings -}}
+{{- $worker := include "elastic.reference" (dict "image" .Values.workerImage "chart" .) -}}
+{{- toYaml (merge (dict "workerImage" $worker) .Values.settings) -}}
 {{- end }}

@@ -6,10 +6,11 @@ Sizes (`minReplicas`, `maxReplicas`) count pods *including* the master, as torch
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 GROUP = "elastic-pytorch.dev"
@@ -27,6 +28,11 @@ MAX_NAME_LENGTH = 51
 """`NAME-worker-4095` must be a DNS label of at most 63 characters."""
 MAX_SECONDS = 2**31 - 1
 """Of the periods that count from a point in time: 68 years, what Kubernetes' own 32-bit fields hold."""
+MAX_PRELOADED = 32
+MAX_MODULE_NAME = 128
+MODULE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
+MAX_PATH = 1024
+"""Characters of a path in a container."""
 
 
 class ApiModel(BaseModel):
@@ -39,6 +45,7 @@ class RuntimeMode(StrEnum):
     """How the processes of a job find each other."""
 
     TORCHRUN = "Torchrun"
+    ELASTIC = "Elastic"
 
 
 class CleanPodPolicy(StrEnum):
@@ -47,6 +54,18 @@ class CleanPodPolicy(StrEnum):
     RUNNING = "Running"
     ALL = "All"
     NONE = "None"
+
+
+def _absolute(path: str) -> str:
+    if path and not path.startswith("/"):
+        raise ValueError("must be an absolute path in the main container, such as /checkpoints; or empty for none")
+    return path
+
+
+def _module_name(name: str) -> str:
+    if not re.fullmatch(MODULE_NAME, name):
+        raise ValueError("must be the name of a Python module, such as torchvision.models")
+    return name
 
 
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
@@ -63,7 +82,28 @@ class Runtime(ApiModel):
 
     mode: RuntimeMode = Field(
         default=RuntimeMode.TORCHRUN,
-        description="Torchrun: the image's own torchrun with c10d rendezvous; a change of size restarts its processes.",
+        description="Torchrun: the image's own torchrun with c10d rendezvous; a change of size restarts its processes."
+        " Elastic: the operator's own launcher, which forks them anew from a parent that has torch loaded.",
+    )
+    inject: bool = Field(
+        default=True,
+        description="Elastic only. true: an init container brings the launcher. false: the image has the Python package"
+        " elastic_worker installed.",
+    )
+    python: str = Field(
+        default="",
+        max_length=MAX_PATH,
+        description="Elastic only. The image's interpreter that has torch, as a path or a name on PATH. Empty: python3,"
+        " else python.",
+    )
+    preload: list[Annotated[str, Field(min_length=1, max_length=MAX_MODULE_NAME), AfterValidator(_module_name)]] = (
+        Field(
+            default_factory=list,
+            max_length=MAX_PRELOADED,
+            description="Elastic only. Python modules that are loaded once per pod beside torch, before processes are"
+            " forked. They must neither start threads nor ask for a GPU when imported.",
+            json_schema_extra={"default": []},
+        )
     )
 
 
@@ -83,6 +123,18 @@ class Elasticity(ApiModel):
         le=86_400,
         description="After a change of size, seconds without growth that the operator starts by itself. Never delays a"
         " first start, a replacement, an edit, or any shrink.",
+    )
+    checkpoint_path: Annotated[str, AfterValidator(_absolute)] = Field(
+        default="",
+        max_length=MAX_PATH,
+        description="Elastic only. The file or folder in the main container that the script writes its checkpoints to:"
+        " a planned change of size comes right after one is complete. Empty: at any time.",
+    )
+    align_timeout_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=86_400,
+        description="Elastic only. Seconds that pods to be taken away wait for a checkpoint, at most.",
     )
 
 
@@ -104,6 +156,13 @@ class Recovery(ApiModel):
         ge=0,
         le=86_400,
         description="Seconds after which a pod on an unreachable node is given up and replaced elsewhere.",
+    )
+    stall_seconds: int = Field(
+        default=1800,
+        ge=10,
+        le=MAX_SECONDS,
+        description="Elastic only. Seconds without any sign of progress after which the training processes are started"
+        " over.",
     )
 
 
@@ -178,6 +237,11 @@ class JobSpec(ApiModel):
     clean_pod_policy: CleanPodPolicy = Field(
         default=CleanPodPolicy.RUNNING, description="Pods deleted when the job has ended: Running, All or None of them."
     )
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the operator's launcher runs the processes, not the image's torchrun."""
+        return self.runtime.mode == RuntimeMode.ELASTIC
 
     def template_of(self, role: str) -> dict[str, Any]:
         """The PodTemplateSpec of `role` ("master" or "worker")."""

@@ -6,7 +6,7 @@ What stands inside the opaque pod templates is checked by `parse.py`.
 from __future__ import annotations
 
 from elastic_operator.api.definition import Definition, Rule
-from elastic_operator.api.job import KIND, MAX_NAME_LENGTH, PLURAL, JobSpec
+from elastic_operator.api.job import KIND, MAX_NAME_LENGTH, MODULE_NAME, PLURAL, JobSpec
 from elastic_operator.api.status import JobStatus
 
 
@@ -24,6 +24,18 @@ def _fixed_while_running(field: str, *, optional: bool = False) -> Rule:
         rule=f"oldSelf.suspend || ({same})",
         message=f"must stay as it is while the job runs; set spec.suspend to true first, then change {field}",
         field=field,
+        reason="FieldValueForbidden",
+    )
+
+
+def _elastic_only(path: tuple[str, ...], field: str, default: str) -> Rule:
+    """A rule that keeps `field` of the part at `path` at its default (CEL) under torchrun, which has no such thing."""
+    at = ".".join(("self", *path, field))
+    return Rule(
+        at=("spec",),
+        rule=f"self.runtime.mode == 'Elastic' || {at} == {default}",
+        message="must be left out where runtime.mode is Torchrun; or set runtime.mode to Elastic",
+        field=".".join((*path, field)),
         reason="FieldValueForbidden",
     )
 
@@ -72,6 +84,25 @@ RULES = (
         rule="type(self) == int ? self >= 1 && self <= 1024 : self == 'auto'",
         message="must be an integer from 1 to 1024, or auto (one process per GPU of the pod)",
     ),
+    Rule(
+        at=("spec",),
+        rule=f"self.runtime.preload.all(name, name.matches('{MODULE_NAME}'))",
+        message="every entry must be the name of a Python module, such as torchvision.models",
+        field="runtime.preload",
+    ),
+    Rule(
+        at=("spec",),
+        rule="self.elasticity.checkpointPath == '' || self.elasticity.checkpointPath.startsWith('/')",
+        message="must be an absolute path in the main container, such as /checkpoints; or empty for none",
+        field="elasticity.checkpointPath",
+        value="self.elasticity.checkpointPath",
+    ),
+    _elastic_only(("runtime",), "inject", "true"),
+    _elastic_only(("runtime",), "python", "''"),
+    _elastic_only(("runtime",), "preload", "[]"),
+    _elastic_only(("elasticity",), "checkpointPath", "''"),
+    _elastic_only(("elasticity",), "alignTimeoutSeconds", "60"),
+    _elastic_only(("recovery",), "stallSeconds", "1800"),
     _fixed_while_running("template"),
     _fixed_while_running("master", optional=True),
     _fixed_while_running("worker", optional=True),
@@ -88,6 +119,7 @@ COLUMNS = (
     {"name": "Limited by", "type": "string", "jsonPath": '.status.conditions[?(@.type=="FullSize")].reason'},
     {"name": "Restarts", "type": "integer", "jsonPath": ".status.restarts"},
     {"name": "World", "type": "integer", "jsonPath": ".status.worldSize", "priority": 1},
+    {"name": "Step", "type": "integer", "jsonPath": ".status.training.step", "priority": 1},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from elastic_operator.api import pod_shape
+from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import PolicySpec
@@ -97,6 +98,8 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
         yield FieldError(("spec", "maxReplicas"), remedy, spec.max_replicas)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
+        if spec.is_elastic:
+            yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)
 
 

@@ -122,6 +122,9 @@ class PodStatus(StatusModel):
     node: str | None = Field(default=None, description="The node it is bound to.")
     phase: str = Field(description="The pod's own phase, or Terminating.")
     gpus: int = Field(default=0, description="GPUs it holds.")
+    rank: int | None = Field(
+        default=None, description="The rank of its first training process, in Elastic mode, where it is known."
+    )
 
 
 class Change(StatusModel):
@@ -132,6 +135,21 @@ class Change(StatusModel):
     to: int = Field(description="Pods after.")
     reason: str = Field(description="Why, as one CamelCase word.")
     message: str = Field(default="", description="Why, as a sentence.")
+    pause_seconds: float | None = Field(
+        default=None, description="How long no step was taken, in Elastic mode, once it is known."
+    )
+    lost_steps: int | None = Field(
+        default=None, description="Steps that had to be done again, in Elastic mode, once it is known."
+    )
+
+
+class Training(StatusModel):
+    """How far the training is, as the job's own master tells."""
+
+    step: int | None = Field(default=None, description="Optimizer steps done.")
+    last_checkpoint_step: int | None = Field(default=None, description="The step of the newest complete checkpoint.")
+    checkpoint_error: str | None = Field(default=None, description="Why checkpoints cannot be followed.")
+    last_updated_time: Time | None = Field(default=None, description="When the master told this.")
 
 
 class JobStatus(StatusModel):
@@ -145,6 +163,12 @@ class JobStatus(StatusModel):
     gpus: int = Field(default=0, description="GPUs the job's pods hold.")
     selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
     incarnation: int = Field(default=0, description="Raised when all pods are replaced; the rendezvous id carries it.")
+    master_epoch: int | None = Field(
+        default=None, description="How many masters the job has had, in Elastic mode; pods obey the newest only."
+    )
+    membership_generation: int | None = Field(
+        default=None, description="How often the group of processes was formed, in Elastic mode."
+    )
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
     failures: int = Field(default=0, description="Failures in a row, reset by ten minutes of running.")
@@ -158,6 +182,7 @@ class JobStatus(StatusModel):
         default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    training: Training | None = Field(default=None, description="How far the training is, in Elastic mode.")
     pods: list[PodStatus] = Field(
         default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."
     )

@@ -69,7 +69,9 @@ def main_gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RES
 
 def fingerprint(spec: JobSpec, role: str) -> str:
     """Of everything that may change only while a job is suspended, for pods of `role`: equal for equal content."""
-    content = [spec.template_of(role), spec.nproc_per_node, spec.runtime.model_dump(mode="json")]
+    # Defaults are left out, so that a field which a later release adds changes no fingerprint.
+    runtime = {"mode": spec.runtime.mode, **spec.runtime.model_dump(mode="json", exclude_defaults=True)}
+    content = [spec.template_of(role), spec.nproc_per_node, runtime]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

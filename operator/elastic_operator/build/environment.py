@@ -36,9 +36,10 @@ def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
     """Fewest and most pods that the agents of a new incarnation are told; all of its pods carry the same.
 
     Where torchrun is run for the user nothing but the operator limits the number of pods from above, so that
-    maxReplicas can be raised while the job runs. A user's own command may take the numbers literally.
+    maxReplicas can be raised while the job runs. A user's own command may take the numbers literally. In Elastic mode
+    nothing comes of them.
     """
-    most = MAX_REPLICAS if runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
+    most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
     return spec.sizes()[0], most
 
 
@@ -64,7 +65,6 @@ def environment(
     gpu_resources: Sequence[str],
 ) -> list[dict[str, Any]]:
     """The variables for the pod `role`, `index`, as a container's `env`; `nnodes` as from `frozen_nnodes`."""
-    host = f"[{service_ip}]" if ":" in service_ip else service_ip
     fewest, most = nnodes
     values = {
         contract.ENV_MASTER_ADDR: service_ip,
@@ -73,7 +73,7 @@ def environment(
         contract.ENV_NNODES: f"{fewest}:{most}",
         contract.ENV_NPROC_PER_NODE: nproc_of(spec, role, gpu_resources),
         contract.ENV_RDZV_BACKEND: "c10d",
-        contract.ENV_RDZV_ENDPOINT: f"{host}:{MASTER_PORT}",
+        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip),
         contract.ENV_RDZV_ID: rendezvous_id(job.uid, incarnation),
         contract.ENV_RDZV_CONF: _rendezvous_conf(spec, is_host=role == ROLE_MASTER),
         contract.ENV_MAX_RESTARTS: MAX_RESTARTS,
@@ -90,6 +90,12 @@ def environment(
     # Host names of pods do not resolve in other pods.
     pod_ip = {"name": contract.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     return [pod_ip, *({"name": name, "value": str(value)} for name, value in values.items())]
+
+
+def endpoint(service_ip: str) -> str:
+    """Where the pods of a job meet, as `ADDRESS:PORT`."""
+    host = f"[{service_ip}]" if ":" in service_ip else service_ip
+    return f"{host}:{MASTER_PORT}"
 
 
 def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -45,6 +45,11 @@ def service_name(job_name: str) -> str:
     return f"{job_name}-master"
 
 
+def secret_name(job_name: str) -> str:
+    """The Secret by which the pods of an Elastic job know each other."""
+    return f"{job_name}-elastic"
+
+
 def rendezvous_id(uid: str, incarnation: int) -> str:
     """What keeps agents of an old incarnation, or of another job at the same address, out of the rendezvous."""
     return f"{uid}-{incarnation}"

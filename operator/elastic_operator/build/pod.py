@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import GPU_RESOURCES, fingerprint, main_container
+from elastic_operator.api.template import fingerprint, main_container
+from elastic_operator.build import elastic
 from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference, pod_name
+from elastic_operator.build.request import BuildSettings, PodToCreate
 from elastic_operator.build.wrapper import wrapped
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
@@ -23,30 +24,6 @@ from elastic_worker.contract import ROLE_MASTER
 SHM_VOLUME = "elastic-shm"
 SHM_PATH = "/dev/shm"
 """Where processes share memory, for instance with the workers of a data loader."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSettings:
-    """What the operator's settings say about pods. An empty class name leaves the pods without a PriorityClass."""
-
-    master_priority_class: str = ""
-    worker_priority_class: str = ""
-    gpu_resources: tuple[str, ...] = GPU_RESOURCES
-
-
-class PodToCreate(Protocol):
-    """Which pod: role and index, the node it is pinned to (None = the scheduler's choice), incarnation, `min:max`."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def node(self) -> str | None: ...
-    @property
-    def incarnation(self) -> int: ...
-    @property
-    def nnodes(self) -> tuple[int, int]: ...
 
 
 def build_pod(
@@ -62,6 +39,32 @@ def build_pod(
     if create.node is not None:
         _pin(pod, create.node)
     main = main_container(template)
+    main["env"] = main.get("env") or []
+    # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
+    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    _add_shared_memory(pod, main)
+    if spec.is_elastic:
+        elastic.make_elastic(pod, main, job, spec, create, service_ip=service_ip, settings=settings)
+    else:
+        _make_torchrun(main, job, spec, create, service_ip=service_ip, settings=settings)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, spec, create, users=template.get("metadata") or {}),
+        "spec": pod,
+    }
+
+
+def _make_torchrun(
+    main: dict[str, Any],
+    job: Owner,
+    spec: JobSpec,
+    create: PodToCreate,
+    *,
+    service_ip: str,
+    settings: BuildSettings,
+) -> None:
+    """The main container runs the image's torchrun, or the user's command."""
     ours = environment(
         job,
         spec,
@@ -72,20 +75,11 @@ def build_pod(
         service_ip=service_ip,
         gpu_resources=settings.gpu_resources,
     )
-    main["env"] = with_users(ours, main.get("env") or [])
-    # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
-    main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    _add_shared_memory(pod, main)
+    main["env"] = with_users(ours, main["env"])
     main.update(wrapped(main))
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": _metadata(job, create, template.get("metadata") or {}, template=fingerprint(spec, create.role)),
-        "spec": pod,
-    }
 
 
-def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any], *, template: str) -> dict[str, Any]:
+def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[str, Any]) -> dict[str, Any]:
     labels = {
         contract.LABEL_JOB_NAME: job.name,
         contract.LABEL_JOB_UID: job.uid,
@@ -94,11 +88,12 @@ def _metadata(job: Owner, create: PodToCreate, users: Mapping[str, Any], *, temp
         contract.LABEL_INCARNATION: str(create.incarnation),
         contract.LABEL_KUBEFLOW_ROLE: create.role,
     }
-    fewest, most = create.nnodes
     annotations = {
         contract.ANNOTATION_CONTRACT: contract.VERSION,
-        contract.ANNOTATION_NNODES: f"{fewest}:{most}",
-        contract.ANNOTATION_TEMPLATE: template,
+        # Elastic jobs take any size, so there is nothing to compare sizes with later.
+        **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*create.nnodes)}),
+        contract.ANNOTATION_TEMPLATE: fingerprint(spec, create.role),
+        **(elastic.own_annotations(create) if spec.is_elastic else {}),
     }
     return {
         "name": pod_name(job.name, create.role, create.index),

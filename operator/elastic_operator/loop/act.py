@@ -13,7 +13,8 @@ from typing import Any
 
 from elastic_operator.api.template import main_container
 from elastic_operator.build.names import pod_name, service_name
-from elastic_operator.build.pod import BuildSettings, build_pod
+from elastic_operator.build.pod import build_pod
+from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import (

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from elastic_operator.api.elastic import requested_template
 from elastic_operator.api.job import JobSpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.groups import one_of_its_kind
@@ -89,7 +90,7 @@ class Shapes:
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
         master, worker = (
-            shape_of(spec.template_of(role), gpu_resources=self._gpu_resources, volumes=volumes)
+            shape_of(requested_template(spec, role), gpu_resources=self._gpu_resources, volumes=volumes)
             for role in (ROLE_MASTER, ROLE_WORKER)
         )
         shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from elastic_operator.api.status import JobStatus
+from elastic_operator.api.status import JobStatus, Training
 from elastic_operator.cluster.clock import STEP_SECONDS
 from elastic_operator.cluster.objects import CustomObject
 
@@ -55,7 +55,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
     if not seconds:
         return status
     by = timedelta(seconds=seconds)
-    retry = status.retry
+    retry, training = status.retry, status.training
     return status.model_copy(
         update={
             "start_time": status.start_time and status.start_time + by,
@@ -64,12 +64,18 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "running_since": status.running_since and status.running_since + by,
             "turn_started": status.turn_started and status.turn_started + by,
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
+            "training": training and _training_moved(training, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
             "conditions": [
                 c.model_copy(update={"last_transition_time": c.last_transition_time + by}) for c in status.conditions
             ],
         }
     )
+
+
+def _training_moved(training: Training, by: timedelta) -> Training:
+    told = training.last_updated_time
+    return training.model_copy(update={"last_updated_time": told and told + by})
 
 
 def times_moved(old: dict[str, Any], new: dict[str, Any]) -> int | None:

@@ -85,13 +85,18 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment."""
+    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
+
+    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`.
+    """
 
     role: str
     index: int
     node: str | None
     incarnation: int
     nnodes: tuple[int, int]
+    master_epoch: int = 0
+    membership: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,142 @@
+"""What the pods of Elastic jobs have that others have not: the launcher, what it is told, and the master's wish file.
+
+The launcher comes with an init container into a volume, so that images need not have it. The master finds who is to
+take part in a file which the kubelet keeps as the pod's annotation is; it is mounted as a folder, for the kubelet does
+not renew single files (subPath).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastic_operator.api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import nproc_of
+from elastic_operator.build.environment import endpoint, grace_seconds, with_users
+from elastic_operator.build.launch import launched
+from elastic_operator.build.names import Owner, pod_name, rendezvous_id, secret_name
+from elastic_operator.build.request import BuildSettings, PodToCreate
+from elastic_worker import contract
+from elastic_worker.contract import INJECT_FOLDER, MASTER_PORT, ROLE_MASTER, WISH_FILE, WISH_FOLDER
+
+RUNTIME_SIZE = "16Mi"
+"""Most that the launcher may take; it takes a fraction."""
+SCRATCH_VARIABLES = ("TMPDIR", "HOME", "TORCHINDUCTOR_CACHE_DIR")
+"""Where programs write without being asked to."""
+
+
+def make_elastic(
+    pod: dict[str, Any],
+    main: dict[str, Any],
+    job: Owner,
+    spec: JobSpec,
+    create: PodToCreate,
+    *,
+    service_ip: str,
+    settings: BuildSettings,
+) -> None:
+    """Turn the spec `pod`, whose main container is `main`, into that of the pod `create` of an Elastic job."""
+    ours = environment(job, spec, create, service_ip=service_ip, settings=settings)
+    if (main.get("securityContext") or {}).get("readOnlyRootFilesystem"):
+        _mount(pod, main, SCRATCH_VOLUME, SCRATCH_FOLDER, {"emptyDir": {}}, read_only=False)
+        ours += [{"name": name, "value": SCRATCH_FOLDER} for name in SCRATCH_VARIABLES]
+    if spec.runtime.inject:
+        _mount(pod, main, RUNTIME_VOLUME, INJECT_FOLDER, {"emptyDir": {"sizeLimit": RUNTIME_SIZE}})
+        pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
+    if create.role == ROLE_MASTER:
+        _mount(pod, main, WISH_VOLUME, WISH_FOLDER, _wish_source())
+    main["env"] = with_users(ours, main["env"])
+    main.update(launched(main, spec.runtime))
+
+
+def environment(
+    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, settings: BuildSettings
+) -> list[dict[str, Any]]:
+    """The variables for the pod's main container, as a container's `env`."""
+    values = {
+        **_rendezvous(job, spec, create, service_ip=service_ip),
+        **_identity(job, create),
+        **_orders(spec, nproc=nproc_of(spec, create.role, settings.gpu_resources)),
+    }
+    if create.role == ROLE_MASTER:
+        values[contract.ENV_WISH_FILE] = f"{WISH_FOLDER}/{WISH_FILE}"
+    token = {"secretKeyRef": {"name": secret_name(job.name), "key": contract.SECRET_KEY}}
+    return [
+        {"name": contract.ENV_LOCAL_ADDR, "valueFrom": _field("status.podIP")},
+        {"name": contract.ENV_POD_UID, "valueFrom": _field("metadata.uid")},
+        {"name": contract.ENV_TOKEN, "valueFrom": token},
+        *({"name": name, "value": str(value)} for name, value in values.items()),
+    ]
+
+
+def own_annotations(create: PodToCreate) -> dict[str, str]:
+    """What the pod is made with beside what every pod has."""
+    if create.role != ROLE_MASTER:
+        return {}
+    epoch = {contract.ANNOTATION_MASTER_EPOCH: str(create.master_epoch)}
+    return epoch | {contract.ANNOTATION_MEMBERSHIP: create.membership}
+
+
+def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str) -> dict[str, object]:
+    """What a launch script may read; it ends up in front of a torchrun of ours, which takes the script from it only."""
+    fewest, most = create.nnodes
+    return {
+        contract.ENV_MASTER_ADDR: service_ip,
+        contract.ENV_MASTER_PORT: MASTER_PORT,
+        contract.ENV_WORLD_SIZE: spec.max_replicas,
+        contract.ENV_NNODES: f"{fewest}:{most}",
+        contract.ENV_RDZV_BACKEND: contract.ELASTIC_BACKEND,
+        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip),
+        contract.ENV_RDZV_ID: rendezvous_id(job.uid, create.incarnation),
+        contract.ENV_UNBUFFERED: 1,
+    }
+
+
+def _identity(job: Owner, create: PodToCreate) -> dict[str, object]:
+    return {
+        contract.ENV_JOB_NAME: job.name,
+        contract.ENV_JOB_UID: job.uid,
+        contract.ENV_ROLE: create.role,
+        contract.ENV_INDEX: create.index,
+        contract.ENV_INCARNATION: create.incarnation,
+        contract.ENV_POD_NAME: pod_name(job.name, create.role, create.index),
+        contract.ENV_MASTER_EPOCH: create.master_epoch,
+    }
+
+
+def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
+    """What the user's spec says to the launcher."""
+    return {
+        contract.ENV_NPROC_PER_NODE: nproc,
+        contract.ENV_NPROC: nproc,
+        contract.ENV_PRELOAD: ",".join(spec.runtime.preload),
+        contract.ENV_CHECKPOINT_PATH: spec.elasticity.checkpoint_path,
+        contract.ENV_ALIGN_SECONDS: spec.elasticity.align_timeout_seconds,
+        contract.ENV_GRACE_SECONDS: grace_seconds(spec),
+        contract.ENV_STALL_SECONDS: spec.recovery.stall_seconds,
+        contract.ENV_MAX_FAILURES: spec.recovery.max_failures_without_progress,
+        contract.ENV_STATUS_PORT: contract.STATUS_PORT,
+    }
+
+
+def _field(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def _wish_source() -> dict[str, Any]:
+    annotation = f"metadata.annotations['{contract.ANNOTATION_MEMBERSHIP}']"
+    return {"downwardAPI": {"items": [{"path": WISH_FILE, **_field(annotation)}]}}
+
+
+def _mount(
+    pod: dict[str, Any],
+    main: dict[str, Any],
+    name: str,
+    folder: str,
+    source: dict[str, Any],
+    *,
+    read_only: bool = True,
+) -> None:
+    mount: dict[str, Any] = {"name": name, "mountPath": folder}
+    main["volumeMounts"] = [*(main.get("volumeMounts") or []), mount | ({"readOnly": True} if read_only else {})]
+    pod["volumes"] = [*(pod.get("volumes") or []), {"name": name, **source}]
