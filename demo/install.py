@@ -16,27 +16,29 @@ RELEASE = "elastic-pytorch"
 
 
 def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tuple[Cluster, Kube]:
-    """A running local cluster with the operator's image on its nodes."""
-    archive = projectimage.build(progress)
-    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, archives=[archive], progress=progress)
+    """A running local cluster with the project's images on its nodes."""
+    archives = [projectimage.build(progress, target=target) for target in projectimage.TARGETS]
+    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, archives=archives, progress=progress)
     return cluster, Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
 
 
 def install_operator(kube: Kube, progress: Progress, *extra: str) -> None:
     """helm install, from the built image, and wait until it is up."""
-    registry, repository, tag = _parts(projectimage.ref("operator"))
     content = projectimage.build(progress).parent.name
     with progress.step("helm install: the operator, from the image just built, into the cluster"):
         kube.helm(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace"),
-            *("--set", f"image.registry={registry}", "--set", f"image.repository={repository}"),
-            # The tag is always the same: what changes, and rolls the pods, is the content.
-            *("--set", f"image.tag={tag}", "--set", f"podAnnotations.image={content}"),
+            *_image("image", projectimage.ref("operator")),
+            *_image("workerImage", projectimage.ref("worker")),
+            # The tags are always the same: what changes, and rolls the pods, is the content.
+            *("--set", f"podAnnotations.image={content}"),
             *("--wait", "--timeout", "180s", *extra),
         )
 
 
-def _parts(image: str) -> tuple[str, str, str]:
-    name, _, tag = image.rpartition(":")
-    registry, _, repository = name.partition("/")
-    return registry, repository, tag
+def _image(value: str, name: str) -> tuple[str, ...]:
+    """helm's arguments that make `name` (REGISTRY/REPOSITORY:TAG) the image that the chart calls `value`."""
+    path, _, tag = name.rpartition(":")
+    registry, _, repository = path.partition("/")
+    parts = {"registry": registry, "repository": repository, "tag": tag}
+    return tuple(word for key, part in parts.items() for word in ("--set", f"{value}.{key}={part}"))

@@ -96,7 +96,8 @@ def prepare() -> None:
     binaries.ensure_module(binaries.KWOK, progress)
     images.pause(progress)
     torchtree.ensure(progress)
-    projectimage.build(progress)
+    for target in projectimage.TARGETS:
+        projectimage.build(progress, target=target)
 
 
 @app.command(name="image")

@@ -10,7 +10,11 @@ from elastic_operator.build.service import build_endpoint_slice, build_service
 from tests.build.objects import SERVICE_IP, Owner, make_container, make_pod, make_spec, make_template
 
 FOLDER = Path(__file__).parent / "golden"
-SETTINGS = BuildSettings(master_priority_class="elastic-pytorch-master", worker_priority_class="elastic-pytorch-worker")
+SETTINGS = BuildSettings(
+    master_priority_class="elastic-pytorch-master",
+    worker_priority_class="elastic-pytorch-worker",
+    worker_image="registry.example/elastic-pytorch/worker:1",
+)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -28,14 +32,33 @@ _Dumper.add_representer(str, _text)
 
 
 def golden_objects() -> dict[str, dict[str, Any]]:
-    """By file name: the pods, the Service and the EndpointSlice of a job of 2 to 4 pods with 2 GPUs each."""
+    """By file name: the pods, the Service and the EndpointSlice of a job of 2 to 4 pods with 2 GPUs each.
+
+    And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root.
+    """
     container = make_container(
         args=["train.py", "--lr", "0.1"],
         env=[{"name": "NCCL_DEBUG", "value": "WARN"}],
         resources={"limits": {"nvidia.com/gpu": 2}},
     )
     spec = make_spec(make_template(container=container, metadata={"labels": {"team": "vision"}}))
+    elastic = make_spec(
+        make_template(container=container, imagePullSecrets=[{"name": "mirror"}]),
+        runtime={"mode": "Elastic", "preload": ["torchvision", "numpy"]},
+        elasticity={"checkpointPath": "/checkpoints/last.pt"},
+    )
+    command = make_spec(
+        make_template(
+            container=make_container(
+                command=["bash", "launch.sh"], args=["--lr"], securityContext={"readOnlyRootFilesystem": True}
+            )
+        ),
+        runtime={"mode": "Elastic", "inject": False, "python": "/opt/conda/bin/python"},
+    )
     return {
+        "elastic-master": make_pod(elastic, role="master", settings=SETTINGS, master_epoch=2, membership='{"wish":1}'),
+        "elastic-worker": make_pod(elastic, role="worker", index=2, settings=SETTINGS, master_epoch=2),
+        "elastic-command": make_pod(command, role="worker", index=1, settings=SETTINGS, master_epoch=1),
         "master": make_pod(spec, role="master", settings=SETTINGS),
         "worker": make_pod(spec, role="worker", index=2, node="node-b", settings=SETTINGS),
         "service": build_service(Owner()),

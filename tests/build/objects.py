@@ -47,9 +47,11 @@ def make_pod(
     nnodes: tuple[int, int] | None = None,
     service_ip: str = SERVICE_IP,
     settings: BuildSettings | None = None,
+    master_epoch: int = 0,
+    membership: str = "",
 ) -> dict[str, Any]:
     spec = spec or make_spec()
-    create = CreatePod(role, index, node, incarnation, nnodes or frozen_nnodes(spec))
+    create = CreatePod(role, index, node, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
     return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings())
 
 

@@ -162,3 +162,25 @@ def test_exactly_one_volume_is_mounted_for_shared_memory(template):
     before = [m for m in main_container(parsed(template).template).get("volumeMounts", []) if "shm" in m["mountPath"]]
     after = [m for m in main["volumeMounts"] if "shm" in m["mountPath"]]
     assert after == (before or [{"name": "elastic-shm", "mountPath": "/dev/shm"}])
+
+
+def elastic(template):
+    runtime = {"mode": "Elastic"}
+    return parse_spec({"spec": {"minReplicas": 1, "maxReplicas": 2, "template": template, "runtime": runtime}})
+
+
+@given(templates, st.sampled_from(["master", "worker"]))
+def test_in_elastic_mode_too_only_what_is_ours_is_changed_and_what_is_extended_is_kept(template, role):
+    spec = elastic(template)
+    before = copy.deepcopy(spec.template)
+    pod = make_pod(spec, role=role, settings=CLASSES)["spec"]
+    assert spec.template == before
+    theirs, made = main_container(before), main_container({"spec": pod})
+    assert without(pod, OWNED | {"initContainers"}) == without(before["spec"], OWNED | {"initContainers"})
+    assert without(made, OWNED_BY_MAIN) == without(theirs, OWNED_BY_MAIN)
+    own = theirs.get("env") or []
+    assert made["env"][len(made["env"]) - len(own) :] == own
+    assert pod["initContainers"][1:] == (before["spec"].get("initContainers") or [])
+    assert pod["volumes"][: len(before["spec"].get("volumes") or [])] == (before["spec"].get("volumes") or [])
+    paths = [mount["mountPath"] for mount in made["volumeMounts"][len(theirs.get("volumeMounts") or []) :]]
+    assert len(set(paths)) == len(paths)

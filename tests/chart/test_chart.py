@@ -185,10 +185,30 @@ def test_the_operator_understands_its_settings(case, tmp_path):
     (config_map,) = objects("--values", case_file(case), *WITHOUT_CRDS, kind="ConfigMap")
     file = tmp_path / "settings.yaml"
     file.write_text(config_map["data"]["settings.yaml"])
-    wanted = VALUES["settings"] | (yaml.safe_load(case_file(case).read_text()).get("settings") or {})
+    given = yaml.safe_load(case_file(case).read_text())
+    image = (
+        "other.example/mirror/elastic-worker:7" if "workerImage" in given else "docker.io/elastic-pytorch/worker:0.1.0"
+    )
+    wanted = VALUES["settings"] | (given.get("settings") or {}) | {"workerImage": image}
 
     assert settings.load({}, file) == settings.Settings.model_validate(wanted)
 
 
 def test_the_charts_defaults_are_the_operators():
     assert settings.Settings.model_validate(VALUES["settings"]) == settings.Settings()
+
+
+def test_the_worker_image_comes_from_where_the_operators_does_unless_it_is_said():
+    def image(*flags):
+        (config_map,) = objects(*WITHOUT_CRDS, *flags, kind="ConfigMap")
+        return yaml.safe_load(config_map["data"]["settings.yaml"])["workerImage"]
+
+    assert image() == settings.Settings().worker_image
+    assert image("--set", "image.registry=mirror.example").startswith("mirror.example/elastic-pytorch/worker:")
+    digest = f"sha256:{'0' * 64}"
+    assert image("--set", f"workerImage.digest={digest}") == f"docker.io/elastic-pytorch/worker@{digest}"
+
+
+def test_secrets_are_only_ever_created():
+    rules = [rule for role in objects(*WITHOUT_CRDS, kind="ClusterRole") for rule in role["rules"]]
+    assert [rule["verbs"] for rule in rules if "secrets" in rule.get("resources", ())] == [["create"]]

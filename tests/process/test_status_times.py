@@ -30,6 +30,7 @@ def make_status(**fields) -> JobStatus:
         "completion_time": next(minutes),
         "last_resize_time": next(minutes),
         "running_since": next(minutes),
+        "master_lost_time": next(minutes),
         "retry": Retry(reason="it failed", not_before=next(minutes)),
         "training": Training(step=7, last_updated_time=next(minutes)),
         "history": [Change(time=next(minutes), from_=i, to=i + 1, reason="ScaledUp") for i in range(2)],
@@ -69,7 +70,7 @@ def test_every_time_of_a_status_is_moved_and_nothing_else():
     status = make_status()
     before, after = repr(dumped(status)), repr(dumped(moved(status, -90)))
     earlier = timedelta(seconds=90)
-    assert len(RFC3339.findall(before)) == 10
+    assert len(RFC3339.findall(before)) == 11
     for was, became in zip(RFC3339.findall(before), RFC3339.findall(after), strict=True):
         assert datetime.fromisoformat(was) - datetime.fromisoformat(became) == earlier
     assert RFC3339.sub("", before) == RFC3339.sub("", after)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from elastic_operator.build import names
-from elastic_operator.build.pod import BuildSettings
+from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import JobRef, Ledger

@@ -166,6 +166,9 @@ class JobStatus(StatusModel):
     master_epoch: int | None = Field(
         default=None, description="How many masters the job has had, in Elastic mode; pods obey the newest only."
     )
+    master_lost_time: Time | None = Field(
+        default=None, description="Since when there has been no running master, in Elastic mode."
+    )
     membership_generation: int | None = Field(
         default=None, description="How often the group of processes was formed, in Elastic mode."
     )

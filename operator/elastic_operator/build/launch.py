@@ -28,7 +28,7 @@ has_modules() {{
         MODULES 2>/dev/null; then
       return 0
     else
-      tried="$tried; $python: has no module MODULES"
+      tried="$tried; $python: it lacks LACKING"
     fi
   done
   return 1
@@ -49,9 +49,15 @@ exec "$python" LAUNCHER "$@"
 _HINT = "Use an image with PyTorch, or write the path of its python into spec.runtime.python."
 _HINT_INSTALLED = f"{_HINT} With spec.runtime.inject false, the package elastic_worker must be installed there, too."
 
-RUN_INJECTED = _FIND_AND_RUN.replace("MODULES", "torch").replace("HINT", _HINT).replace("LAUNCHER", INJECT_FOLDER)
+RUN_INJECTED = (
+    _FIND_AND_RUN.replace("MODULES", "torch")
+    .replace("LACKING", "torch")
+    .replace("HINT", _HINT)
+    .replace("LAUNCHER", INJECT_FOLDER)
+)
 RUN_INSTALLED = (
     _FIND_AND_RUN.replace("MODULES", "torch elastic_worker")
+    .replace("LACKING", "torch or elastic_worker")
     .replace("HINT", _HINT_INSTALLED)
     .replace("LAUNCHER", "-m elastic_worker")
 )

@@ -208,7 +208,13 @@ def own_pod(
         nnodes=_nnodes(meta.annotations.nnodes),
         template=meta.annotations.template,
         pod_ip=pod.status.pod_ip,
+        master_epoch=_number(meta.annotations.master_epoch) if role == contract.ROLE_MASTER else None,
+        membership=meta.annotations.membership if role == contract.ROLE_MASTER else "",
     )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _nnodes(text: str) -> tuple[int, int] | None:

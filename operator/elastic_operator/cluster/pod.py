@@ -28,6 +28,8 @@ class PodAnnotations(Struct, frozen=True, rename=None):
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
     template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")
     reserved: str = msgspec.field(name=contract.ANNOTATION_RESERVED, default="")
+    membership: str = msgspec.field(name=contract.ANNOTATION_MEMBERSHIP, default="")
+    master_epoch: str = msgspec.field(name=contract.ANNOTATION_MASTER_EPOCH, default="")
 
 
 class PodMeta(Meta, frozen=True):

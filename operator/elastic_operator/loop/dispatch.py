@@ -126,7 +126,7 @@ class Dispatcher:
         Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
         the status is not written more often than every few seconds.
         """
-        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None:
+        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
             return 0.0
         wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if wanted == body.status:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
 from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, pods, set_condition
 from elastic_operator.plan.report import is_running
@@ -80,16 +81,24 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), told
         assert seen.job.spec is not None
-        return Phase.RENDEZVOUSING, f"{told} Training stands until the minimum of {seen.job.spec.min_replicas} runs."
+        until = f"the minimum of {seen.job.spec.min_replicas} runs" if not _lacks_master(seen) else "a new master runs"
+        return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
     if _complete(seen):
         return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}."
-    lost = bool(status.history) and status.history[0].reason == "PodLost"
+    lost = bool(status.history) and status.history[0].reason in LOSSES
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
 
 
 def _enough(seen: Observation) -> bool:
-    """Whether the minimum runs."""
+    """Whether the minimum runs, with its master."""
+    if _lacks_master(seen):
+        return False
     return seen.job.spec is not None and sum(is_running(p) for p in seen.live) >= seen.job.spec.min_replicas
+
+
+def _lacks_master(seen: Observation) -> bool:
+    """Whether the pods of an Elastic job wait for a new master."""
+    return seen.status.master_lost_time is not None
 
 
 def _complete(seen: Observation) -> bool:

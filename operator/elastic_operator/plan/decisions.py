@@ -127,8 +127,19 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """Tell exactly that master pod who is to take part: `text` is the new value of its annotation."""
+
+    name: str
+    uid: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
+
+    The master of an Elastic job is told the `membership` beside the deletes.
 
     `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
     successor of this process must find it before it finds the actions' traces. `route` is where
@@ -142,4 +153,5 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
+    membership: Membership | None = None
     wake_at: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
+from elastic_operator.plan.elastic import growth_delay
 from elastic_operator.plan.model import JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation, seconds
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
@@ -57,6 +58,8 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
     assert spec is not None, "a job whose spec cannot be read is not the allocator's"
     sizes = spec.sizes() if not seen.finishing else (max(1, len(seen.live)),)
     running = seen.wants_pods and status.target_replicas > 0
+    after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
+    after_growth = growth_delay(status) if spec.is_elastic and not spec.elasticity.checkpoint_path else 0.0
     edited = job.generation != status.observed_generation
     demand = JobDemand(
         uid=job.uid,
@@ -71,7 +74,8 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         taken_indices=_taken_indices(seen),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
-        grow_after=_grow_after(status, spec.elasticity.scale_up_delay_seconds) if running else 0.0,
+        grow_after=max(after_change, after_growth) if running else 0.0,
+        loses_work=after_growth > after_change,
         failed_size=_failed_size(status.retry, shape),
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",

@@ -43,6 +43,15 @@ class _Need:
         return self.supply.ask.gpus
 
 
+_GROWS_LATER = (
+    "the job grows elasticity.scaleUpDelaySeconds after its last change of size. Lower that to grow sooner, or wait."
+)
+_GROWS_LESS = (
+    "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"
+    " elasticity.checkpointPath to grow right after a checkpoint, or wait."
+)
+
+
 class Explainer:
     """Answers for all jobs of one pass; what the answers share is counted once."""
 
@@ -84,10 +93,7 @@ class Explainer:
             return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
         need = self._need(claim, size)
         if claim.served and claim.delayed_at(size, self._table.now) and need.supply.fitting >= need.count:
-            text = (
-                f"{_head(claim)} There is room for {_pods(size)}; the job grows elasticity.scaleUpDelaySeconds"
-                " after its last change of size. Lower that to grow sooner, or wait."
-            )
+            text = f"{_head(claim)} There is room for {_pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
             return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
         said = why_quota(self._table, claim, size, _wanted(need))
         if said:

@@ -107,7 +107,8 @@ class JobDemand:
 
     `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
     incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
-    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`. Sizes of
+    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, for longer than
+    others where the job `loses_work` with each change. Sizes of
     `failed_size` or more wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists.
     `wants` is False for a job that must have no pods (suspended, ended, invalid).
 
@@ -133,6 +134,7 @@ class JobDemand:
     holds_place: bool = False
     free_up_to: int = 0
     grow_after: float = 0.0
+    loses_work: bool = False
     failed_size: int | None = None
     failed_until: float = 0.0
     failed_reason: str = ""
@@ -225,7 +227,7 @@ class OwnPod:
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
     admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
     `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it.
+    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it.
     """
 
     name: str
@@ -250,6 +252,8 @@ class OwnPod:
     nnodes: tuple[int, int] | None = None
     template: str = ""
     pod_ip: str | None = None
+    master_epoch: int | None = None
+    membership: str = ""
 
     @property
     def ended(self) -> bool:

@@ -88,6 +88,8 @@ def record(status: JobStatus, now: float, before: int, after: int, reason: str, 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     """The status under which every present pod is on its way out."""
     update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, **more}
+    if status.master_epoch is not None:
+        update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
     return status.model_copy(update=update)
 
 
@@ -115,5 +117,11 @@ def replace_all(seen: Observation, status: JobStatus, event: Event) -> Observati
 
 
 def present(seen: Observation) -> list[OwnPod]:
-    """The pods of the present incarnation, whatever their state."""
-    return [p for p in seen.job.pods if p.incarnation == seen.status.incarnation]
+    """The pods of the present incarnation, whatever their state; not a master that another one has followed."""
+    own = (p for p in seen.job.pods if p.incarnation == seen.status.incarnation)
+    return [p for p in own if not is_superseded(p, seen.status)]
+
+
+def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether it is the master of an Elastic job that a newer one replaces, or is about to."""
+    return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from elastic_operator.api.status import ConditionType, JobStatus, Retry
+from elastic_operator.api.status import ConditionType
+from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
+from elastic_operator.plan.losses import losses
 from elastic_operator.plan.model import Job, OwnPod
 from elastic_operator.plan.observation import (
     Observation,
     at,
     end_incarnation,
     fail,
+    is_superseded,
     pods,
     present,
     record,
@@ -26,21 +30,20 @@ from elastic_operator.plan.observation import (
 )
 from elastic_operator.plan.taken_back import blocked, refused, stuck
 
-DISTURBANCE_SECONDS = 120.0
-"""An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
 STEADY_SECONDS = 600.0
 """Running so long forgets earlier failures."""
-MAX_BACKOFF_SECONDS = 60
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
     """What happened to `job`; `unready_since` says since when each node that is not Ready is so."""
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
+    if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
+        status = status.model_copy(update={"master_epoch": 1})
     seen = Observation(job=job, status=status)
     if status.finished or job.spec is None:
         return seen
     seen = _sort_pods(seen, unready_since, now)
-    for rule in (_deadline, _success, _failure, _suspension, _outdated, _losses, refused, blocked, stuck, _steady):
+    for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         seen = rule(seen, now)
         if seen.status.finished:
             return seen
@@ -76,11 +79,15 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
             continue
         elif pod.incarnation != seen.status.incarnation:
             gone.append((pod, f"incarnation {pod.incarnation} is over"))
+        elif is_superseded(pod, seen.status):
+            gone.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
             gone.append((pod, pod.disrupted))
+        elif seen.job.spec.is_elastic and pod.role != "master" and has_failed(pod):
+            gone.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)
-    finishing = any(p.main.exit_code == 0 and not _told_to_go(p) for p in present(seen))
+    finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(seen))
     return replace(
         seen,
         live=tuple(live),
@@ -105,35 +112,13 @@ def _deadline(seen: Observation, now: float) -> Observation:
 def _success(seen: Observation, now: float) -> Observation:
     """The master's main container decides; told to go first, its exit says nothing."""
     for pod in present(seen):
-        if pod.role == "master" and pod.main.exit_code == 0 and not _told_to_go(pod):
+        if pod.role == "master" and pod.main.exit_code == 0 and not was_told_to_go(pod):
             told = "The master finished with exit code 0."
             status = seen.status.model_copy(update={"completion_time": at(now), "retry": None})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, seen.job.generation, now)
             event = Event("Succeeded", told)
             return replace(seen, status=status, commit=True, events=(*seen.events, event))
     return seen
-
-
-def _failure(seen: Observation, now: float) -> Observation:
-    """An agent that gave up ends the incarnation; whether it counts depends on what happened just before."""
-    assert seen.job.spec is not None
-    failed = [p for p in present(seen) if _failed(p) and not _told_to_go(p) and p.node not in seen.lost_nodes]
-    if not failed or seen.job.spec.suspend:
-        return seen
-    first = min(failed, key=lambda p: (p.main.is_consequence, p.main.finished_at or now, p.role != "master", p.index))
-    what = describe_failure(first)
-    counts = not _disturbed(seen, first.main.finished_at or now)
-    failures = seen.status.failures + counts
-    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
-    status = seen.status.model_copy(update={"failures": failures, "restarts": seen.status.restarts + 1})
-    limit = seen.job.spec.recovery.max_failures_without_progress
-    if counts and failures >= max(1, limit):
-        return fail(replace(seen, status=status), now, "RestartLimitReached", f"{what} (failure {failures} in a row)")
-    wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
-    retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
-    kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
-    event = Event("NewIncarnation", f"{what}. {kind}; all pods are replaced after {wait} s.", "Warning")
-    return replace_all(seen, end_incarnation(status, retry=retry), event)
 
 
 def _suspension(seen: Observation, now: float) -> Observation:
@@ -155,48 +140,6 @@ def _outdated(seen: Observation, now: float) -> Observation:
     return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
-def _losses(seen: Observation, now: float) -> Observation:
-    """Fewer members than last reported: some were lost. Without its master an incarnation is over.
-
-    And with a node: nothing ends the connections to a machine that is off, and the others would wait for it in vain.
-    """
-    lost = seen.status.replicas - len(_reported(seen))
-    has_master = bool(seen.live) and seen.live[0].role == "master"
-    if seen.live and seen.status.replicas and not has_master:
-        lost = max(lost, 1)
-    if lost <= 0 or (seen.finishing and has_master):
-        return seen
-    why = _why_lost(seen, lost)
-    status = seen.status.model_copy(update={"restarts": seen.status.restarts + lost, "replicas": len(seen.live)})
-    status = _wait_if_repeated(status, now, why)
-    status = record(status, now, seen.status.replicas, seen.status.replicas - lost, "PodLost", why)
-    kind = "NodeLost" if any(pod.node in seen.lost_nodes for pod, _ in seen.gone) else "PodLost"
-    seen = replace(seen, status=status, commit=True, events=(*seen.events, Event(kind, why, "Warning")))
-    if not has_master:
-        text = "The master is gone: all pods are replaced under a new rendezvous id."
-        return replace_all(seen, end_incarnation(status), Event("MasterReplaced", text, "Warning"))
-    if kind == "NodeLost":
-        text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
-        return replace_all(seen, end_incarnation(status), Event("NewIncarnation", text, "Warning"))
-    return seen
-
-
-def _reported(seen: Observation) -> list[OwnPod]:
-    """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
-    listed = {pod.name for pod in seen.status.pods}
-    return [pod for pod in seen.live if not listed or seen.status.pods_not_listed or pod.name in listed]
-
-
-def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
-    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end."""
-    lost = [c for c in status.history if c.reason == "PodLost" and now - seconds(c.time) <= DISTURBANCE_SECONDS]
-    if len(lost) < 2:
-        return status
-    wait = min(2 ** (len(lost) - 1), MAX_BACKOFF_SECONDS)
-    retry = Retry(reason=f"{len(lost) + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=len(lost))
-    return status.model_copy(update={"retry": retry})
-
-
 def _steady(seen: Observation, now: float) -> Observation:
     """Ten quiet minutes forget what went wrong before; a size that failed is tried again when its time has come."""
     since = seen.status.running_since
@@ -208,50 +151,28 @@ def _steady(seen: Observation, now: float) -> Observation:
     return replace(seen, status=seen.status.model_copy(update={"failures": 0, "retry": None}))
 
 
-def describe_failure(pod: OwnPod) -> str:
-    """One failed pod in words: who, how, and the end of what it said."""
-    how = f"exit code {pod.main.exit_code}" if pod.main.exit_code is not None else "no exit code"
-    reason = f" ({pod.main.reason})" if pod.main.reason not in ("", "Error") else ""
-    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
-    return f"{pod.name} failed with {how}{reason}{said}"
-
-
-def _failed(pod: OwnPod) -> bool:
-    if pod.disrupted:
-        return False
-    return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
-
-
-def _told_to_go(pod: OwnPod) -> bool:
-    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing.
-
-    The kubelet ends a deletion with another one, of no grace, and that moves the time: it says no more when the pod was
-    asked. A pod that ended by itself is not seen so, since its deletion takes effect at once.
-    """
-    if pod.deleting_since is None:
-        return False
-    if pod.grace_seconds == 0:
-        return True
-    return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
-
-
-def _disturbed(seen: Observation, failed_at: float) -> bool:
-    """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
-    changes = [seconds(c.time) for c in seen.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(seen) if p.role == "master"), None)
-    if master and master.main.running_since is not None:
-        started = master.main.running_since
-        changes += [p.main.running_since or 0.0 for p in present(seen) if p.created > started]
-    changes += [p.deleting_since for p in present(seen) if p.deleting_since is not None]
-    return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
-
-
-def _why_lost(seen: Observation, lost: int) -> str:
-    """Names the pods: those that go for the cluster's reasons, then what the last status listed and is no more."""
-    alive = {pod.name for pod in seen.live}
-    causes = {pod.name: why for pod, why in seen.gone if pod.incarnation == seen.status.incarnation}
-    causes |= {pod.name: pod.disrupted for pod in present(seen) if pod.disrupted}
-    listed = [p.name for p in seen.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
-    names = list(dict.fromkeys([*causes, *listed]))[:lost]
-    told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
-    return f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
+_TORCHRUN = (
+    _deadline,
+    _success,
+    give_up_after_failure,
+    _suspension,
+    _outdated,
+    losses,
+    refused,
+    blocked,
+    stuck,
+    _steady,
+)
+_ELASTIC = (
+    _deadline,
+    _success,
+    elastic.failure,
+    _suspension,
+    _outdated,
+    elastic.losses,
+    elastic.absence,
+    refused,
+    blocked,
+    stuck,
+    _steady,
+)

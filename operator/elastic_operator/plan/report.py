@@ -52,7 +52,7 @@ def _running_since(seen: Observation, running: list[OwnPod]) -> object:
     """Since when the whole minimum runs; kept while it does."""
     if seen.job.spec is None or seen.status.finished:
         return seen.status.running_since
-    if len(running) < seen.job.spec.min_replicas:
+    if len(running) < seen.job.spec.min_replicas or seen.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
     return seen.status.running_since or at(started)

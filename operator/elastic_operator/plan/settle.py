@@ -12,6 +12,8 @@ from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType, Limit
 from elastic_operator.plan.conditions import with_conditions
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
+from elastic_operator.plan.make_room import make_room_for_master
+from elastic_operator.plan.membership import changed_membership, first_membership
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, pods, record, seconds
 from elastic_operator.plan.policies import MOST_NAMED
@@ -30,12 +32,14 @@ def settle(seen: Observation, grant: Grant | None, *, frozen: tuple[int, int], n
         return _after_the_end(seen, now)
     if grant is None:
         return _without_pods(seen, now)
+    seen, grant = make_room_for_master(seen, grant, now)
     seen = _start_over_if_needed(seen, grant)
     seen = _write_down_change(seen, grant, now)
     creates = _creates(seen, grant, frozen, now)
     deletes = (*_deletes(seen), *_releases(seen, grant))
-    staying = tuple(pod for pod in seen.live if pod.uid not in grant.release)
-    return _plan(replace(seen, live=staying), grant, deletes, creates, now)
+    staying = replace(seen, live=tuple(pod for pod in seen.live if pod.uid not in grant.release))
+    plan = _plan(staying, grant, deletes, creates, now)
+    return replace(plan, membership=changed_membership(staying, now))
 
 
 def _plan(
@@ -186,18 +190,24 @@ def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: floa
         return ()
     slots = _to_an_allowed_size(seen, sorted(slots, key=lambda s: (s.role != "master", s.index)))
     nnodes = next((pod.nnodes for pod in seen.live if pod.nnodes), frozen)
-    return tuple(CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes) for slot in slots)
+    epoch = seen.status.master_epoch or 0
+    membership = first_membership(seen, grant, slots)
+    return tuple(
+        CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes, epoch, membership)
+        for slot in slots
+    )
 
 
 def _to_an_allowed_size(seen: Observation, slots: list[Slot]) -> list[Slot]:
     """As many as lead to an allowed size: a step of growth waits until its room is free as a whole.
 
-    Below the minimum, and between two sizes, whatever can be made is made.
+    Below the minimum, and between two sizes, whatever can be made is made; a master in any case.
     """
     assert seen.job.spec is not None
     now = len(seen.live)
     reached = [size for size in seen.job.spec.sizes() if now <= size <= now + len(slots)]
-    return slots[: reached[-1] - now] if reached else slots
+    master_first = bool(slots) and slots[0].role == "master"
+    return slots[: max(reached[-1] - now, master_first)] if reached else slots
 
 
 def _can_start(seen: Observation, slots: list[Slot]) -> bool:

@@ -51,7 +51,8 @@ def stuck(seen: Observation, now: float) -> Observation:
 
     Those that ask for new nodes get longer; where no node came, what there is of the minimum goes with them.
     """
-    pods = [pod for pod in seen.live if pod.unschedulable and pod.unschedulable_since is not None]
+    waiting = [pod for pod in seen.live if pod.unschedulable and pod.unschedulable_since is not None]
+    pods = [pod for pod in waiting if not _is_awaited(seen, pod)]
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(seen, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
@@ -63,6 +64,11 @@ def stuck(seen: Observation, now: float) -> Observation:
         return _try_later(seen, now, left, why, least=_minimum(seen), times=times, waits_for="Nodes")
     why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
     return _try_later(seen, now, left, why, least=1, times=times)
+
+
+def _is_awaited(seen: Observation, pod: OwnPod) -> bool:
+    """Whether it is a master that the others wait for, for as long as they do."""
+    return pod.role == "master" and seen.status.master_lost_time is not None
 
 
 def _patience(seen: Observation, pod: OwnPod) -> float:
