@@ -1,0 +1,138 @@
+"""Stopping training processes right after a checkpoint, with real processes and files."""
+
+import asyncio
+import time
+
+import pytest
+
+from elastic_worker.checkpoint.hold import stop_at_checkpoint
+from elastic_worker.checkpoint.whole import is_whole
+from tests.worker.checkpoint.writing import Script, running, wait_for, watching, zip_bytes
+
+SAVES_FOREVER = """
+    import time
+    from tests.worker.checkpoint.writing import zip_bytes
+    content = zip_bytes(200_000)
+    while True:
+        with open({path!r}, "wb") as file:
+            for start in range(0, len(content), 20_000):
+                file.write(content[start:start + 20_000]); file.flush()
+                time.sleep(0.01)
+        time.sleep(0.1)
+"""
+IDLES = "import time\ntime.sleep(600)"
+
+
+async def test_the_processes_stand_still_right_after_a_whole_checkpoint(tmp_path):
+    path = tmp_path / "ckpt.pt"
+    with running(SAVES_FOREVER.format(path=str(path))) as script, running(IDLES) as other:
+        async with watching(path, script, other) as watch:
+            assert await stop_at_checkpoint(watch, [script, other], seconds=20)
+            assert (script.state(), other.state()) == ("T", "T")
+            before = path.stat().st_mtime_ns
+            await asyncio.sleep(0.3)
+            assert path.stat().st_mtime_ns == before
+            assert is_whole(path)
+            assert watch.completed >= 1
+
+
+async def test_processes_frozen_in_the_middle_of_the_next_checkpoint_are_let_go_on(tmp_path):
+    path = tmp_path / "ckpt.bin"
+    code = f"""
+        open({str(path)!r}, "wb").write(b"first")
+        input()
+        file = open({str(path)!r}, "ab"); open({str(tmp_path / "begun")!r}, "w")
+        input()
+        file.write(b"second"); file.close()
+        while True:
+            input()
+    """
+
+    class Late(Script):
+        """Gets its next checkpoint begun before it is frozen for the first time."""
+
+        def freeze(self):
+            if not self.frozen:
+                self.go_on()
+                wait_for((tmp_path / "begun").exists)
+            super().freeze()
+
+        def thaw(self):
+            super().thaw()
+            self.go_on()
+
+    with running(code, kind=Late) as script:
+        async with watching(path, script) as watch:
+            assert await stop_at_checkpoint(watch, [script], seconds=20)
+            assert script.frozen == 2
+            assert script.state() == "T"
+            assert not watch.being_written()
+
+
+async def test_without_a_checkpoint_in_time_they_run_on(tmp_path):
+    with running(IDLES) as script:
+        async with watching(tmp_path / "ckpt.pt", script) as watch:
+            assert not await stop_at_checkpoint(watch, [script], seconds=0.2)
+            assert (script.state() == "T", script.frozen) == (False, 0)
+
+
+async def test_a_checkpoint_being_written_when_time_is_over_is_waited_for(tmp_path):
+    path = tmp_path / "ckpt.pt"
+    code = f"""
+        from tests.worker.checkpoint.writing import zip_bytes
+        content = zip_bytes()
+        file = open({str(path)!r}, "wb"); file.write(content[:100]); file.flush()
+        input()
+        file.write(content[100:]); file.close()
+        while True:
+            input()
+    """
+    with running(code) as script:
+        async with watching(path, script) as watch:
+            await asyncio.to_thread(wait_for, lambda: path.exists() and path.stat().st_size == 100)
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=0.05))
+            await asyncio.sleep(0.5)
+            assert not held.done()
+            script.go_on()
+            assert await asyncio.wait_for(held, 20)
+            assert script.state() == "T"
+
+
+async def test_at_the_last_call_it_gives_up_even_while_one_is_being_written(tmp_path):
+    path = tmp_path / "ckpt.pt"
+    with running(f"file = open({str(path)!r}, 'wb'); file.write(b'x'); file.flush(); input()") as script:
+        async with watching(path, script) as watch:
+            await asyncio.to_thread(wait_for, path.exists)
+            now = time.monotonic()
+            assert not await stop_at_checkpoint(watch, [script], seconds=0.05, last_call=now + 0.5)
+            assert script.state() != "T"
+
+
+async def test_cancelled_it_leaves_nobody_frozen(tmp_path):
+    path = tmp_path / "ckpt.pt"
+
+    def is_slow():
+        time.sleep(1.0)
+        return True
+
+    with running(SAVES_FOREVER.format(path=str(path))) as script:
+        async with watching(path, script) as watch:
+            watch.verify = is_slow
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+            await asyncio.to_thread(wait_for, lambda: script.state() == "T")
+            held.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await held
+            await asyncio.to_thread(wait_for, lambda: script.state() != "T")
+
+
+async def test_a_process_that_is_gone_does_not_matter(tmp_path):
+    path = tmp_path / "ckpt.bin"
+    with running("") as gone, running(IDLES) as script:
+        async with watching(path, script) as watch:
+            await asyncio.to_thread(wait_for, lambda: gone.state() == "Z")
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script, gone], seconds=20))
+            await asyncio.sleep(0.1)
+            path.write_bytes(zip_bytes())
+            assert await held
+            assert script.state() == "T"

@@ -1,0 +1,105 @@
+"""Real processes that write checkpoints as scripts do, and files as torch, safetensors and pickle write them."""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from pathlib import Path
+
+from elastic_worker.checkpoint.watch import CheckpointWatch
+
+
+class Script:
+    """A process that runs Python code in a session of its own, with what a launcher can do to it."""
+
+    def __init__(self, code):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)], start_new_session=True, stdin=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+        self.frozen = 0
+
+    def go_on(self):
+        """Let it pass its next `input()`."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def freeze(self):
+        self.frozen += 1
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.killpg(self.pid, signal.SIGCONT)
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdin.close()
+
+    def wait(self):
+        code = self._process.wait(timeout=30)
+        self._process.stdin.close()
+        return code
+
+    def state(self):
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@contextlib.contextmanager
+def running(code, kind=None):
+    """A script that is gone afterwards."""
+    script = (kind or Script)(code)
+    try:
+        yield script
+    finally:
+        script.kill()
+
+
+@contextlib.asynccontextmanager
+async def watching(path, *scripts):
+    """A watch on the path that knows these scripts as the training processes."""
+    watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts])
+    await watch.open()
+    try:
+        yield watch
+    finally:
+        await watch.close()
+
+
+async def settled(watch, *, seconds=0.3):
+    """Wait until everything that has happened is seen and judged: for what must not happen."""
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(wait_for, lambda: not watch.pending)
+
+
+def zip_bytes(size=5000):
+    """As torch.save writes: entries that are stored, and a table of contents at the end."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"step": 1}))
+        archive.writestr("archive/data/0", os.urandom(size))
+    return buffer.getvalue()
+
+
+def safetensors_bytes(size=4000):
+    """A header with one tensor, and the tensor."""
+    header = json.dumps({"weight": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    return struct.pack("<Q", len(header)) + header + os.urandom(size)
+
+
+def wait_for(condition, seconds=20):
+    """Until it holds; fails if it does not come to hold."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come to hold"
+        time.sleep(0.01)

@@ -1,0 +1,44 @@
+"""Builders for the coordinator's board: a job of so many pods, at time 0, with defaults."""
+
+from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod, Rules, Wish
+
+
+def make_pod(index, *, processes=1):
+    """Pod 0 is the master."""
+    name = f"toy-worker-{index - 1}" if index else "toy-master-0"
+    return Pod(f"u{index}", name, f"10.0.0.{index}", processes, is_master=index == 0, index=max(0, index - 1))
+
+
+def make_wish(*indices, number=1, fewest=2, most=8, **more):
+    return Wish(number, frozenset(f"u{i}" for i in indices), fewest, most, **more)
+
+
+def make_group(*indices, number=1, epoch=1, wish=1, **more):
+    return Generation(number, epoch, wish, tuple(make_pod(i) for i in indices), **more)
+
+
+def member(index, *, since=0.0, warm=0.0, **more):
+    return Member(make_pod(index), since=since, warm_at=warm, store_port=4000, **more)
+
+
+def make_board(*members, wish=None, rules=None, **more):
+    defaults = {"me": "u0", "epoch": 1, "rules": rules or Rules(), "started": 0.0}
+    return Board(**{**defaults, **more}, wish=wish, members={m.pod.uid: m for m in members})
+
+
+def training(*indices, wish=None, rules=None, **more):
+    """These pods train as generation 1."""
+    group = more.pop("group", None) or make_group(*indices)
+    return make_board(
+        *(member(i, runs=group.number) for i in indices),
+        wish=wish or make_wish(*indices),
+        group=group,
+        phase=Phase.RUNNING,
+        phase_since=1.0,
+        rules=rules,
+        **more,
+    )
+
+
+def failure(index, *, generation=1, rank=0, message="boom", **more):
+    return Failure(generation, rank, 1, message, pod=make_pod(index).name, **more)

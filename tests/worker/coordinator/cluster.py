@@ -1,0 +1,130 @@
+"""A job in memory: the coordinator's own code, members that do what they are told, a clock that is turned by hand.
+
+What must hold at all times is checked at each word the coordinator says.
+"""
+
+from elastic_worker.coordinator.carry_out import Carrier
+from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
+from tests.worker.coordinator.boards import failure, make_pod, make_wish
+
+
+class Cluster:
+    """The master is pod 0. `slow` members stop only when `settle` is called."""
+
+    def __init__(self, *, fewest=2, align=None):
+        self.now, self.fewest = 10.0, fewest
+        self.board = Board("u0", 1, Rules(align_seconds=align), started=self.now, phase_since=self.now)
+        self.carrier = Carrier(self.board, self._hear)
+        self.formed: list[Generation] = []
+        self.stopping: set[str] = set()
+        self.gone: set[str] = set()
+        self.over = ""
+        self.wishes = 0
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def arrive(self, index):
+        pod = make_pod(index)
+        if pod.uid not in self.board.members and not self.over:
+            self.board.members[pod.uid] = Member(pod, since=self.now, store_port=4000)
+        self.look()
+
+    def warm(self, index):
+        member = self._here(index)
+        if member is not None:
+            member.warm_at = member.warm_at or self.now
+        self.look()
+
+    def lose(self, index):
+        member = self._here(index)
+        if member is not None:
+            member.connected, member.since = False, self.now
+            self.gone.add(member.pod.uid)
+            self.stopping.discard(member.pod.uid)
+        self.look()
+
+    def leave(self, index):
+        member = self._here(index)
+        if member is not None and member.leaving_until is None:
+            member.leaving_until = self.now + 30.0
+        self.look()
+
+    def fail(self, index):
+        member = self._here(index)
+        if member is not None and member.runs:
+            member.failure = failure(index, generation=member.runs)
+        self.look()
+
+    def wish(self, indices):
+        self.wishes += 1
+        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
+        self.look()
+
+    def checkpoint(self):
+        if self.board.phase == Phase.ALIGNING:
+            for pod in self.board.group.pods:
+                if self.board.members[pod.uid].connected:
+                    self.carrier.aligned(self.board.members[pod.uid], whole=True)
+                    break
+        self.look()
+
+    def settle(self):
+        """Everybody who was told to stop has stopped."""
+        for uid in sorted(self.stopping):
+            self.carrier.stopped(self.board.members[uid], None)
+        self.stopping.clear()
+        self.look()
+
+    def wait(self, seconds):
+        self.now += seconds
+        self.look()
+
+    def look(self):
+        for _ in range(50):
+            decision = decide(self.board, self.now)
+            if decision.act == "stay":
+                self.carrier.release()
+                return decision
+            self.carrier.do(decision, self.now)
+        raise AssertionError(f"it decides without end: {decision}")
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def _hear(self, uid, message):
+        member = self.board.members.get(uid)
+        if member is None or not member.connected:
+            return
+        if "stop" in message:
+            self.stopping.add(uid)
+        if "form" in message:
+            member.store_port = 4000
+            self._check(Generation.from_message(message["form"]), uid)
+        if "leave" in message:
+            assert not member.runs, f"{uid} may go while its processes run"
+            member.connected, member.goodbye, member.since = False, True, self.now
+            self.gone.add(uid)
+        if "done" in message or "fail" in message:
+            self.over = "done" if "done" in message else "failed"
+
+    def _check(self, group, uid):
+        assert uid in group.uids
+        assert not self.stopping, f"{group.number} forms while {self.stopping} still stop"
+        if self.formed and self.formed[-1].number == group.number:
+            return
+        assert all(group.number > earlier.number for earlier in self.formed)
+        assert "u0" in group.uids
+        assert self.board.wish.largest(len(group.pods)) == len(group.pods)
+        assert group.uids <= self.board.wish.members | {"u0"}
+        assert not group.uids & self.gone, "it counts on pods that are gone"
+        before = self.formed[-1] if self.formed else None
+        if before is not None and before.wish == group.wish:
+            left = {m.pod.uid for m in self.board.members.values() if m.goodbye or m.leaving_until is not None}
+            others = before.uids - left
+            stay = others & group.uids
+            assert 2 * len(stay) > len(others) or stay == others, "two halves may train"
+        self.formed.append(group)
+
+    def _here(self, index):
+        member = self.board.members.get(f"u{index}")
+        return member if member is not None and member.connected else None

@@ -1,0 +1,258 @@
+"""What the coordinator decides, case by case: a board and a time in, a decision out."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
+from elastic_worker.coordinator.decide import ADOPT_SECONDS, backoff, decide
+from elastic_worker.coordinator.model import Phase, Rules
+from tests.worker.coordinator.boards import failure, make_board, make_group, make_wish, member, training
+
+ALIGNED = Rules(align_seconds=60.0)
+
+
+def names(decision):
+    return [pod.uid for pod in decision.group.pods]
+
+
+def lose(board, uid, *, at):
+    board.members[uid].connected, board.members[uid].since = False, at
+
+
+def test_nobody_trains_before_the_operator_has_said_who():
+    decision = decide(make_board(member(0), member(1)), 5.0)
+    assert decision.act == "stay"
+    assert "operator" in decision.sentence
+
+
+def test_a_group_forms_when_all_that_are_wished_for_are_warm():
+    decision = decide(make_board(member(1), member(0), wish=make_wish(0, 1)), 5.0)
+    assert (decision.act, names(decision), decision.group.number) == ("form", ["u0", "u1"], 1)
+
+
+def test_further_newcomers_are_waited_for_and_not_for_ever():
+    board = make_board(member(0), member(1), member(2, warm=None), wish=make_wish(0, 1, 2))
+    waits = decide(board, 5.0)
+    assert (waits.act, waits.until) == ("stay", NEWCOMER_SECONDS)
+    forms = decide(board, NEWCOMER_SECONDS)
+    assert (forms.act, names(forms)) == ("form", ["u0", "u1"])
+
+
+def test_below_the_minimum_it_waits_however_long_that_is():
+    board = make_board(member(0), wish=make_wish(0, 1))
+    assert decide(board, 1000.0).act == "stay"
+
+
+def test_without_its_master_no_group_forms():
+    board = make_board(member(1), member(2), wish=make_wish(0, 1, 2))
+    assert decide(board, 1000.0).act == "stay"
+
+
+@pytest.mark.parametrize(
+    ("wish", "size"),
+    [
+        (make_wish(0, 1, 2, fewest=1, sizes=(2, 4)), 2),
+        (make_wish(0, 1, 2, fewest=1, step=2), 3),
+        (make_wish(0, 1, 2, fewest=2, step=2), 2),
+        (make_wish(0, 1, 2, most=2), 2),
+    ],
+)
+def test_only_allowed_sizes_form(wish, size):
+    decision = decide(make_board(member(0), member(1), member(2), wish=wish), 50.0)
+    assert (decision.act, len(decision.group.pods)) == ("form", size)
+
+
+def test_the_master_is_first_survivors_keep_their_order_newcomers_follow():
+    group = make_group(0, 3, 1)
+    board = make_board(member(1), member(2), member(3), member(0), wish=make_wish(0, 1, 2, 3), group=group)
+    board.phase_since = 1.0
+    assert names(decide(board, 2.0)) == ["u0", "u3", "u1", "u2"]
+
+
+def test_a_pod_that_is_not_wished_for_takes_no_part():
+    decision = decide(make_board(member(0), member(1), member(7), wish=make_wish(0, 1)), 5.0)
+    assert names(decision) == ["u0", "u1"]
+
+
+def test_a_warm_newcomer_joins_at_once_where_there_is_no_checkpoint_to_wait_for():
+    board = training(0, 1, wish=make_wish(0, 1, 2))
+    board.members["u2"] = member(2)
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason) == ("stop", "Join")
+
+
+def test_several_newcomers_join_together():
+    board = training(0, 1, wish=make_wish(0, 1, 2, 3))
+    board.members["u2"] = member(2, warm=5.0)
+    assert decide(board, 6.0).act == "stay"
+    board.members["u3"] = member(3, warm=7.0)
+    assert decide(board, 7.0).act == "stop"
+
+
+def test_growth_waits_for_a_checkpoint_without_limit():
+    board = training(0, 1, wish=make_wish(0, 1, 2), rules=ALIGNED)
+    board.members["u2"] = member(2)
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.seconds) == ("align", None)
+    board.phase, board.why, board.planned_at = Phase.ALIGNING, "Join", 5.0
+    assert decide(board, 10_000.0).act == "stay"
+    board.aligned = True
+    assert decide(board, 10_000.0).act == "stop"
+
+
+def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
+    board = training(0, 1, 2, wish=make_wish(0, 1, 2), rules=ALIGNED)
+    board.members["u2"].leaving_until = 25.0
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason, decision.seconds) == ("align", "Leave", 18.0)
+    board.phase, board.why, board.planned_at = Phase.ALIGNING, "Leave", 5.0
+    assert decide(board, 22.0).act == "stay"
+    assert decide(board, 23.0).act == "stop"
+
+
+def test_a_leaver_that_changes_its_mind_ends_the_wait():
+    """The operator takes its wish back before anything was stopped."""
+    board = training(0, 1, 2, wish=make_wish(0, 1, number=2), rules=ALIGNED)
+    board.phase, board.why = Phase.ALIGNING, "Leave"
+    assert decide(board, 5.0).act == "stay"
+    board.wish = make_wish(0, 1, 2, number=3)
+    assert decide(board, 5.0).act == "resume"
+
+
+def test_a_loss_does_not_wait_for_a_checkpoint():
+    board = training(0, 1, 2, rules=ALIGNED)
+    lose(board, "u2", at=5.0)
+    assert decide(board, 5.0).act == "stay"
+    decision = decide(board, 5.0 + RECONNECT_SECONDS)
+    assert (decision.act, decision.reason) == ("stop", "Loss")
+
+
+def test_a_broken_line_and_a_failed_process_together_are_a_loss_at_once():
+    board = training(0, 1, 2)
+    lose(board, "u2", at=5.0)
+    board.members["u1"].failure = failure(1, message="Connection closed by peer", is_consequence=True)
+    assert decide(board, 5.0).reason == "Loss"
+
+
+def test_of_several_failures_the_one_that_is_no_consequence_is_told():
+    board = training(0, 1, 2)
+    board.members["u0"].failure = failure(0, at=4.0, message="Connection closed by peer", is_consequence=True)
+    board.members["u2"].failure = failure(2, at=4.1, message="ValueError: boom")
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason) == ("stop", "Failure")
+    assert "ValueError" in decision.sentence
+
+
+def waiting(group, *members, wish):
+    board = make_board(*members, wish=wish, group=group)
+    board.phase_since = 1.0
+    return board
+
+
+def test_after_a_loss_the_others_go_on_without_waiting_for_a_replacement():
+    board = waiting(make_group(0, 1, 2), member(0), member(1), member(2, connected=False), wish=make_wish(0, 1, 2))
+    decision = decide(board, 5.0)
+    assert (decision.act, names(decision), decision.group.number) == ("form", ["u0", "u1"], 2)
+
+
+def test_an_even_split_pauses_until_the_operator_speaks():
+    lost = [member(2, connected=False), member(3, connected=False)]
+    board = waiting(make_group(0, 1, 2, 3), member(0), member(1), *lost, wish=make_wish(0, 1, 2, 3))
+    assert decide(board, 50.0).act == "stay"
+    board.wish = make_wish(0, 1, number=2)
+    assert decide(board, 50.0).act == "form"
+
+
+def test_pods_that_said_goodbye_are_no_other_half():
+    left = [member(2, connected=False, goodbye=True), member(3, connected=False, goodbye=True)]
+    board = waiting(make_group(0, 1, 2, 3), member(0), member(1), *left, wish=make_wish(0, 1, 2, 3))
+    assert decide(board, 5.0).act == "form"
+
+
+def test_a_new_master_waits_for_those_who_were_there_before():
+    wish = make_wish(9, 1, 2, number=1)
+    board = make_board(member(9), member(1), wish=wish, group=make_group(0, 1, 2), me="u9", epoch=2)
+    assert decide(board, 5.0).act == "stay"
+    board.members["u2"] = member(2)
+    assert names(decide(board, 5.0)) == ["u9", "u1", "u2"]
+
+
+def test_a_group_that_trains_already_is_adopted():
+    board = make_board(member(0, runs=1), member(1, runs=1), wish=make_wish(0, 1), group=make_group(0, 1))
+    assert decide(board, 0.5).act == "adopt"
+
+
+def test_an_adopted_group_is_waited_for_and_then_given_up():
+    board = make_board(member(0, runs=1), wish=make_wish(0, 1), group=make_group(0, 1))
+    assert decide(board, 0.5).act == "stay"
+    assert decide(board, ADOPT_SECONDS).act == "adopt"
+    board.phase = Phase.RUNNING
+    assert (decide(board, ADOPT_SECONDS).act, decide(board, ADOPT_SECONDS).reason) == ("stop", "Loss")
+
+
+def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
+    board = make_board(member(9), member(1, runs=1), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2)
+    assert decide(board, 0.5).act == "adopt"
+    board.phase = Phase.RUNNING
+    assert decide(board, 0.5).reason == "MasterLost"
+
+
+def test_the_job_is_done_when_all_have_finished_and_not_before():
+    board = training(0, 1)
+    board.members["u0"].finished = 1
+    assert decide(board, 5.0).act == "stay"
+    board.members["u1"].finished = 1
+    assert decide(board, 5.0).act == "done"
+
+
+def test_while_one_has_finished_nobody_joins():
+    board = training(0, 1, wish=make_wish(0, 1, 2))
+    board.members["u2"] = member(2)
+    board.members["u0"].finished = 1
+    assert decide(board, 50.0).act == "stay"
+
+
+def test_too_many_failures_end_the_job_with_the_last_one():
+    board = waiting(make_group(0, 1), member(0), member(1), wish=make_wish(0, 1))
+    board.failures, board.failure = 3, failure(1, message="rank 1 failed with exit code 1: boom")
+    decision = decide(board, 5.0)
+    assert decision.act == "fail"
+    assert "boom (failure 3 in a row)" in decision.failure.message
+
+
+def test_a_failure_is_tried_again_after_its_time():
+    board = waiting(make_group(0, 1), member(0), member(1), wish=make_wish(0, 1))
+    board.failures, board.failure, board.restart_at = 2, failure(1), 8.0
+    assert decide(board, 5.0).until == 8.0
+    assert decide(board, 8.0).act == "form"
+
+
+def test_waits_double_up_to_a_minute():
+    assert [backoff(n) for n in (1, 2, 3, 4, 20)] == [0.0, 1.0, 2.0, 4.0, 60.0]
+
+
+def test_a_group_in_which_nobody_does_anything_has_stalled():
+    board = training(0, 1, rules=Rules(stall_seconds=100.0))
+    board.members["u0"].idle_seconds = 500.0
+    assert decide(board, 5.0).act == "stay"
+    board.members["u1"].idle_seconds = 100.0
+    assert decide(board, 5.0).reason == "Failure"
+
+
+def test_stopping_lasts_until_every_member_has_stopped():
+    board = training(0, 1)
+    board.phase = Phase.STOPPING
+    assert decide(board, 5.0).act == "stay"
+    board.members["u0"].runs = 0
+    lose(board, "u1", at=5.0)
+    assert decide(board, 5.0).act == "stopped"
+
+
+def test_a_master_that_leaves_stops_all_and_nobody_goes_on():
+    board = training(0, 1, 2)
+    board.members["u0"].leaving_until = 50.0
+    assert (decide(board, 5.0).act, decide(board, 5.0).reason) == ("stop", "Leave")
+    after = waiting(make_group(0, 1, 2), replace(board.members["u0"], runs=0), member(1), member(2), wish=board.wish)
+    assert decide(after, 5.0).act == "stay"
+    assert "new one" in decide(after, 5.0).sentence

@@ -1,0 +1,179 @@
+"""A whole job: pods, the operator's wish, and what the training processes wrote down."""
+
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from elastic_worker import contract
+from tests.worker.job.pod import PYTHON, WORKER, LocalPod, torch_environment
+
+SCRIPT = Path(__file__).with_name("train.py")
+WAIT_SECONDS = 90.0
+TOKEN = "a secret of this job"
+
+
+class LocalJob:
+    """Pod 0 is the master. `options` go to the training script, `environ` to the launchers."""
+
+    def __init__(self, folder, *, options=(), fewest=1, checkpoint=True, nproc=1, grace=20, command=None, environ=()):
+        self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
+        self.command = command or ["--", str(SCRIPT), str(folder), *map(str, options)]
+        self.environ = {**torch_environment(), **dict(environ)}
+        if checkpoint:
+            self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
+        self.ports = {"coordinator": free_port(), "status": free_port()}
+        self.pods, self.all_pods, self.epoch, self.wishes = {}, [], 0, 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pod in self.all_pods:
+            if pod.code is None:
+                pod.kill()
+
+    # -- what the operator does ---------------------------------------------------------------------------------------
+
+    def start(self, *indices, **environ):
+        """New pods; the wish names all that are there."""
+        for index in indices:
+            self.pods[index] = self._pod(index, environ)
+            self.all_pods.append(self.pods[index])
+        self.wish()
+
+    def wish(self, *indices, **more):
+        """Who is to take part; all pods that run, if nobody is named."""
+        named = indices or [index for index, pod in self.pods.items() if pod.code is None]
+        members = [{"name": self.pods[i].name, "uid": self.pods[i].uid} for i in named]
+        self.wishes += 1
+        wish = {"wish": self.wishes, "members": members, "min": self.fewest, "max": 8, **more}
+        unfinished = self.folder / "wish.tmp"
+        unfinished.write_text(json.dumps(wish))
+        unfinished.replace(self.folder / "wish")
+
+    def _pod(self, index, environ):
+        role = contract.ROLE_WORKER if index else contract.ROLE_MASTER
+        name = f"toy-{role}-{max(0, index - 1)}"
+        self.epoch += not index
+        uid = f"{name}-{len(self.all_pods)}"
+        scratch = self.folder / f"tmp-{uid}"
+        scratch.mkdir()
+        own = {
+            contract.ENV_JOB_UID: "job-uid",
+            contract.ENV_INCARNATION: 1,
+            contract.ENV_POD_NAME: name,
+            contract.ENV_POD_UID: uid,
+            contract.ENV_LOCAL_ADDR: "127.0.0.1",
+            contract.ENV_ROLE: role,
+            contract.ENV_INDEX: max(0, index - 1),
+            contract.ENV_MASTER_EPOCH: self.epoch,
+            contract.ENV_TOKEN: TOKEN,
+            contract.ENV_MASTER_ADDR: "127.0.0.1",
+            contract.ENV_MASTER_PORT: self.ports["coordinator"],
+            contract.ENV_NPROC: self.nproc,
+            contract.ENV_WISH_FILE: self.folder / "wish",
+            contract.ENV_STATUS_PORT: free_port() if index else self.ports["status"],
+            contract.ENV_GRACE_SECONDS: self.grace,
+            "TMPDIR": scratch,
+            **environ,
+        }
+        everything = {**self.environ, **{key: str(value) for key, value in own.items()}}
+        command = [PYTHON, str(WORKER), *self.command]
+        return LocalPod(name, uid, command, environ=everything, log=self.folder / f"log-{uid}.txt")
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    def status(self):
+        """The master's /status; {} while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['status']}/status", timeout=2) as answer:
+                return json.load(answer)
+        except (OSError, ValueError):
+            return {}
+
+    def steps(self, name=None):
+        """What the training processes wrote down, by time; of one pod only, if it is named."""
+        files = self.folder.glob(f"steps-{name or '*'}-*.jsonl")
+        lines = [line for file in files for line in file.read_text().splitlines() if line.endswith("}")]
+        return sorted((json.loads(line) for line in lines), key=lambda step: step["time"])
+
+    def generation(self):
+        """The latest that has done a step."""
+        return max((step["generation"] for step in self.steps()), default=0)
+
+    def wait(self, what, look, *, seconds=WAIT_SECONDS):
+        """The first true thing that `look` finds; an AssertionError that shows all logs after `seconds`."""
+        end = time.monotonic() + seconds
+        while not (found := look()):
+            if time.monotonic() > end:
+                raise AssertionError(f"waited {seconds:.0f} s for {what} in vain\n{self.report()}")
+            time.sleep(0.05)
+        return found
+
+    def wait_training(self, pods, *, after=0):
+        """Until so many pods have trained two epochs in one generation, later than `after`; returns that."""
+
+        def trains():
+            steps = [step for step in self.steps() if step["generation"] > after]
+            last = steps[-1]["generation"] if steps else 0
+            mine = [s for s in steps if s["generation"] == last]
+            ranks = {s["rank"] for s in mine if s["world"] == pods * self.nproc}
+            return len(ranks) == pods * self.nproc and len({s["epoch"] for s in mine}) >= 2 and last
+
+        return self.wait(f"{pods} pods to train", trains)
+
+    def wait_code(self, pod, *, seconds=WAIT_SECONDS):
+        """Its exit code, once it has ended."""
+        self.wait(f"the end of {pod.name}", lambda: pod.code is not None, seconds=seconds)
+        return pod.code
+
+    def report(self):
+        """The ends of all logs, and the status."""
+        logs = "\n".join(f"--- {pod.uid} (ended: {pod.code})\n{pod.said()[-3000:]}" for pod in self.all_pods)
+        return f"{json.dumps(self.status())[:3000]}\n{logs}"
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def assert_no_epoch_skipped(self):
+        """Rank 0 did all epochs up to its last, in order; some perhaps again after a loss."""
+        epochs = [step["epoch"] for step in self.steps() if step["rank"] == 0 and step["step"] == 0]
+        assert epochs, self.report()
+        for before, after in itertools.pairwise(epochs):
+            assert after <= before + 1, f"after epoch {before} came {after}"
+        assert epochs[0] == 0
+
+    def repeated(self):
+        """How many epochs were begun again."""
+        epochs = [step["epoch"] for step in self.steps() if step["rank"] == 0 and step["step"] == 0]
+        return len(epochs) - len(set(epochs))
+
+    def assert_nothing_left(self):
+        """After the end of all pods: no file of theirs, no process, no listening socket."""
+        for pod in self.all_pods:
+            assert pod.code is not None, f"{pod.name} still runs"
+            left = sorted((self.folder / f"tmp-{pod.uid}").glob("elastic-*"))
+            assert not left, f"{pod.name} left {left}"
+        for port in self.ports.values():
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)), f"somebody listens at {port}"
+
+
+def free_port():
+    """A port that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def end(pid, number=signal.SIGKILL):
+    """Send a process a signal; it may be gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        print(f"{pid} was gone already", file=sys.stderr)

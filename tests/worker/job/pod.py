@@ -1,0 +1,130 @@
+"""One pod: a launcher that is process 1 of its own PID namespace, as in a container."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from devcluster import torchtree
+from devcluster.progress import Progress
+from elastic_worker import contract
+
+PYTHON = "/usr/bin/python3.11"
+"""The torch tree is installed for Debian's own."""
+WORKER = Path(contract.__file__).parent
+
+
+class LocalPod:
+    """`pid` is the launcher's, as this machine sees it."""
+
+    def __init__(self, name, uid, command, *, environ, log):
+        self.name, self.uid, self.log = name, uid, log
+        with log.open("ab") as output:
+            inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+            self.process = subprocess.Popen(inside, env=environ, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+
+    @property
+    def pid(self):
+        """Of the launcher; None before it has started and after its end."""
+        return next(iter(children_of(self.process.pid)), None)
+
+    @property
+    def code(self):
+        """Its exit code, None while it runs."""
+        return self.process.poll()
+
+    def signal(self, number):
+        """Send the launcher a signal, as the kubelet does."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+
+    def terminate(self):
+        """Tell it to go."""
+        self.signal(signal.SIGTERM)
+
+    def kill(self):
+        """End it with all its processes, at once."""
+        self.signal(signal.SIGKILL)
+        self.process.wait(20)
+
+    def training(self):
+        """Pids of its training processes: those that have their account of steps open."""
+        return [pid for pid in self.processes() if any("/steps-" in name for name in open_files(pid))]
+
+    def coordinator(self):
+        """Pid of the coordinator, None where there is none."""
+        return next((pid for pid in self.processes() if "coordinator/__main__" in command_line(pid)), None)
+
+    def zygote(self):
+        """Pid of the warm parent: the first of those with its command line, as those that it forked have it too."""
+        return min((pid for pid in self.processes() if "bootstrap.py" in command_line(pid)), key=started_at)
+
+    def processes(self):
+        """All of its processes but the launcher, as this machine's pids."""
+        pid = self.pid
+        return [] if pid is None else descendants_of(pid)
+
+    def freeze(self):
+        """SIGSTOP to everything in it, the launcher included."""
+        for pid in [*self.processes(), self.pid]:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self):
+        """Let it run on."""
+        for pid in [self.pid, *self.processes()]:
+            os.kill(pid, signal.SIGCONT)
+
+    def said(self):
+        """All it has logged."""
+        return self.log.read_text(errors="replace")
+
+
+def torch_environment():
+    """Of a process that finds torch and talks to loopback only."""
+    tree = str(torchtree.ensure(Progress()))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
+    return clean | {
+        "PYTHONPATH": tree,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def children_of(pid):
+    """Direct children."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def descendants_of(pid):
+    """Children, and theirs."""
+    found = children_of(pid)
+    return [*found, *(inner for child in found for inner in descendants_of(child))]
+
+
+def command_line(pid):
+    """What it was started with."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def open_files(pid):
+    """Names of the files that it has open."""
+    names = []
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                names.append(str(link.readlink()))
+    return names
+
+
+def started_at(pid):
+    """When it was started, in ticks since the machine's start."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

@@ -1,0 +1,112 @@
+"""How a job ends: well, after a failure that repeats, with one rank earlier than the others; and commands of users."""
+
+import pytest
+
+from elastic_worker import contract
+from tests.worker.job.local import SCRIPT, LocalJob
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+
+def test_a_job_ends_when_its_last_rank_has(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--epochs", 5, "--linger", 3]) as job:
+        job.start(0, 1)
+        job.wait("the first rank's end", lambda: (tmp_path / "finished-0").exists())
+        assert [pod.code for pod in job.all_pods] == [None, None]
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
+        assert (tmp_path / "finished-1").exists()
+        job.assert_nothing_left()
+
+
+def test_a_script_that_fails_once_goes_on_after_its_last_checkpoint(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-once"]) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
+        assert job.repeated() == 1
+        job.assert_no_epoch_skipped()
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("raise", "ValueError: the loss is NaN in step 35"), ("kill", "rank 1 was killed by SIGKILL")]
+)
+def test_a_failure_that_repeats_ends_the_job_with_its_rank_and_traceback(tmp_path, how, told):
+    options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", how]
+    with LocalJob(tmp_path, fewest=2, options=options, environ={contract.ENV_MAX_FAILURES: "2"}) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [contract.EXIT_DO_NOT_RETRY] * 2
+        last_words = job.pods[0].said()[-3000:]
+        assert told in last_words
+        assert "failure 2 in a row" in last_words
+        assert "rank 1" in last_words
+
+
+def test_progress_forgets_earlier_failures(tmp_path):
+    """Four failures, each after a new checkpoint, where two in a row are the end."""
+    options = ["--epochs", 4, "--steps", 3, "--fail-each-epoch"]
+    with LocalJob(tmp_path, fewest=2, options=options, environ={contract.ENV_MAX_FAILURES: "2"}) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0], job.report()
+        assert len(list(tmp_path.glob("failed-*"))) == 4
+        job.assert_no_epoch_skipped()
+
+
+def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path):
+    options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", "hang", "--fail-once"]
+    with LocalJob(tmp_path, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
+        assert "fail_if_asked" in job.pods[1].said(), "the stack of the process that hung is in its log"
+        job.assert_no_epoch_skipped()
+
+
+def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path):
+    script = tmp_path / "launch.sh"
+    script.write_text(
+        "set -e\necho prepared > $1/prepared\n"
+        f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {SCRIPT} $1 --epochs 3\n"
+        "echo after > $1/after-$ELASTIC_ROLE\n"
+    )
+    with LocalJob(tmp_path, fewest=2, command=["--command", "--", "bash", str(script), str(tmp_path)]) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0], job.report()
+        assert {step["world"] for step in job.steps()} == {4}
+        assert (tmp_path / "after-master").exists()
+        assert (tmp_path / "after-worker").exists()
+        assert "--max_restarts is not used" in job.pods[0].said() or "--max-restarts is not used" in job.pods[0].said()
+        job.assert_nothing_left()
+
+
+def test_a_command_that_never_calls_torchrun_is_told_so(tmp_path):
+    with LocalJob(tmp_path, fewest=1, command=["--command", "--", "true"]) as job:
+        job.start(0)
+        assert job.wait_code(job.pods[0]) == contract.EXIT_DO_NOT_RETRY
+        assert "without calling torchrun" in job.pods[0].said()
+
+
+def test_nothing_to_run_is_told_at_once(tmp_path):
+    with LocalJob(tmp_path, fewest=1, command=["--", "--no-such-flag", "train.py"]) as job:
+        job.start(0)
+        assert job.wait_code(job.pods[0]) == contract.EXIT_DO_NOT_RETRY
+        assert "--no-such-flag" in job.pods[0].said()
+
+
+def test_cold_processes_do_the_same_more_slowly(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--epochs", 4], environ={contract.ENV_WARM: "0"}) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
+        job.assert_no_epoch_skipped()
+
+
+def test_more_candidates_than_allowed_wait_and_disturb_nobody(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        job.wish(0, 1, 2, sizes=[2, 4])
+        job.wait_training(2)
+        known = job.generation()
+        job.wait("the third to be ready", lambda: "connected" in job.pods[2].said())
+        steps = len(job.steps())
+        job.wait("many more steps", lambda: len(job.steps()) > steps + 300)
+        assert job.generation() == known
+        job.start(3)
+        job.wish(0, 1, 2, 3, sizes=[2, 4])
+        job.wait_training(4, after=known)

@@ -1,0 +1,119 @@
+"""A pod is told to go: whenever that is, and whatever its script makes of it."""
+
+import signal
+
+import pytest
+
+from tests.worker.job.local import LocalJob
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+
+def test_a_pod_that_is_told_to_go_while_it_starts_goes_at_once(tmp_path):
+    with LocalJob(tmp_path, fewest=2, grace=60) as job:
+        job.start(0, 1)
+        job.wait("the launcher's start", lambda: "connected" in job.pods[1].said())
+        job.pods[1].terminate()
+        assert job.wait_code(job.pods[1], seconds=20) == 143
+        assert not job.steps()
+
+
+def test_a_pod_that_is_told_to_go_without_anybody_to_tell_it_to_goes(tmp_path):
+    with LocalJob(tmp_path, fewest=2, grace=60) as job:
+        job.start(1)
+        job.wait("the launcher's start", lambda: "no coordinator" in job.pods[1].said())
+        job.pods[1].terminate()
+        assert job.wait_code(job.pods[1], seconds=20) == 143
+
+
+def test_a_pod_that_is_told_to_go_while_its_group_forms(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        job.start(2)
+        job.wait("its process", lambda: "processes started" in job.pods[2].said())
+        job.pods[2].terminate()
+        job.wait_training(2, after=before)
+        assert job.wait_code(job.pods[2]) == 143
+        job.assert_no_epoch_skipped()
+
+
+def test_who_leaves_while_a_checkpoint_is_written_waits_for_its_end(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--save-pause", 1.5, "--steps", 5]) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.wait("a checkpoint under way", lambda: list(tmp_path.glob("checkpoint.pt.*.tmp")))
+        job.pods[2].terminate()
+        job.wish(0, 1)
+        job.wait_training(2, after=before)
+        assert job.repeated() == 0, job.report()
+
+
+def test_a_leaver_whose_script_ignores_the_signal_is_ended_within_its_grace(tmp_path):
+    with LocalJob(tmp_path, fewest=2, grace=5, options=["--on-term", "ignore"]) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.pods[2].terminate()
+        job.wish(0, 1)
+        assert job.wait_code(job.pods[2], seconds=30) == 143
+        job.wait_training(2, after=before)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_script_that_ends_by_itself_when_told_to_stop_is_no_failure(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--on-term", "exit"]) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        job.start(2)
+        job.wait_training(3, after=before)
+        assert list(tmp_path.glob("told-*"))
+        assert job.status()["failures"] == 0
+        assert job.repeated() == 0
+
+
+def test_leave_and_join_at_once(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.start(3)
+        job.pods[2].terminate()
+        job.wish(0, 1, 3)
+        job.wait("the newcomer to train", lambda: job.steps("toy-worker-2"))
+        job.wait_training(3, after=before)
+        assert job.wait_code(job.pods[2]) == 143
+        job.assert_no_epoch_skipped()
+
+
+def test_a_master_that_leaves_saves_first_and_its_successor_goes_on(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        old = job.pods[0]
+        old.terminate()
+        assert job.wait_code(old) == 143
+        job.start(0)
+        job.wait_training(2, after=before)
+        assert job.repeated() == 0, job.report()
+
+
+def test_all_pods_told_to_go_at_once_stop_after_a_checkpoint(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        job.wait_training(2)
+        for pod in (job.pods[0], job.pods[1]):
+            pod.terminate()
+        assert [job.wait_code(pod) for pod in job.all_pods] == [143, 143]
+        last = [step for step in job.steps() if step["rank"] == 0][-1]
+        assert last["step"] == 9, "the last epoch was not finished"
+        job.assert_nothing_left()
+
+
+def test_without_a_checkpoint_path_nobody_waits(tmp_path):
+    with LocalJob(tmp_path, fewest=2, checkpoint=False, options=["--steps", 100_000]) as job:
+        job.start(0, 1, 2)
+        job.wait("training", lambda: len(job.steps()) > 30)
+        job.pods[2].signal(signal.SIGTERM)
+        job.wish(0, 1)
+        assert job.wait_code(job.pods[2]) == 143
+        job.wait("the others to go on", lambda: any(step["world"] == 2 for step in job.steps()))
+        assert "lostSteps" not in job.status()["changes"][0]

@@ -1,0 +1,150 @@
+"""Something dies: a process, a pod, the coordinator, the master. The others go on, and nothing is skipped."""
+
+import os
+import signal
+
+import pytest
+
+from tests.worker.job.local import LocalJob, end
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp_path, nproc):
+    with LocalJob(tmp_path, fewest=2, nproc=nproc) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        end(job.pods[1].training()[-1])
+        after = job.wait_training(2, after=before)
+        assert after == before + 1
+        assert job.status()["changes"][0]["reason"] == "Failure"
+        assert all(pod.code is None for pod in job.all_pods)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.pods[2].kill()
+        shrunk = job.wait_training(2, after=before)
+        assert job.status()["changes"][0]["reason"] == "Loss"
+        job.start(2)
+        job.wait_training(3, after=shrunk)
+        job.assert_no_epoch_skipped()
+
+
+def test_an_even_split_pauses_while_no_operator_speaks(tmp_path):
+    with LocalJob(tmp_path, fewest=1) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        job.pods[1].kill()
+        job.wait("the pause", lambda: job.status().get("state") == "Waiting")
+        done = len(job.steps())
+        assert "not more than half" in job.status()["reason"]
+        assert not job.pods[0].training()
+        job.wish(0)
+        job.wait_training(1, after=before)
+        assert len(job.steps()) > done
+        job.assert_no_epoch_skipped()
+
+
+def test_a_killed_coordinator_is_not_noticed_by_the_training(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        old, training = job.pods[0].coordinator(), job.pods[0].training()
+        end(old)
+        job.wait("a new coordinator", lambda: job.pods[0].coordinator() not in (None, old))
+        job.wait("the members to be back", lambda: job.status().get("members") and job.status()["state"] == "Running")
+        assert job.pods[0].training() == training
+        assert job.status()["generation"] == before
+        job.start(2)
+        job.wait_training(3, after=before)
+        assert job.repeated() == 0
+
+
+def test_a_killed_warm_parent_hurts_nobody_and_is_replaced(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        training = job.pods[0].training()
+        end(job.pods[0].zygote())
+        job.start(2)
+        job.wait_training(3, after=before)
+        assert job.repeated() == 0
+        assert not set(training) & set(job.pods[0].training())
+
+
+def test_a_lost_master_is_replaced_and_the_others_stay(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        workers = [job.pods[1].pid, job.pods[2].pid]
+        job.pods[0].kill()
+        job.start(0)
+        after = job.wait_training(3, after=before)
+        assert after > before
+        assert [job.pods[1].pid, job.pods[2].pid] == workers
+        assert job.status()["epoch"] == 2
+        assert job.status()["changes"][0]["reason"] == "MasterLost"
+        job.assert_no_epoch_skipped()
+
+
+def test_master_and_worker_lost_together(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.pods[0].kill()
+        job.pods[2].kill()
+        job.start(0)
+        small = job.wait_training(2, after=before)
+        job.start(2)
+        job.wait_training(3, after=small)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_joiner_that_dies_while_the_group_forms(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        job.start(2)
+        job.wait("the joiner's process", lambda: job.pods[2].pid and "generation" in job.pods[2].said())
+        job.pods[2].kill()
+        job.wish(0, 1)
+        job.wait_training(2, after=before)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        os.kill(job.pods[1].training()[0], signal.SIGSTOP)
+        job.wait_training(2, after=before)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_whole_pod_that_stands_still_is_left_behind_and_comes_back_as_a_newcomer(tmp_path):
+    with LocalJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.pods[2].freeze()
+        small = job.wait_training(2, after=before)
+        job.pods[2].thaw()
+        job.wait_training(3, after=small)
+        job.assert_no_epoch_skipped()
+
+
+def test_below_the_minimum_the_job_pauses_and_goes_on_when_enough_are_there(tmp_path):
+    with LocalJob(tmp_path, fewest=3) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.pods[2].kill()
+        job.wish(0, 1)
+        job.wait("the pause", lambda: job.status().get("state") == "Waiting")
+        assert "smallest allowed group has 3" in job.status()["reason"]
+        job.start(2)
+        job.wait_training(3, after=before)
+        job.assert_no_epoch_skipped()

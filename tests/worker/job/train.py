@@ -1,0 +1,114 @@
+"""A plain training script, as the tests need it: it knows nothing of the worker package, and writes down what it does.
+
+    train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--save one|several|none] [--fail-at 35 --fail-rank 1] ...
+
+Rank 0 saves the last finished epoch to FOLDER/checkpoint.pt. Each process appends a line of JSON per step to
+FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation, rank, world, epoch, step.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main():
+    options = parse()
+    if options.on_term:
+        signal.signal(signal.SIGTERM, lambda *_: on_term(options))
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = nn.Linear(32, 32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    parallel = DistributedDataParallel(model)
+    saved = options.folder / "checkpoint.pt"
+    first = torch.load(saved)["epoch"] + 1 if saved.exists() else 0
+    name = f"steps-{os.environ['ELASTIC_POD_NAME']}-{os.environ['LOCAL_RANK']}.jsonl"
+    with (options.folder / name).open("a", buffering=1) as log:
+        for epoch in range(first, options.epochs):
+            for step in range(options.steps):
+                fail_if_asked(options, rank, epoch * options.steps + step)
+                optimizer.zero_grad()
+                parallel(torch.randn(4, 32)).sum().backward()
+                optimizer.step()
+                time.sleep(options.pause)
+                write(log, rank, epoch, step)
+            if rank == 0:
+                save(saved, epoch, model, pause=options.save_pause)
+    if rank == dist.get_world_size() - 1:
+        time.sleep(options.linger)
+    (options.folder / f"finished-{rank}").touch()
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--epochs", type=int, default=100_000)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--pause", type=float, default=0.02)
+    parser.add_argument("--save-pause", type=float, default=0.0)
+    parser.add_argument("--fail-at", type=int, default=-1)
+    parser.add_argument("--fail-rank", type=int, default=0)
+    parser.add_argument("--fail-how", default="raise")
+    parser.add_argument("--fail-once", action="store_true")
+    parser.add_argument("--fail-each-epoch", action="store_true")
+    parser.add_argument("--linger", type=float, default=0.0)
+    parser.add_argument("--on-term", default="")
+    return parser.parse_args()
+
+
+def on_term(options):
+    """What a script with a handler of its own does: ignore it, or save and go."""
+    (options.folder / f"told-{os.getpid()}").touch()
+    if options.on_term == "exit":
+        sys.exit(7)
+
+
+def fail_if_asked(options, rank, step):
+    """Fail in the way, at the step and on the rank that the test wants."""
+    if options.fail_each_epoch and step % options.steps == options.steps - 1 and rank == 0:
+        done = options.folder / f"failed-{step}"
+        if not done.exists():
+            done.touch()
+            raise ValueError("once in each epoch")
+    marker = options.folder / "failed"
+    if step != options.fail_at or rank != options.fail_rank or (options.fail_once and marker.exists()):
+        return
+    marker.touch()
+    if options.fail_how == "raise":
+        raise ValueError(f"the loss is NaN in step {step}")
+    if options.fail_how == "hang":
+        time.sleep(10_000)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write(log, rank, epoch, step):
+    line = {
+        "time": time.monotonic(),
+        "generation": int(os.environ["ELASTIC_GENERATION"]),
+        "rank": rank,
+        "world": dist.get_world_size(),
+        "epoch": epoch,
+        "step": step,
+    }
+    log.write(json.dumps(line) + "\n")
+
+
+def save(path, epoch, model, *, pause):
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with unfinished.open("wb") as file:
+        torch.save({"epoch": epoch, "model": model.state_dict()}, file)
+        time.sleep(pause)
+    unfinished.replace(path)
+
+
+if __name__ == "__main__":
+    main()

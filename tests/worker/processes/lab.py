@@ -1,0 +1,111 @@
+"""A starter with real processes, as a launcher has it, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastic_worker.processes.children import Children, Process
+from elastic_worker.processes.program import SCRIPT, Program
+from elastic_worker.processes.starter import Starter, TrainingProcess
+
+CHEAP_MODULES = ("json", "multiprocessing.process", "tempfile")
+"""What the warm parent imports here instead of torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """`folder` is empty at first, and the scripts' working directory."""
+
+    folder: Path
+    children: Children
+    starter: Starter
+
+    @property
+    def parent(self) -> Process:
+        """The warm parent's process, the starter's own affair otherwise."""
+        return self.starter._parent.process
+
+    def script(self, text: str, name: str = "train.py") -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    async def start(self, program: Program, *, environ: Mapping[str, str] | None = None) -> TrainingProcess:
+        environ = os.environ if environ is None else environ
+        return await self.starter.start(program, environ=environ, directory=str(self.folder), local_rank=0)
+
+    async def start_script(
+        self, text: str, *args: str, environ: Mapping[str, str] | None = None, name: str = "train.py"
+    ) -> TrainingProcess:
+        return await self.start(Program(SCRIPT, self.script(text, name), args), environ=environ)
+
+    async def until_warm(self, *, again: bool = False) -> None:
+        """`again`: after a time in which it was not."""
+        while again and self.starter.warm:
+            await self._change()
+        while not self.starter.warm:
+            await self._change()
+
+    async def _change(self) -> None:
+        await self.starter.changed.wait()
+        self.starter.changed.clear()
+
+
+async def until(what: Callable[[], object]) -> None:
+    """Return once it is true; the test's time limit ends it otherwise."""
+    while not what():  # noqa: ASYNC110  # nobody tells of it
+        await asyncio.sleep(0.005)
+
+
+async def appears(path: Path) -> Path:
+    """The path, once there is something."""
+    await until(path.exists)
+    return path
+
+
+@asynccontextmanager
+async def a_lab(
+    folder: Path,
+    *,
+    modules: Sequence[str] = CHEAP_MODULES,
+    preload: Sequence[str] = (),
+    warm: bool = True,
+    count_steps: bool = False,
+) -> AsyncIterator[Lab]:
+    """Opened, but not yet warm. At the end nothing may be left in the starter's own folder."""
+    scratch, work = folder / "scratch", folder / "work"
+    work.mkdir(exist_ok=True)
+    children = Children()
+    starter = Starter(
+        children=children, preload=preload, warm=warm, count_steps=count_steps, folder=scratch, modules=modules
+    )
+    try:
+        await starter.open()
+        yield Lab(work, children, starter)
+    finally:
+        await starter.close()
+        children.close()
+    assert not scratch.exists()
+
+
+def natively(*words: str, folder: Path, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What python itself does; not while a lab is open, which would reap the process."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        close_fds=False,
+        check=False,
+        start_new_session=True,
+    )

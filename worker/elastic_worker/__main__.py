@@ -1,0 +1,31 @@
+"""The first process of a training pod in Elastic mode."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+_told: list[int] = []
+
+
+def _note(number: int, _frame: FrameType | None) -> None:
+    _told.append(number)
+
+
+def main() -> int:
+    """Run the pod; its exit code."""
+    # Process 1 ignores what it has no handler for: a pod that is told to go while this starts would sit out its grace.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _note)
+    root = str(Path(__file__).resolve().parents[1])
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from elastic_worker.launcher.main import run_pod
+
+    return run_pod(sys.argv[1:], told_to_go=lambda: bool(_told))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Finds complete checkpoints: the part of the watch that touches the mount, so it runs in a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+from typing import Callable
+
+from elastic_worker.checkpoint import names
+from elastic_worker.checkpoint.candidates import Candidates
+from elastic_worker.checkpoint.tree import HERE, Tree
+from elastic_worker.checkpoint.whole import Print, is_whole, print_of
+from elastic_worker.checkpoint.writers import open_for_writing
+
+
+class Finder:
+    """Watches from the moment it is made. `find` is for one thread at a time; the rest may be asked beside it.
+
+    Raises OSError where the path can be neither watched nor read.
+    """
+
+    def __init__(self, path: Path, writers: Callable[[], Iterable[int]]) -> None:
+        self._tree = Tree(path)
+        self._writers = writers
+        self._candidates = Candidates()
+        self._newest: tuple[Path, Print] | None = None
+        try:
+            self._tree.watch()  # what lies there already is nobody's present work
+        except OSError:
+            self._tree.close()
+            raise
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when there is something to `find`."""
+        return self._tree.descriptor
+
+    def due_at(self) -> float | None:
+        """Monotonic seconds when `find` is to be called even if nothing happens; None: not before."""
+        return self._candidates.due_at()
+
+    def find(self) -> bool:
+        """Whether a checkpoint has just become complete."""
+        happenings = self._tree.read()
+        is_folder = self._tree.is_folder()
+        self._candidates.note(happenings, time.monotonic(), is_folder=is_folder)
+        due_at = self._candidates.due_at()
+        if due_at is None or time.monotonic() < due_at:
+            return False
+        if not self._candidates.at_once and self.being_written():
+            self._candidates.postpone(time.monotonic())
+            return False
+        return self._judge(self._candidates.take())
+
+    def being_written(self) -> bool:
+        """Whether one of the writers has a file of the checkpoint open for writing."""
+        root, is_folder = self._tree.root(), self._tree.is_folder()
+        belongs = _belongs_to_folder if is_folder else _belongs_to_file
+        return any(belongs(path, root) for path in open_for_writing(self._writers()))
+
+    def verify(self) -> bool:
+        """Whether the last candidate still is as it was found, to its end."""
+        return self._newest is not None and _is_good(*self._newest)
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._tree.close()
+
+    def _judge(self, written: list[PurePath]) -> bool:
+        """Whether the newest of these is whole, and is not just an empty file."""
+        newest = self._tree.root() / written[-1]
+        found = print_of(newest)
+        if found is None or (found.size == 0 and len(written) == 1):
+            return False
+        # The name itself may be open once more; then it will also be closed once more.
+        if written[-1] == HERE and newest in open_for_writing(self._writers()):
+            return False
+        self._newest = (newest, found)
+        return _is_good(newest, found)
+
+
+def _is_good(path: Path, found: Print) -> bool:
+    now = print_of(path)
+    if now is None:
+        return False
+    try:
+        whole = is_whole(path)
+    except FileNotFoundError:
+        return False
+    return now == found if whole is None else whole
+
+
+def _belongs_to_folder(path: Path, root: Path) -> bool:
+    return root in path.parents and not names.is_log(path.relative_to(root))
+
+
+def _belongs_to_file(path: Path, root: Path) -> bool:
+    """The file itself, or one beside it that is likely to be given its name."""
+    return path.parent == root.parent and root.stem in path.name

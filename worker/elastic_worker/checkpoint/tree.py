@@ -1,0 +1,174 @@
+"""Keeps watches on all folders that matter for one path, and turns the kernel's notices into what happened to it.
+
+The path may not exist yet, may be replaced as a whole, and may be a symlink: then the nearest folder that exists is
+watched for what will come, and the folder that the symlink leads to beside the one it lies in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path, PurePath
+
+from elastic_worker.checkpoint import inotify
+
+
+class Deed(Enum):
+    """What happened to a file."""
+
+    WRITTEN = "written"
+    """Closed after writing, or put there by a rename or a link."""
+    BEGUN = "begun"
+    GONE = "gone"
+    """Renamed or deleted; everything below it, if it was a folder."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """`below` is the file's path relative to the watched path; that of the watched path itself is `.`."""
+
+    below: PurePath
+    deed: Deed
+
+
+HERE = PurePath()
+
+
+class Tree:
+    """Use from one thread at a time. Raises OSError where nothing can be watched."""
+
+    def __init__(self, path: Path) -> None:
+        # Not resolve(): a symlink must stay one.
+        self.path = Path.cwd() / path
+        self._inotify = inotify.Inotify()
+        self._folders: dict[int, Path] = {}
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when something has happened."""
+        return self._inotify.descriptor
+
+    def is_folder(self) -> bool:
+        """Whether the path is one, or will be: a name without a suffix that does not exist yet."""
+        return self.path.is_dir() or (not self.path.exists() and not self.path.suffix)
+
+    def root(self) -> Path:
+        """Where the files lie: the path without symlinks."""
+        return self.path.resolve()
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._inotify.close()
+
+    def watch(self) -> list[Happening]:
+        """Watch what there is now, and tell of the files in folders that were not watched before, the oldest first."""
+        known = set(self._folders)
+        while True:
+            self._folders = self._add_all()
+            # A folder made between looking and watching has left no notice.
+            if set(self._wanted()) <= set(self._folders.values()):
+                break
+        for number in known - set(self._folders):
+            self._inotify.remove(number)
+        return self._all_written(folder for number, folder in self._folders.items() if number not in known)
+
+    def _add_all(self) -> dict[int, Path]:
+        folders = {}
+        for folder in self._wanted():
+            with suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile
+                folders[self._inotify.add(folder)] = folder
+        return folders
+
+    def read(self) -> list[Happening]:
+        """What has happened since; watches are renewed where folders came or went."""
+        happenings: list[Happening] = []
+        renew = False
+        for notice in self._inotify.read():
+            renew = renew or self._changes_folders(notice)
+            happenings.extend(self._meaning(notice))
+            if notice.says(inotify.OVERFLOW):
+                happenings.extend(self._all_written(self._folders.values())[-1:])
+        return happenings + (self.watch() if renew else [])
+
+    def _wanted(self) -> Iterator[Path]:
+        """The folders to watch: those on the way to the path that may be replaced, and everything below it."""
+        existing = self.path.parent
+        while not existing.is_dir() and existing != existing.parent:
+            existing = existing.parent
+        yield existing
+        root = self.root()
+        if root.is_dir():
+            for folder, _, _ in os.walk(root):
+                yield Path(folder)
+        elif root.parent.is_dir():
+            yield root.parent
+
+    def _all_written(self, folders: Iterable[Path]) -> list[Happening]:
+        """The files in these folders that belong to the path, as if they had just been written; the oldest first."""
+        found = [entry for folder in folders for entry in _files_in(folder)]
+        belows = (self._below(entry) for entry in sorted(found, key=_changed))
+        return [Happening(below, Deed.WRITTEN) for below in belows if below is not None]
+
+    def _changes_folders(self, notice: inotify.Notice) -> bool:
+        if notice.says(inotify.OVERFLOW | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED):
+            return True
+        folder = self._folders.get(notice.watch)
+        is_link = folder is not None and (folder / notice.name).is_symlink()
+        return notice.says(inotify.IS_FOLDER) or is_link or (notice.name == self.path.name)
+
+    def _meaning(self, notice: inotify.Notice) -> Iterator[Happening]:
+        folder = self._folders.get(notice.watch)
+        if folder is None or not notice.name:
+            return
+        entry = folder / notice.name
+        below = self._below(entry)
+        if below is None:
+            return
+        if notice.says(inotify.MOVED_FROM | inotify.DELETE):
+            yield Happening(below, Deed.GONE)
+        elif notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
+            yield from self._arrived(entry, below)
+        elif notice.says(inotify.CREATE):
+            # A link is complete when it is made: nobody writes to it afterwards.
+            yield Happening(below, Deed.WRITTEN if _is_link(entry) else Deed.BEGUN)
+
+    def _arrived(self, entry: Path, below: PurePath) -> Iterator[Happening]:
+        if not entry.is_dir():
+            yield Happening(below, Deed.WRITTEN)
+        else:
+            yield from self._all_written(Path(folder) for folder, _, _ in os.walk(entry))
+
+    def _below(self, entry: Path) -> PurePath | None:
+        """Relative to the path, whether it was reached by its name or by what its symlink leads to."""
+        for base in (self.path, self.root()):
+            if entry == base:
+                return HERE
+            if base in entry.parents:
+                return entry.relative_to(base)
+        return None
+
+
+def _is_link(entry: Path) -> bool:
+    if entry.is_symlink():
+        return entry.is_file()
+    try:
+        return entry.stat().st_nlink > 1 and not entry.is_dir()
+    except OSError:
+        return False
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return [entry for entry in folder.iterdir() if entry.is_file()]
+    except FileNotFoundError:
+        return []
+
+
+def _changed(entry: Path) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,158 @@
+"""Watches a path where a script saves its checkpoints, and tells when one is complete.
+
+The script knows nothing of it. What other pods write on a shared mount is not seen; the pod that writes is the one that
+matters, since its processes are stopped right after. A mount that hangs must not stop the heartbeats: everything that
+touches it runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable
+
+from elastic_worker.checkpoint.finder import Finder
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+"""Until it tries again to watch what it could not."""
+
+
+class CheckpointWatch:
+    """`writers` gives the leaders of the sessions that this pod's training processes run in."""
+
+    def __init__(self, path: Path, *, writers: Callable[[], Iterable[int]]) -> None:
+        self.path = path
+        self.problem = ""
+        """Why it cannot watch or read, for people; empty while it can."""
+        self.completed = 0
+        self.last: float | None = None
+        """Monotonic seconds of the last complete checkpoint."""
+        self.changed = asyncio.Event()
+        """Set at each complete checkpoint and when `problem` changes; whoever waits for it clears it."""
+        self._writers = writers
+        self._finder: Finder | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._happened = asyncio.Event()
+        self._looking = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def open(self) -> None:
+        """Watch from now on; if that is not possible, `problem` says why and it tries again by itself."""
+        await self._try_to_watch()
+        self._task = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Watch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._drop()
+
+    async def next_complete(self) -> None:
+        """Return right after the next complete checkpoint."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
+        if self._finder is None:
+            return False
+        return self._looking or self._happened.is_set() or self._finder.due_at() is not None
+
+    def being_written(self) -> bool:
+        """Whether one of the writers has a file of the checkpoint open for writing. Takes milliseconds."""
+        return self._finder is not None and self._finder.being_written()
+
+    def verify(self) -> bool:
+        """Whether the last candidate still is there to its end. Reads a little of it."""
+        return self._finder is not None and self._finder.verify()
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._happened.wait(), self._patience())
+            if self._finder is None:
+                await self._try_to_watch()
+            else:
+                await self._look(self._finder)
+
+    def _patience(self) -> float | None:
+        """Seconds until there is something to do even if nothing happens; None: there is not."""
+        if self._finder is None:
+            return RETRY_SECONDS
+        due_at = self._finder.due_at()
+        return None if due_at is None else max(0.0, due_at - time.monotonic())
+
+    async def _try_to_watch(self) -> None:
+        try:
+            self._finder = await asyncio.to_thread(Finder, self.path, self._writers)
+        except OSError as error:
+            self._note_problem(error)
+        else:
+            self._set_problem("")
+            self._listen(self._finder)
+
+    async def _look(self, finder: Finder) -> None:
+        self._unlisten(finder)
+        self._looking = True
+        self._happened.clear()
+        try:
+            is_complete = await asyncio.to_thread(finder.find)
+        except OSError as error:
+            self._note_problem(error)
+            self._drop()
+            return
+        finally:
+            self._looking = False
+        self._listen(finder)
+        if is_complete:
+            self._announce()
+
+    def _listen(self, finder: Finder) -> None:
+        asyncio.get_running_loop().add_reader(finder.descriptor, self._notice, finder)
+
+    def _unlisten(self, finder: Finder) -> None:
+        asyncio.get_running_loop().remove_reader(finder.descriptor)
+
+    def _notice(self, finder: Finder) -> None:
+        self._unlisten(finder)  # or it is called again and again until the thread has read
+        self._happened.set()
+
+    def _announce(self) -> None:
+        self.completed += 1
+        self.last = time.monotonic()
+        log.debug("checkpoint complete path=%s completed=%d", self.path, self.completed)
+        self.changed.set()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _note_problem(self, error: OSError) -> None:
+        self._set_problem(f"checkpoints at {self.path} cannot be watched: {error.strerror or error}")
+
+    def _set_problem(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        self.problem = problem
+        self.changed.set()
+        if problem:
+            log.warning("%s", problem)
+
+    def _drop(self) -> None:
+        finder, self._finder = self._finder, None
+        self._happened.clear()
+        if finder is not None:
+            self._unlisten(finder)
+            finder.close()

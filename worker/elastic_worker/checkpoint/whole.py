@@ -1,0 +1,108 @@
+"""Tells from a file's content whether it was written to its end, where the format lets one tell.
+
+Reads a few kilobytes, or a zip's table of contents: never the tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+_ZIP_START = b"PK\x03\x04"
+_OLD_TORCH_START = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+"""torch.save before 1.6, or on demand: raw tensors follow the pickles, so its last byte says nothing."""
+_PICKLE_PROTOCOLS = (2, 3, 4, 5)
+_PICKLE_END = b"."
+_LARGEST_JSON_BYTES = 16 << 20
+_LARGEST_HEADER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Print:
+    """What a file looked like from outside: another print is another file, or one that was written since."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
+def print_of(path: Path) -> Print | None:
+    """Of the file, or of what the symlink leads to; None if there is none."""
+    try:
+        stat = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Print(inode=stat.st_ino, size=stat.st_size, changed_ns=stat.st_mtime_ns)
+
+
+def is_whole(path: Path) -> bool | None:
+    """Whether all of it is there; None if its format does not tell. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        start = file.read(16)
+        if start.startswith(_ZIP_START):
+            return _is_whole_zip(path)
+        if path.name.endswith(".safetensors"):
+            return _is_whole_safetensors(file)
+        if path.name.endswith(".json"):
+            return _is_whole_json(file)
+        if start.startswith(_OLD_TORCH_START):
+            return None
+        if start[:1] == b"\x80" and start[1:2] in map(_byte, _PICKLE_PROTOCOLS):
+            return _ends_with(file, _PICKLE_END)
+    return None
+
+
+def _is_whole_zip(path: Path) -> bool:
+    """Its table of contents, written last, is there and so is what it tells of."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            last = max(archive.infolist(), key=lambda entry: entry.header_offset, default=None)
+            if last is None:
+                return True
+            if any(entry.header_offset < 0 for entry in archive.infolist()):
+                return False  # the table tells of more bytes than lie before it
+            with archive.open(last) as entry:  # checks the header that lies before the content
+                return entry.readable()
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
+        return False
+
+
+def _is_whole_safetensors(file: BinaryIO) -> bool:
+    """Header length, header, and as many bytes as the header names."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    try:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(size, _LARGEST_HEADER_BYTES):
+            return False
+        tensors = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in tensors.items() if name != "__metadata__"]
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return False
+    return bool(size == 8 + length + max(ends, default=0))
+
+
+def _is_whole_json(file: BinaryIO) -> bool | None:
+    size = file.seek(0, 2)
+    if size > _LARGEST_JSON_BYTES:
+        return None
+    file.seek(0)
+    try:
+        json.loads(file.read())
+    except ValueError:
+        return False
+    return True
+
+
+def _ends_with(file: BinaryIO, end: bytes) -> bool:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - len(end)))
+    return file.read() == end
+
+
+def _byte(number: int) -> bytes:
+    return bytes((number,))

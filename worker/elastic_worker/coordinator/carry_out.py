@@ -1,0 +1,243 @@
+"""Does what was decided: changes the board, tells the members, and keeps account of what each change cost."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from elastic_worker import contract
+from elastic_worker.coordinator.changes import Change, Changes
+from elastic_worker.coordinator.choose import lost
+from elastic_worker.coordinator.decide import Decision, backoff
+from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 30.0
+"""What processes get to end after SIGTERM in a planned change, as torchrun gives them."""
+BROKEN_STOP_SECONDS = 5.0
+"""The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
+
+Tell = Callable[[str, dict[str, Any]], None]
+
+
+class Carrier:
+    """Carries out decisions on `board`; `tell(uid, message)` reaches a member that is connected."""
+
+    def __init__(self, board: Board, tell: Tell) -> None:
+        self.board, self._tell = board, tell
+        self.changes = Changes()
+        self.training: dict[str, Any] = {}
+        self._answered: dict[str, bool] = {}
+
+    def do(self, decision: Decision, now: float) -> None:
+        """Carry out whatever is not "stay"."""
+        acts: dict[str, Callable[[], None]] = {
+            "adopt": lambda: self._enter(Phase.RUNNING, now),
+            "align": lambda: self._align(decision, now),
+            "resume": lambda: self._resume(now),
+            "stop": lambda: self._stop(decision, now),
+            "stopped": lambda: self._stopped(now),
+            "form": lambda: self._form(decision, now),
+            "done": lambda: self._done(now),
+            "fail": lambda: self._fail(decision, now),
+        }
+        acts[decision.act]()
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _align(self, decision: Decision, now: float) -> None:
+        assert self.board.group is not None
+        again = self.board.phase == Phase.ALIGNING
+        self.board.why, self.board.planned_at = decision.reason, now
+        self._answered.clear()
+        if not again:
+            self._begin(decision, now)
+        self._enter(Phase.ALIGNING, now)
+        for pod in self.board.group.pods:
+            self._tell(pod.uid, {"align": decision.seconds})
+
+    def _resume(self, now: float) -> None:
+        assert self.board.group is not None
+        self._enter(Phase.RUNNING, now)
+        for pod in self.board.group.pods:
+            self._tell(pod.uid, {"resume": 1})
+
+    def _stop(self, decision: Decision, now: float) -> None:
+        board = self.board
+        board.why, board.failure = decision.reason, decision.failure
+        self._begin(decision, now)
+        self._enter(Phase.STOPPING, now)
+        for member in board.members.values():
+            if member.connected and member.runs:
+                stalled = decision.failure is not None and decision.failure.is_stall
+                planned = decision.reason in ("Join", "Leave")
+                seconds = STOP_SECONDS if planned else BROKEN_STOP_SECONDS
+                told = {"stop": member.runs, "seconds": seconds, "dump": stalled}
+                self._tell(member.pod.uid, told)
+            elif not member.connected:
+                member.runs = 0
+
+    def _stopped(self, now: float) -> None:
+        board = self.board
+        assert board.group is not None
+        self._mark("stopped", now)
+        if board.why == "Failure":
+            self._count_failure(board.group, now)
+        self._enter(Phase.WAITING, now)
+        for member in board.members.values():
+            member.failure, member.finished = None, 0
+
+    def _count_failure(self, group: Generation, now: float) -> None:
+        """Who failed because another pod went is not to blame."""
+        board = self.board
+        if lost(board, group, now) or any(m.leaving_until is not None for m in board.members.values()):
+            board.why = "Loss"
+            return
+        board.failures = 1 if board.progressed else board.failures + 1
+        board.restart_at = now + backoff(board.failures)
+
+    def _form(self, decision: Decision, now: float) -> None:
+        board, group = self.board, decision.group
+        assert group is not None
+        if board.group is None:
+            self._begin(replace(decision, reason="Start", sentence="the first group"), now)
+        before = len(board.group.pods) if board.group else 0
+        latest = self.changes.latest
+        board.step = max(0, board.step - ((latest.lost or 0) if latest and not latest.generation else 0))
+        # A generation's store is its own: some versions of torch use the same keys in each.
+        store_port, board.members[board.me].store_port = board.members[board.me].store_port, 0
+        board.group = group = replace(group, store_port=store_port, step=board.step)
+        board.progressed, board.restart_at = False, 0.0
+        change = self.changes.latest
+        if change is None or change.generation:
+            change = self.changes.begin(
+                Change(board.why, decision.sentence, time.time(), before, marks={"decided": now})
+            )
+        change.generation, change.to, change.reason = group.number, len(group.pods), board.why
+        change.marks["formed"] = now
+        self._enter(Phase.RUNNING, now)
+        log.info("generation=%d pods=%d processes=%d reason=%s", group.number, change.to, group.world_size, board.why)
+        told = {"form": group.to_message()}
+        for pod in group.pods:
+            board.members[pod.uid].runs = group.number
+            self._tell(pod.uid, told)
+
+    def _done(self, now: float) -> None:
+        self._enter(Phase.OVER, now)
+        self._tell_all({"done": 1})
+
+    def _fail(self, decision: Decision, now: float) -> None:
+        assert decision.failure is not None
+        self._enter(Phase.OVER, now)
+        failure = decision.failure
+        told = {"exitCode": contract.EXIT_DO_NOT_RETRY, "rank": failure.rank, "message": failure.message}
+        self._tell_all({"fail": {**told, "pod": failure.pod, "scriptExitCode": failure.exit_code}})
+
+    # -- what members answer ------------------------------------------------------------------------------------------
+
+    def check_runs(self, member: Member) -> None:
+        """A member that comes back with processes of another group stops them; one without its own has lost them."""
+        board = self.board
+        group = board.group
+        mine = group is not None and member.pod.uid in group.uids and member.runs == group.number
+        if member.runs and not mine:
+            self._tell(member.pod.uid, {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
+        if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
+            told = "its processes are gone"
+            member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
+
+    def started(self, member: Member, generation: int, now: float) -> None:
+        """All of a member's processes run."""
+        change = self.changes.of(generation)
+        if change is not None:
+            change.marks["started"] = now
+        member.runs = generation
+
+    def stopped(self, member: Member, steps_lost: int | None) -> None:
+        """None of a member's processes runs."""
+        member.runs = 0
+        change = self.changes.latest
+        if change is not None and steps_lost is not None and not change.generation:
+            lost = int(steps_lost)
+            change.lost = lost if change.lost is None else min(change.lost, lost)
+
+    def aligned(self, member: Member, *, whole: bool) -> None:
+        """A member's processes stand right after a checkpoint (`whole`), or there was none in time."""
+        board = self.board
+        if board.phase != Phase.ALIGNING or board.group is None:
+            return
+        self._answered[member.pod.uid] = whole
+        if whole and self.changes.latest is not None:
+            self.changes.latest.lost = 0
+        asked = {pod.uid for pod in board.group.pods if board.members[pod.uid].connected}
+        board.aligned = whole or asked <= set(self._answered)
+
+    def stepped(self, generation: int, pause: float | None, now: float) -> None:
+        """A member's processes did their first step of that generation; `pause` is what a survivor measured."""
+        change = self.changes.of(generation)
+        if change is None:
+            return
+        change.marks["stepped"] = now
+        if pause is not None:
+            change.pause = max(change.pause or 0.0, float(pause))
+        log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
+
+    def release(self) -> None:
+        """Those who were told to go and have nothing to stop may go; the master last."""
+        for member in self.board.members.values():
+            if member.connected and member.leaving_until is not None and not member.runs and not member.goodbye:
+                if member.pod.uid == self.board.me and self._others_stop():
+                    continue
+                if self.board.phase in (Phase.WAITING, Phase.OVER) or not self._is_in_group(member):
+                    self._tell(member.pod.uid, {"leave": 1})
+
+    # -- the account --------------------------------------------------------------------------------------------------
+
+    def status(self, sentence: str) -> dict[str, Any]:
+        """What /status shows, as far as the coordinator knows it."""
+        board, group = self.board, self.board.group
+        training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None
+        return {
+            "contract": contract.VERSION,
+            "epoch": board.epoch,
+            "generation": group.number if group else 0,
+            "wish": board.wish.number if board.wish else 0,
+            "state": board.phase,
+            "reason": sentence,
+            "members": [pod.name for pod in group.pods] if training and group else [],
+            "worldSize": group.world_size if training and group else 0,
+            "failures": board.failures,
+            "training": {**({"step": board.step} if board.step else {}), **self.training},
+            "changes": self.changes.shown(),
+        }
+
+    def _begin(self, decision: Decision, now: float) -> None:
+        before = len(self.board.group.pods) if self.board.group else 0
+        latest = self.changes.latest
+        marks = {"decided": now}
+        if latest is not None and not latest.generation:
+            latest.reason, latest.sentence = decision.reason, decision.sentence
+            latest.marks.setdefault("aligned", now)
+            return
+        self.changes.begin(Change(decision.reason, decision.sentence, time.time(), before, marks=marks))
+
+    def _mark(self, name: str, now: float) -> None:
+        if self.changes.latest is not None:
+            self.changes.latest.marks[name] = now
+
+    def _enter(self, phase: str, now: float) -> None:
+        self.board.phase, self.board.phase_since, self.board.aligned = phase, now, False
+
+    def _tell_all(self, message: dict[str, Any]) -> None:
+        for uid in self.board.members:
+            self._tell(uid, message)
+
+    def _others_stop(self) -> bool:
+        return any(m.connected and m.runs for m in self.board.members.values() if m.pod.uid != self.board.me)
+
+    def _is_in_group(self, member: Member) -> bool:
+        return self.board.group is not None and member.pod.uid in self.board.group.uids

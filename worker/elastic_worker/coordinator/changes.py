@@ -1,0 +1,77 @@
+"""What the last changes cost, in parts: from the fact that caused one to the first step after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST = 20
+
+
+@dataclass
+class Change:
+    """One change of the group. Marks are monotonic seconds: caused, decided, stopped, formed, started, stepped.
+
+    `pause` is what a survivor measured between its last step before and its first after, `lost` how many steps are
+    done again; None while nobody knows.
+    """
+
+    reason: str
+    sentence: str
+    time: float
+    from_: int
+    to: int = 0
+    generation: int = 0
+    marks: dict[str, float] = field(default_factory=dict)
+    pause: float | None = None
+    lost: int | None = None
+
+    def parts(self) -> dict[str, float]:
+        """Seconds from each mark to the next."""
+        names = list(self.marks)
+        return {name: round(self.marks[name] - self.marks[before], 4) for before, name in zip(names, names[1:])}
+
+    def shown(self) -> dict[str, Any]:
+        """As in /status."""
+        shown: dict[str, Any] = {
+            "generation": self.generation,
+            "time": round(self.time, 3),
+            "reason": self.reason,
+            "from": self.from_,
+            "to": self.to,
+        }
+        if self.pause is not None:
+            shown["pauseSeconds"] = round(self.pause, 3)
+        if self.lost is not None:
+            shown["lostSteps"] = self.lost
+        return shown
+
+
+class Changes:
+    """The latest changes, newest first."""
+
+    def __init__(self) -> None:
+        self._all: list[Change] = []
+
+    def begin(self, change: Change) -> Change:
+        """A change is decided on. One that was decided on and did not lead to a group is merged with it."""
+        if self._all and not self._all[0].generation:
+            before = self._all.pop(0)
+            change.from_, change.marks = before.from_, {**before.marks, **change.marks}
+            change.lost = before.lost if change.lost is None else change.lost
+        self._all.insert(0, change)
+        del self._all[MOST:]
+        return change
+
+    @property
+    def latest(self) -> Change | None:
+        """The newest."""
+        return self._all[0] if self._all else None
+
+    def of(self, generation: int) -> Change | None:
+        """The one that led to that generation."""
+        return next((change for change in self._all if change.generation == generation), None)
+
+    def shown(self) -> list[dict[str, Any]]:
+        """As in /status: those that led to a group."""
+        return [change.shown() for change in self._all if change.generation]

@@ -1,0 +1,110 @@
+"""Which pods make the next group, and whether they may: pure functions of the board."""
+
+from __future__ import annotations
+
+from elastic_worker.coordinator.model import Board, Generation, Member, Pod
+
+NEWCOMER_SECONDS = 10.0
+"""Further pods that are expected are waited for at most so long after the first newcomer is warm."""
+RECONNECT_SECONDS = 1.0
+"""A member whose connection broke may come back within this time, while nothing else speaks of its end."""
+
+
+def chosen(board: Board) -> tuple[Pod, ...]:
+    """The pods of the best group now, in the order of their ranks; none if there is no allowed size.
+
+    The master's processes come first, survivors keep their order, newcomers follow by index.
+    """
+    if board.wish is None:
+        return ()
+    before = {pod.uid: place for place, pod in enumerate(board.group.pods)} if board.group else {}
+    able = [m for m in board.members.values() if _is_able(board, m)]
+    if not any(m.pod.uid == board.me for m in able):
+        return ()
+    able.sort(key=lambda m: (m.pod.uid != board.me, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
+    return tuple(m.pod for m in able[: board.wish.largest(len(able))])
+
+
+def _is_able(board: Board, member: Member) -> bool:
+    """Here, wanted, and warm; a pod of the last group may start its processes cold."""
+    assert board.wish is not None
+    wanted = member.pod.uid in board.wish.members or member.pod.uid == board.me
+    return member.here and wanted and (member.warm_at is not None or _was_in(board, member.pod.uid))
+
+
+def _was_in(board: Board, uid: str) -> bool:
+    return board.group is not None and uid in board.group.uids
+
+
+def expected_newcomers(board: Board) -> list[str]:
+    """Uids that the wish names and that could not take part yet: never seen here, or not warm yet."""
+    if board.wish is None:
+        return []
+    return sorted(uid for uid in board.wish.members | {board.me} if _is_awaited(board, uid))
+
+
+def _is_awaited(board: Board, uid: str) -> bool:
+    member = board.member(uid)
+    if member is None:
+        return True
+    return member.here and member.warm_at is None and not _was_in(board, uid)
+
+
+def patient_until(board: Board) -> float:
+    """Until when further newcomers are waited for: some seconds from the first one that is warm."""
+    before = board.group.uids if board.group else frozenset()
+    newcomers = [m for m in board.members.values() if m.here and m.pod.uid not in before]
+    warm = [m.warm_at for m in newcomers if m.warm_at is not None]
+    return min(warm, default=board.started) + NEWCOMER_SECONDS
+
+
+def lost(board: Board, group: Generation, now: float) -> list[Pod]:
+    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed."""
+    failing = any(m.failure is not None and m.failure.generation == group.number for m in board.members.values())
+    return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
+
+
+def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
+    if member is None:
+        return True
+    if member.connected:
+        return False
+    return member.goodbye or failing or now >= member.since + RECONNECT_SECONDS
+
+
+def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
+    """Why these pods may not train by themselves; "" if they may.
+
+    Two halves of a cut network must not both train. Pods that said goodbye are no half; and a wish newer than the
+    group's is the operator's word.
+    """
+    group = board.group
+    if board.wish is None:
+        return "the operator has not said yet who is to take part"
+    if not pods:
+        return _too_few(board)
+    if group is None or (board.epoch, board.wish.number) > (group.epoch, group.wish):
+        return ""
+    goodbyes: set[str] = {m.pod.uid for m in board.members.values() if m.goodbye or m.leaving_until is not None}
+    stay = group.uids - goodbyes
+    here = stay & {pod.uid for pod in pods}
+    if 2 * len(here) > len(stay) or here == stay:
+        return ""
+    told = f"only {len(here)} of the {len(stay)} pods of generation {group.number} are here, not more than half"
+    return f"{told}: the others may be training; it goes on when they return, or when the operator says who takes part"
+
+
+def _too_few(board: Board) -> str:
+    assert board.wish is not None
+    here = sum(m.here and m.warm_at is not None for m in board.members.values())
+    master = board.member(board.me)
+    if master is None or not master.connected:
+        return "the master's own launcher is not connected yet"
+    if not master.here:
+        return "the master is about to leave; the others wait for a new one"
+    return f"{here} pods are warm, the smallest allowed group has {_smallest(board)}"
+
+
+def _smallest(board: Board) -> int:
+    assert board.wish is not None
+    return min((s for s in board.wish.sizes if s >= board.wish.fewest), default=board.wish.fewest)

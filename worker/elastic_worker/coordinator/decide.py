@@ -1,0 +1,237 @@
+"""What to do now: `decide(board, now) -> Decision`, pure, with a sentence that says why.
+
+    Waiting ──form──► Running ──align──► Aligning ──stop──► Stopping ──(all stopped)──► Waiting
+                         └──────────── stop (a loss, a failure) ──────────►┘
+
+A planned change waits for a checkpoint where there is one to wait for; a loss or a failure does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elastic_worker.coordinator.choose import (
+    RECONNECT_SECONDS,
+    chosen,
+    expected_newcomers,
+    lost,
+    patient_until,
+    why_not,
+)
+from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+
+ADOPT_SECONDS = 3.0
+"""After a start among members that train: until when all of their group may come back."""
+MAX_BACKOFF_SECONDS = 60.0
+LOOK_SECONDS = 10.0
+"""Whether anybody still does anything is asked so often."""
+LEAVE_MARGIN_SECONDS = 2.0
+"""Of the time that a leaving pod has left; what stopping its processes takes."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do: stay, adopt, align, resume, stop, stopped, form, done or fail.
+
+    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change.
+    """
+
+    act: str
+    sentence: str
+    reason: str = ""
+    until: float | None = None
+    group: Generation | None = None
+    failure: Failure | None = None
+    seconds: float | None = None
+
+
+def decide(board: Board, now: float) -> Decision:
+    """The next thing to do."""
+    if board.phase == Phase.OVER:
+        return Decision("stay", "the job is over")
+    if board.phase == Phase.STOPPING:
+        return _stopping(board)
+    if board.phase == Phase.WAITING:
+        return _waiting(board, now)
+    assert board.group is not None
+    return _training(board, board.group, now)
+
+
+def _training(board: Board, group: Generation, now: float) -> Decision:
+    finished = [pod for pod in group.pods if _member(board, pod).finished == group.number]
+    if len(finished) == len(group.pods):
+        return Decision("done", "all processes ended well")
+    broken = _broken(board, group, now)
+    if broken is not None:
+        return broken
+    if finished:
+        return Decision("stay", f"{finished[0].name} has finished; the others are about to", until=_reconnects(board))
+    pods = chosen(board)
+    absent = [pod.name for pod in group.pods if not _member(board, pod).connected]
+    if absent:
+        return Decision("stay", f"{absent[0]} may come back", until=_reconnects(board))
+    if {pod.uid for pod in pods} == group.uids:
+        if board.phase == Phase.ALIGNING:
+            return Decision("resume", "nobody leaves or comes any more")
+        return Decision("stay", f"{len(group.pods)} pods train", until=now + LOOK_SECONDS)
+    return _planned(board, group, pods, now)
+
+
+def _broken(board: Board, group: Generation, now: float) -> Decision | None:
+    """The group cannot go on."""
+    gone = lost(board, group, now)
+    failures = [m.failure for m in board.members.values() if m.failure and m.failure.generation == group.number]
+    if gone:
+        names = ", ".join(pod.name for pod in gone)
+        master = any(pod.is_master for pod in gone)
+        return Decision("stop", f"lost {names}", reason="MasterLost" if master else "Loss")
+    if failures:
+        first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
+        return Decision("stop", f"{first.pod}: {first.message}", reason="Failure", failure=first)
+    if _all_idle(board, group) >= board.rules.stall_seconds:
+        told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
+        return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
+    return None
+
+
+def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
+    """A change that nothing forces at this moment."""
+    going = [pod for pod in group.pods if pod not in pods]
+    coming = [pod for pod in pods if pod.uid not in group.uids]
+    if not going:
+        awaited = expected_newcomers(board)
+        patience = patient_until(board)
+        if awaited and now < patience and board.phase == Phase.RUNNING:
+            told = f"{len(coming)} pods are ready to join; {len(awaited)} more are expected"
+            return Decision("stay", told, until=patience)
+    reason = "Leave" if going else "Join"
+    sentence = _what_changes(board, going, coming)
+    if board.rules.align_seconds is None or board.aligned:
+        return Decision("stop", sentence, reason=reason)
+    limit = _align_until(board, going, now)
+    if limit is not None and now >= limit:
+        return Decision("stop", f"{sentence}; no checkpoint came in time", reason=reason)
+    seconds = None if limit is None else limit - now
+    if board.phase == Phase.ALIGNING and board.why == reason:
+        return Decision("stay", f"{sentence} after the next checkpoint", until=limit)
+    return Decision("align", f"{sentence} after the next checkpoint", reason=reason, until=limit, seconds=seconds)
+
+
+def _align_until(board: Board, going: list[Pod], now: float) -> float | None:
+    """Growth has all the time; who leaves has what its own end and the job's limit allow."""
+    if not going:
+        return None
+    assert board.rules.align_seconds is not None
+    began = board.planned_at if board.phase == Phase.ALIGNING and board.why == "Leave" else now
+    ends = [_member(board, pod).leaving_until for pod in going]
+    return min([began + board.rules.align_seconds, *(end - LEAVE_MARGIN_SECONDS for end in ends if end is not None)])
+
+
+def _stopping(board: Board) -> Decision:
+    running = [m.pod.name for m in board.members.values() if m.connected and m.runs]
+    if running:
+        return Decision("stay", f"{', '.join(sorted(running)[:3])} still stop their processes")
+    return Decision("stopped", "all processes are stopped")
+
+
+def _waiting(board: Board, now: float) -> Decision:
+    adopted = _adopt(board, now)
+    if adopted is not None:
+        return adopted
+    limit = max(1, board.rules.max_failures)
+    if board.failures >= limit and board.failure is not None:
+        told = f"{board.failure.message} (failure {board.failures} in a row)"
+        return Decision("fail", told, failure=replace(board.failure, message=told))
+    if now < board.restart_at:
+        return Decision("stay", f"tried again in {board.restart_at - now:.0f} s", until=board.restart_at)
+    pods = chosen(board)
+    problem = why_not(board, pods)
+    if problem:
+        return Decision("stay", problem)
+    if not _member(board, pods[0]).store_port:
+        return Decision("stay", "the master's store is about to start")
+    awaited = expected_newcomers(board)
+    patience = patient_until(board)
+    if awaited and now < patience and not _survivors_suffice(board, pods):
+        return Decision("stay", f"{len(pods)} pods are ready; {len(awaited)} more are expected", until=patience)
+    return Decision("form", f"{len(pods)} pods", group=_next(board, pods))
+
+
+def _survivors_suffice(board: Board, pods: tuple[Pod, ...]) -> bool:
+    """After a loss those who are left go on at once; a new master first waits for those of before."""
+    if board.group is None or board.me not in board.group.uids or board.wish is None:
+        return False
+    return board.wish.largest(sum(pod.uid in board.group.uids for pod in pods)) > 0
+
+
+def _adopt(board: Board, now: float) -> Decision | None:
+    """A group that trains already, under a coordinator that is no more, goes on."""
+    group = board.group
+    if group is None or board.phase_since > board.started:
+        return None
+    running = {m.pod.uid for m in board.members.values() if m.connected and m.runs == group.number}
+    if not running:
+        return None
+    all_here = running == group.uids
+    if all_here or group.epoch < board.epoch or now >= board.started + ADOPT_SECONDS:
+        return Decision("adopt", f"generation {group.number} trains already", group=group)
+    return Decision(
+        "stay", f"generation {group.number} trains; not all of it is here", until=board.started + ADOPT_SECONDS
+    )
+
+
+def _next(board: Board, pods: tuple[Pod, ...]) -> Generation:
+    assert board.wish is not None
+    return Generation(
+        number=(board.group.number if board.group else 0) + 1,
+        epoch=board.epoch,
+        wish=board.wish.number,
+        pods=pods,
+        reason=board.why,
+        failures=board.failures,
+        step=board.step,
+    )
+
+
+def backoff(failures: int) -> float:
+    """Seconds before the processes are started again after so many failures in a row; the first time at once."""
+    return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)
+
+
+def _all_idle(board: Board, group: Generation) -> float:
+    """For how long nobody of the group has used its CPU, in seconds."""
+    return min((_member(board, pod).idle_seconds for pod in group.pods), default=0.0)
+
+
+def _reconnects(board: Board) -> float | None:
+    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.runs]
+    return min(absent, default=None)
+
+
+def _member(board: Board, pod: Pod) -> Member:
+    """The pod as it was last seen; one that was never connected here is not."""
+    return board.member(pod.uid) or Member(pod, since=board.started, connected=False)
+
+
+def _what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
+    """In words: who leaves by itself, who has to wait for the others' sake, who joins."""
+    leaving = [pod for pod in going if not _stays(board, pod)]
+    waiting = [pod for pod in going if _stays(board, pod)]
+    parts = (
+        _named(leaving, "leaves", "leave"),
+        _named(waiting, "has to wait", "have to wait"),
+        _named(coming, "joins", "join"),
+    )
+    return " and ".join(part for part in parts if part)
+
+
+def _stays(board: Board, pod: Pod) -> bool:
+    wanted = board.wish is not None and (pod.uid in board.wish.members or pod.uid == board.me)
+    return wanted and _member(board, pod).here
+
+
+def _named(pods: list[Pod], one: str, many: str) -> str:
+    if not pods:
+        return ""
+    names = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+    return f"{names} {one if len(pods) == 1 else many}"

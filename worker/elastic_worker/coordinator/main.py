@@ -1,0 +1,37 @@
+"""The coordinator's process: started by the master's launcher, and again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from elastic_worker.coordinator.model import Board, Rules
+from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.wish import WishFile
+from elastic_worker.launcher.settings import Settings, read
+from elastic_worker.logs import set_up
+
+
+def main() -> None:
+    """Serve until killed."""
+    # Whoever ends the pod tells its launcher, which needs the coordinator until it has left.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    set_up("coordinator")
+    asyncio.run(coordinator_of(read(os.environ)).serve(read(os.environ).port))
+
+
+def coordinator_of(settings: Settings) -> Coordinator:
+    """The coordinator that these settings ask for."""
+    now = time.monotonic()
+    rules = Rules(
+        align_seconds=settings.align_seconds if settings.checkpoint_path else None,
+        max_failures=settings.max_failures,
+        stall_seconds=settings.stall_seconds,
+    )
+    board = Board(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
+    wishes = WishFile(Path(settings.wish_file))
+    return Coordinator(board, wishes, token=settings.token, job_uid=settings.job_uid, incarnation=settings.incarnation)

@@ -1,0 +1,187 @@
+"""What the coordinator knows: the operator's wish, the members, the generation that trains.
+
+A generation is one group of training processes: which pods, in which order of ranks. Times are monotonic seconds of
+the coordinator's own clock; what members say of times comes as durations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of the job, as it introduces itself. `processes` is how many training processes it runs."""
+
+    uid: str
+    name: str
+    address: str
+    processes: int = 1
+    is_master: bool = False
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who is to take part, by uid, and which sizes are allowed, in pods; `number` grows with each wish of a master."""
+
+    number: int
+    members: frozenset[str]
+    fewest: int = 1
+    most: int = 4096
+    sizes: tuple[int, ...] = ()
+    step: int = 1
+
+    def largest(self, available: int) -> int:
+        """The largest allowed size for so many pods; 0 if they are too few."""
+        if self.sizes:
+            return max((size for size in self.sizes if self.fewest <= size <= available), default=0)
+        if available < self.fewest:
+            return 0
+        most = min(available, self.most)
+        return most - (most - self.fewest) % self.step
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A group: its pods in the order of their ranks, formed under a master's `epoch` by its `wish`.
+
+    It travels with the members, so that a coordinator that starts anew learns from them what was: `failures` in a row
+    without progress, `step` as the optimizer steps done when it formed.
+    """
+
+    number: int
+    epoch: int
+    wish: int
+    pods: tuple[Pod, ...]
+    reason: str = "Start"
+    failures: int = 0
+    step: int = 0
+    store_port: int = 0
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The pods, by uid."""
+        return frozenset(pod.uid for pod in self.pods)
+
+    @property
+    def world_size(self) -> int:
+        """Training processes of all pods."""
+        return sum(pod.processes for pod in self.pods)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What makes one generation later than another."""
+        return self.epoch, self.number
+
+    def first_rank(self, uid: str) -> int:
+        """The lowest rank in that pod."""
+        ranks = 0
+        for pod in self.pods:
+            if pod.uid == uid:
+                return ranks
+            ranks += pod.processes
+        raise KeyError(uid)
+
+    def to_message(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_message(message: Mapping[str, Any]) -> Generation:
+        """From JSON. Raises TypeError, KeyError for what is none."""
+        return Generation(**{**message, "pods": tuple(Pod(**pod) for pod in message["pods"])})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A training process that ended badly, or a pod whose processes are gone (`rank` -1)."""
+
+    generation: int
+    rank: int
+    exit_code: int
+    message: str
+    pod: str = ""
+    at: float = 0.0
+    is_consequence: bool = False
+    is_stall: bool = False
+
+
+@dataclass
+class Member:
+    """A pod that is, or was, connected.
+
+    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none. `leaving_until`:
+    it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
+    master's store listens.
+    """
+
+    pod: Pod
+    since: float
+    connected: bool = True
+    warm_at: float | None = None
+    leaving_until: float | None = None
+    goodbye: bool = False
+    runs: int = 0
+    finished: int = 0
+    failure: Failure | None = None
+    idle_seconds: float = 0.0
+    store_port: int = 0
+
+    @property
+    def here(self) -> bool:
+        """Whether it may take part in a new group: a pod that leaves, or is cut off, may not."""
+        return self.connected and self.leaving_until is None
+
+
+class Phase:
+    """Where the group stands."""
+
+    WAITING = "Waiting"
+    RUNNING = "Running"
+    ALIGNING = "Aligning"
+    STOPPING = "Stopping"
+    OVER = "Over"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the job's spec says. `align_seconds` None: planned changes wait for no checkpoint."""
+
+    align_seconds: float | None = None
+    max_failures: int = 3
+    stall_seconds: float = 1800.0
+
+
+@dataclass
+class Board:
+    """Everything a decision is made from.
+
+    `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a
+    checkpoint was just completed, or none is to be waited for any more.
+    """
+
+    me: str
+    epoch: int
+    rules: Rules
+    started: float
+    wish: Wish | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    group: Generation | None = None
+    phase: str = Phase.WAITING
+    phase_since: float = 0.0
+    why: str = "Start"
+    """The reason of the change under way: Start, Join, Leave, Loss, Failure, MasterLost."""
+    planned_at: float = 0.0
+    aligned: bool = False
+    failures: int = 0
+    failure: Failure | None = None
+    restart_at: float = 0.0
+    progressed: bool = False
+    step: int = 0
+
+    def member(self, uid: str) -> Member | None:
+        """That pod, if it was ever connected here."""
+        return self.members.get(uid)

@@ -1,0 +1,221 @@
+"""The coordinator at work: members dial in, say what they are, and are told what to do.
+
+Every message, broken connection, wish and passing of time leads to the same question (`decide`), and the answer is
+carried out here. Nothing is kept on disk: whoever starts anew learns from the members what was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any
+
+from elastic_worker import wire
+from elastic_worker.coordinator.carry_out import Carrier
+from elastic_worker.coordinator.choose import RECONNECT_SECONDS
+from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
+from elastic_worker.logs import brief
+
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 300.0
+"""A group that lived so long has made progress, whatever is known of its steps."""
+
+
+class Coordinator:
+    """Serves the members of one incarnation."""
+
+    def __init__(self, board: Board, wishes: WishFile, *, token: str, job_uid: str, incarnation: int) -> None:
+        self.board, self._wishes = board, wishes
+        self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
+        self._lines: dict[str, wire.Line] = {}
+        self._carrier = Carrier(board, self._tell)
+        self._wake = asyncio.Event()
+        self._said = ""
+
+    async def serve(self, port: int) -> None:
+        """Until cancelled. Raises OSError where the port is taken."""
+        server = await asyncio.start_server(self._welcome, host=None, port=port, limit=wire.LINE_BYTES)
+        try:
+            await asyncio.gather(self._watch_wishes(), self._beat(), self._decide_forever())
+        finally:
+            server.close()
+            for line in self._lines.values():
+                line.abort()
+
+    # -- what comes in ------------------------------------------------------------------------------------------------
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = wire.Line(reader, writer)
+        try:
+            hello, proof = await wire.receive_hello(
+                line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
+            )
+            pod, group = _introduced(hello)
+            self._check_epoch(int(hello.get("epoch", 0)))
+        except (wire.RefusedError, ConnectionError, KeyError, TypeError, ValueError, OSError) as error:
+            log.info("refused %s: %s", writer.get_extra_info("peername"), error)
+            await line.close()
+            return
+        line.send({"proof": proof, "epoch": self.board.epoch})
+        await self._attend(line, pod, group, hello)
+
+    def _check_epoch(self, seen: int) -> None:
+        """A member that has obeyed a newer master shows that this one is the past."""
+        if seen > self.board.epoch:
+            raise wire.RefusedError(f"there is a newer master than that of epoch {self.board.epoch}")
+
+    async def _attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
+        """Listen to one member until its connection ends."""
+        before = self._lines.pop(pod.uid, None)
+        if before is not None:
+            before.abort()
+        self._lines[pod.uid] = line
+        self._enter(pod, group, hello)
+        try:
+            while True:
+                message = await line.receive()
+                if self._lines.get(pod.uid) is not line:
+                    return
+                self._hear(self.board.members[pod.uid], message)
+        except ConnectionError as error:
+            if self._lines.get(pod.uid) is line:
+                del self._lines[pod.uid]
+                self._lose(pod, str(error), may_return=not isinstance(error, wire.EndedError))
+        finally:
+            line.abort()
+
+    def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
+        board, now = self.board, time.monotonic()
+        old = board.members.get(pod.uid)
+        member = Member(pod, since=now, runs=int(hello.get("runs", 0)))
+        if old is not None and old.failure is not None:
+            member.failure = old.failure
+        board.members[pod.uid] = member
+        if group is not None and (board.group is None or group.order > board.group.order):
+            board.group, board.failures, board.step = group, group.failures, max(board.step, group.step)
+            if group.epoch < board.epoch:
+                board.why = "MasterLost"
+        log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
+        self._carrier.check_runs(member)
+        self._hear(member, hello)
+
+    def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
+        """A process that closes its connection has ended; a connection that breaks may be made again."""
+        member, now = self.board.members[pod.uid], time.monotonic()
+        member.connected, member.since = False, now if may_return else now - RECONNECT_SECONDS
+        log.info("%s is gone: %s", pod.name, "it left" if member.goodbye else why)
+        self._wake.set()
+
+    def _hear(self, member: Member, message: wire.Message) -> None:
+        """Take in what a member says; what it does not mention is as before."""
+        now = time.monotonic()
+        if "warm" in message:
+            member.warm_at = (member.warm_at or now) if message["warm"] else None
+        if "leaving" in message:
+            member.leaving_until = now + float(message["leaving"])
+        if message.get("goodbye"):
+            member.goodbye = True
+        if "store" in message:
+            member.store_port = int(message["store"])
+        if "started" in message:
+            self._carrier.started(member, int(message["started"]), now)
+        if "stopped" in message:
+            self._carrier.stopped(member, message.get("lost"))
+        if "finished" in message:
+            member.finished = int(message["finished"])
+        if "failed" in message:
+            member.failure = _failure(member, message["failed"], now)
+        if "aligned" in message:
+            self._carrier.aligned(member, whole=bool(message["aligned"]))
+        if "stepped" in message:
+            self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
+        member.idle_seconds = float(message.get("idle", 0.0))
+        self._take_progress(member, message, now)
+        if set(message) - {"beat", "idle", "step"}:
+            self._wake.set()
+
+    def _take_progress(self, member: Member, message: wire.Message, now: float) -> None:
+        board = self.board
+        if message.get("checkpoints") or (board.group and now - board.phase_since >= PROGRESS_SECONDS):
+            board.progressed = True
+        if "step" in message and board.group and member.runs == board.group.number:
+            board.step = max(board.step, int(message["step"]))
+        for key in ("lastCheckpointStep", "checkpointError"):
+            if key in message:
+                self._carrier.training[key] = message[key]
+
+    # -- what goes out ------------------------------------------------------------------------------------------------
+
+    def _tell(self, uid: str, message: wire.Message) -> None:
+        line = self._lines.get(uid)
+        if line is not None:
+            line.send(message)
+
+    async def _beat(self) -> None:
+        while True:
+            for uid in list(self._lines):
+                self._tell(uid, {"beat": 1})
+            self._tell_status()
+            await asyncio.sleep(wire.BEAT_SECONDS)
+
+    def _tell_status(self) -> None:
+        self._tell(self.board.me, {"status": self._carrier.status(self._said)})
+
+    async def _watch_wishes(self) -> None:
+        problem = ""
+        while True:
+            wish = self._wishes.look()
+            if self._wishes.problem != problem:
+                problem = self._wishes.problem
+                log.warning("%s", problem or "the membership annotation can be read again")
+            if wish is not self.board.wish:
+                self.board.wish = wish
+                self._wake.set()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _decide_forever(self) -> None:
+        while True:
+            self._wake.clear()
+            until = self._decide()
+            self._tell_status()
+            with contextlib.suppress(asyncio.TimeoutError):
+                seconds = None if until is None else max(0.001, until - time.monotonic())
+                await asyncio.wait_for(self._wake.wait(), seconds)
+
+    def _decide(self) -> float | None:
+        """Decide and do until there is nothing more to do now; when to look again."""
+        while True:
+            now = time.monotonic()
+            decision = decide(self.board, now)
+            if decision.sentence != self._said or decision.act != "stay":
+                self._said = decision.sentence
+                level = logging.DEBUG if self.board.phase == Phase.STOPPING else logging.INFO
+                log.log(level, "%s: %s", decision.act, brief(decision.sentence))
+            if decision.act == "stay":
+                self._carrier.release()
+                return decision.until
+            self._carrier.do(decision, now)
+
+
+def _introduced(hello: wire.Message) -> tuple[Pod, Generation | None]:
+    """Who dials, and the last generation it was in. Raises KeyError, TypeError, ValueError for what is no hello."""
+    pod = Pod(**hello["pod"])
+    group = Generation.from_message(hello["group"]) if hello.get("group") else None
+    return pod, group
+
+
+def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:
+    return Failure(
+        generation=int(told["generation"]),
+        rank=int(told["rank"]),
+        exit_code=int(told["exitCode"]),
+        message=str(told["message"]),
+        pod=member.pod.name,
+        at=now - float(told.get("ago", 0.0)),
+        is_consequence=bool(told.get("isConsequence")),
+    )

@@ -1,0 +1,56 @@
+"""The operator's wish, read from the file in which the kubelet keeps the master pod's annotation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from elastic_worker.coordinator.model import Wish
+
+POLL_SECONDS = 0.05
+"""The kubelet replaces the file by swapping a symbolic link; looking at it costs 10 us."""
+
+
+class WishFile:
+    """Reads the file again when it changed. `problem` says why what stands there is no wish."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.problem = path, ""
+        self._text: str | None = None
+        self._wish: Wish | None = None
+
+    def look(self) -> Wish | None:
+        """The latest wish; None while there is none. One that cannot be read leaves the one before."""
+        try:
+            text = self.path.read_text()
+        except OSError:
+            return self._wish
+        if text != self._text:
+            self._text = text
+            self._take(text)
+        return self._wish
+
+    def _take(self, text: str) -> None:
+        if not text.strip():
+            return
+        try:
+            wish = parse(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            self.problem = f"the membership annotation cannot be read: {error!r}"
+            return
+        self.problem = ""
+        if self._wish is None or wish.number > self._wish.number:
+            self._wish = wish
+
+
+def parse(wish: Any) -> Wish:
+    """From the annotation's JSON (see `contract.ANNOTATION_MEMBERSHIP`). Raises KeyError, TypeError, ValueError."""
+    return Wish(
+        number=int(wish["wish"]),
+        members=frozenset(str(member["uid"]) for member in wish["members"]),
+        fewest=int(wish["min"]),
+        most=int(wish["max"]),
+        sizes=tuple(int(size) for size in wish.get("sizes", ())),
+        step=max(1, int(wish.get("step", 1))),
+    )

@@ -1,0 +1,112 @@
+"""A user's own command that calls torchrun somewhere: run beside us, with our stand-in for torchrun first on PATH."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Callable
+
+from elastic_worker import contract
+from elastic_worker.launcher.ending import DONE, Ending
+from elastic_worker.processes import standin
+from elastic_worker.processes.children import Children, Process
+
+log = logging.getLogger(__name__)
+
+TakeProgram = Callable[[list[str], str, Mapping[str, str]], Awaitable[None]]
+MOST_PATH_BYTES = 100
+SHORT_PREFIX = "elastic-torchrun-"
+END_SECONDS = 5.0
+"""What a command gets to end by itself after its torchrun has failed or was told to go."""
+
+
+class Command:
+    """`take` is told what the command wants torchrun to run; there is one torchrun per command."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environ: Mapping[str, str],
+        scratch: Path,
+        *,
+        children: Children,
+        take: TakeProgram,
+    ) -> None:
+        self.words, self._environ, self._socket = list(words), environ, _socket_in(scratch)
+        self._children, self._take = children, take
+        self._process: Process | None = None
+        self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._called = False
+
+    async def run(self) -> Ending:
+        """Run it; how the pod ends if the command ends by itself. Raises OSError where it cannot be run."""
+        server = asyncio.ensure_future(standin.serve(self._socket, self._on_run))
+        try:
+            await asyncio.sleep(0)
+            self._process = self._children.adopt(self._start())
+            ended = asyncio.ensure_future(self._process.wait())
+            await asyncio.wait({server, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if server.done():
+                server.result()
+            code = await ended
+        finally:
+            server.cancel()
+            await asyncio.wait({server})
+            if self._socket.parent.name.startswith(SHORT_PREFIX):
+                self._socket.parent.rmdir()
+        return self._judge(code)
+
+    def _judge(self, code: int) -> Ending:
+        """A command must end after its torchrun, and well."""
+        if code == 0 and self._called and self._answer.done():
+            return DONE
+        if code == 0:
+            what = "ended while its torchrun was still wanted" if self._called else "ended without calling torchrun"
+            told = f"the container's command {what}; in Elastic mode it must wait for `torchrun SCRIPT`"
+            return Ending(contract.EXIT_DO_NOT_RETRY, told)
+        return Ending(code if code > 0 else 128 - code, f"the container's command ended with {code}")
+
+    async def end(self, ending: Ending, at_most: Callable[[float], float]) -> Ending:
+        """The job's end: torchrun returns, the command does what it does afterwards, and its exit code counts."""
+        if not self._answer.done():
+            self._answer.set_result(ending.code)
+        if self._process is None:
+            return ending
+        if ending.code == 0:
+            code = await self._process.wait()
+            return ending if code == 0 else Ending(code if code > 0 else 128 - code, f"the command ended with {code}")
+        done, _ = await asyncio.wait({self._process.exited}, timeout=at_most(END_SECONDS))
+        if not done:
+            await self._process.stop(at_most(END_SECONDS))
+        return ending
+
+    def _start(self) -> int:
+        """Start the command with the stand-in's folder first on PATH. Raises OSError where there is no such program."""
+        path = f"{standin.FOLDER}{os.pathsep}{self._environ.get('PATH', os.defpath)}"
+        environ = {key: value for key, value in self._environ.items() if key != contract.ENV_TOKEN}
+        environ = {**environ, "PATH": path, standin.ENV_SOCKET: str(self._socket)}
+        program = shutil.which(self.words[0], path=path)
+        if program is None:
+            raise FileNotFoundError(f"{self.words[0]}: there is no such program in the image")
+        return self._children.spawn([program, *self.words[1:]], environ=environ)
+
+    async def _on_run(self, request: standin.Request) -> int:
+        if self._called:
+            log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
+            return 1
+        self._called = True
+        await self._take(list(request.argv), request.directory, request.environ)
+        return await asyncio.shield(self._answer)
+
+
+def _socket_in(folder: Path) -> Path:
+    """Where the stand-in finds us; the kernel takes short paths only."""
+    path = folder / "torchrun.sock"
+    if len(os.fsencode(path)) > MOST_PATH_BYTES:
+        path = Path(tempfile.mkdtemp(prefix=SHORT_PREFIX, dir="/dev/shm")) / path.name
+    return path

@@ -1,0 +1,219 @@
+"""The training processes of this pod, as one: started for a generation, stopped for the next, watched in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elastic_worker import contract
+from elastic_worker.checkpoint.hold import stop_at_checkpoint
+from elastic_worker.coordinator.model import Generation
+from elastic_worker.launcher.describe import is_consequence, what_happened
+from elastic_worker.launcher.settings import Settings
+from elastic_worker.logs import brief
+
+if TYPE_CHECKING:
+    from elastic_worker.checkpoint.watch import CheckpointWatch
+    from elastic_worker.processes.program import Program
+    from elastic_worker.processes.starter import Starter, TrainingProcess
+
+log = logging.getLogger(__name__)
+
+NO_LIMIT_SECONDS = 30 * 86_400.0
+FAILURE_POLL_SECONDS = 0.05
+DUMP_SECONDS = 0.5
+"""What faulthandler gets to print the stacks."""
+
+
+class Group:
+    """`tell` reaches the coordinator. `program` is what to run; it must be set before `form`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        starter: Starter,
+        tell: Callable[..., None],
+        *,
+        environ: Mapping[str, str],
+        watch: CheckpointWatch | None = None,
+    ) -> None:
+        self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
+        self.program: Program | None = None
+        self.directory = str(Path.cwd())
+        self.record: Generation | None = None
+        self.processes: list[TrainingProcess] = []
+        self.frozen = False
+        self.steps_saved: int | None = None
+        self.last_step_at: float | None = None
+        self._stopping = False
+        self._watchers: list[asyncio.Task[None]] = []
+        self._align: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether processes of a generation are there, ended ones included."""
+        return bool(self.processes)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the present processes."""
+        return max((process.steps.count for process in self.processes), default=0)
+
+    def pids(self) -> list[int]:
+        """Of the processes that still run."""
+        return [process.pid for process in self.processes if not process.exited.done()]
+
+    # -- what the coordinator asks for ---------------------------------------------------------------------------------
+
+    async def form(self, record: Generation) -> None:
+        """Start the processes of a generation; those of another are stopped first."""
+        if self.running:
+            await self.stop(seconds=5.0)
+        assert self.program is not None, "a pod is not warm before it knows what to run"
+        self.record, self._stopping, self.frozen = record, False, False
+        self.steps_saved = 0 if self.watch is not None and self.watch.completed else None
+        began = time.monotonic()
+        for local_rank in range(self._own(record).processes):
+            process = await self.starter.start(
+                self.program,
+                environ=self._environ_of(record, local_rank),
+                directory=self.directory,
+                local_rank=local_rank,
+            )
+            self.processes.append(process)
+            self._watchers.append(asyncio.ensure_future(self._watch_exit(record, process, local_rank)))
+        self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
+        log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
+        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0)
+
+    async def stop(self, *, seconds: float, dump: bool = False) -> None:
+        """End all processes; after `seconds` by force."""
+        self.cancel_align()
+        self._stopping = True
+        processes, self.processes = self.processes, []
+        number = self.record.number if self.record else 0
+        lost = self._count_lost(processes)
+        if dump:
+            for process in processes:
+                process.dump_stacks()
+            await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
+        await asyncio.gather(*(process.stop(seconds) for process in processes))
+        for watcher in self._watchers:
+            watcher.cancel()
+        self._watchers, self.frozen = [], False
+        self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
+
+    def align(self, seconds: float | None) -> None:
+        """Freeze right after the next complete checkpoint, and say so; say so too if there is none within `seconds`."""
+        self.cancel_align()
+        self._align = asyncio.ensure_future(self._hold(NO_LIMIT_SECONDS if seconds is None else seconds))
+
+    def cancel_align(self) -> None:
+        """Wait for no checkpoint any more, and let frozen processes go on."""
+        if self._align is not None:
+            self._align.cancel()
+            self._align = None
+        if self.frozen:
+            self.frozen = False
+            for process in self.processes:
+                process.thaw()
+
+    async def _hold(self, seconds: float) -> None:
+        if self.watch is None:
+            self.tell(aligned=False)
+            return
+        running = [process for process in self.processes if not process.exited.done()]
+        whole = await stop_at_checkpoint(self.watch, running, seconds=seconds)
+        self.frozen = whole
+        if whole:
+            self.note_checkpoint()
+        self.tell(aligned=whole)
+
+    # -- what is seen of the processes ---------------------------------------------------------------------------------
+
+    async def _watch_exit(self, record: Generation, process: TrainingProcess, local_rank: int) -> None:
+        code = await _end_of(process)
+        if self._stopping:
+            return
+        rank = record.first_rank(self.settings.pod_uid) + local_rank
+        if code == 0:
+            log.info("rank %d has finished", rank)
+            if all(p.exited.done() and p.exited.result() == 0 for p in self.processes):
+                self.tell(finished=record.number)
+            return
+        told = what_happened(rank, code, process.error)
+        log.warning("%s", brief(told))
+        failure = {"generation": record.number, "rank": rank, "exitCode": code, "message": told}
+        self.tell(failed={**failure, "isConsequence": is_consequence(told)})
+
+    async def _watch_first_step(self, record: Generation) -> None:
+        """Tell of the first step, and how long ago the last one of before was."""
+        first: list[float] = []
+        while not first:
+            await asyncio.sleep(0.02)
+            first = [p.steps.first for p in self.processes if p.steps.first is not None]
+        before, self.last_step_at = self.last_step_at, None
+        self.tell(stepped=record.number, **({} if before is None else {"pause": round(min(first) - before, 4)}))
+
+    def note_checkpoint(self) -> None:
+        """A checkpoint was just completed."""
+        self.steps_saved = self.steps
+        saved = (self.record.step if self.record else 0) + self.steps
+        self.tell(checkpoints=1, lastCheckpointStep=saved)
+
+    def _count_lost(self, processes: list[TrainingProcess]) -> int | None:
+        """Steps that will be done again; None where this pod does not see the checkpoints."""
+        steps = [process.steps for process in processes]
+        self.last_step_at = max((s.last for s in steps if s.last is not None), default=self.last_step_at)
+        if self.steps_saved is None or not steps:
+            return None
+        return max(0, max(s.count for s in steps) - self.steps_saved)
+
+    # -- what a process is told ----------------------------------------------------------------------------------------
+
+    def _own(self, record: Generation) -> Any:
+        return next(pod for pod in record.pods if pod.uid == self.settings.pod_uid)
+
+    def _environ_of(self, record: Generation, local_rank: int) -> dict[str, str]:
+        """The variables that torchrun sets, for one process."""
+        place = [pod.uid for pod in record.pods].index(self.settings.pod_uid)
+        rank, own = record.first_rank(self.settings.pod_uid) + local_rank, self._own(record)
+        values = {
+            "RANK": rank,
+            "LOCAL_RANK": local_rank,
+            "WORLD_SIZE": record.world_size,
+            "LOCAL_WORLD_SIZE": own.processes,
+            "GROUP_RANK": place,
+            "GROUP_WORLD_SIZE": len(record.pods),
+            "ROLE_RANK": rank,
+            "ROLE_WORLD_SIZE": record.world_size,
+            "ROLE_NAME": "default",
+            "MASTER_ADDR": record.pods[0].address,
+            "MASTER_PORT": record.store_port,
+            "TORCHELASTIC_RUN_ID": f"{self.settings.job_uid}-{self.settings.incarnation}",
+            "TORCHELASTIC_RESTART_COUNT": record.number,
+            "TORCHELASTIC_MAX_RESTARTS": 2**31 - 1,
+            "TORCHELASTIC_USE_AGENT_STORE": True,
+            contract.ENV_GENERATION: record.number,
+            contract.ENV_MASTER_EPOCH: record.epoch,
+        }
+        inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
+        if own.processes > 1:
+            # torchrun's own default: processes that each take all cores slow each other down.
+            inherited.setdefault("OMP_NUM_THREADS", "1")
+        return {**inherited, **{key: str(value) for key, value in values.items()}}
+
+
+async def _end_of(process: TrainingProcess) -> int:
+    """Its exit code; 1 already when it has an uncaught exception, since its own end may take a second more."""
+    while not process.exited.done() and process.error is None:
+        await asyncio.wait({process.exited}, timeout=FAILURE_POLL_SECONDS)
+    return process.exited.result() if process.exited.done() else 1
+
+
+def _since(time_: float) -> float:
+    return time.monotonic() - time_

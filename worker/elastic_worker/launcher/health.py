@@ -1,0 +1,58 @@
+"""Looks at the training processes once a second: frozen ones are ended, idle time is counted, steps are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+
+from elastic_worker.launcher.group import Group
+from elastic_worker.launcher.membership import Membership
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+FROZEN_SECONDS = 5.0
+"""A process that somebody else has stopped for so long is ended; the kernel says T of it."""
+BUSY_SHARE = 0.01
+"""Of one CPU; who uses less does nothing."""
+
+
+class Health:
+    """Of the processes of one pod."""
+
+    def __init__(self, group: Group, membership: Membership) -> None:
+        self._group, self._membership = group, membership
+        self._frozen_since: dict[int, float] = {}
+        self._busy: dict[int, tuple[float, float]] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            now = time.monotonic()
+            self._end_frozen(now)
+            record = self._group.record
+            step = (record.step if record else 0) + self._group.steps
+            self._membership.know(idle=round(self._idle(now), 1), step=step)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _end_frozen(self, now: float) -> None:
+        frozen = {p.pid: p for p in self._group.processes if not self._group.frozen and p.state() == "T"}
+        self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
+        for pid, since in self._frozen_since.items():
+            if now >= since + FROZEN_SECONDS:
+                log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
+                frozen[pid].signal(signal.SIGKILL)
+
+    def _idle(self, now: float) -> float:
+        """Seconds since any of the processes last used its CPU; 0 while there are none."""
+        running = [p for p in self._group.processes if not p.exited.done()]
+        seen: dict[int, tuple[float, float]] = {}
+        for process in running:
+            used = process.cpu_seconds()
+            before, since = self._busy.get(process.pid, (used, now))
+            is_busy = used - before > BUSY_SHARE * LOOK_SECONDS
+            seen[process.pid] = (used, now if is_busy else since)
+        self._busy = seen
+        return min((now - since for _, since in seen.values()), default=0.0)

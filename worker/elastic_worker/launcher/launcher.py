@@ -1,0 +1,303 @@
+"""One pod: does what the coordinator says, tells it what happens here, and leaves when it is told to go.
+
+The parts: `Starter` starts processes, `Group` has those of the present generation, `Membership` is the line to the
+coordinator, which the master's pod also runs. Here they meet, and here it is decided how the pod ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastic_worker import contract, wire
+from elastic_worker.checkpoint.watch import CheckpointWatch
+from elastic_worker.coordinator.model import Generation
+from elastic_worker.launcher.arguments import Arguments
+from elastic_worker.launcher.command import Command
+from elastic_worker.launcher.coordinating import CoordinatorProcess
+from elastic_worker.launcher.ending import DONE, LEFT, Ending
+from elastic_worker.launcher.group import Group
+from elastic_worker.launcher.health import Health
+from elastic_worker.launcher.membership import Membership
+from elastic_worker.launcher.metrics import Totals, render
+from elastic_worker.launcher.server import StatusServer
+from elastic_worker.launcher.settings import Settings
+from elastic_worker.processes import torchrun
+from elastic_worker.processes.children import Children
+from elastic_worker.processes.starter import Starter, Store
+
+log = logging.getLogger(__name__)
+
+ALONE_SECONDS = 2.0
+"""A pod that is told to go while nobody coordinates waits so long for somebody who does."""
+CANCEL_SECONDS = 0.2
+FAREWELL_SECONDS = 0.5
+"""The master's last words to the others are on their way."""
+
+
+class Launcher:
+    """Runs one pod, with private files in `scratch`."""
+
+    def __init__(self, settings: Settings, given: Arguments, environ: Mapping[str, str], scratch: Path) -> None:
+        self.settings, self.given, self.environ, self.scratch = settings, given, dict(environ), scratch
+        self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._leave_by: float | None = None
+        self._told: dict[str, Any] = {}
+        self._totals = Totals()
+        self._children = Children()
+        self._starter = Starter(
+            children=self._children,
+            preload=settings.preload,
+            warm=settings.warm,
+            count_steps=settings.count_steps,
+            folder=scratch,
+        )
+        self._membership = Membership(settings, self._hear)
+        path = settings.checkpoint_path
+        self._watch = CheckpointWatch(Path(path), writers=self._pids) if path else None
+        self._group = Group(settings, self._starter, self._membership.tell, environ=self.environ, watch=self._watch)
+        self._command: Command | None = None
+        if given.is_command:
+            self._command = Command(
+                given.words, self.environ, scratch, children=self._children, take=self._take_program
+            )
+        self._store: Store | None = None
+        self._spare: Store | None = None
+
+    async def run(self, told_to_go: Callable[[], bool]) -> Ending:
+        """Until the pod ends. Raises torchrun.UsageError where what is to run cannot be read."""
+        if self._command is None:
+            self._take_words(self.given.words)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._go)
+        if told_to_go():
+            self._go()
+        tasks = [asyncio.ensure_future(part) for part in self._parts()]
+        try:
+            until: list[asyncio.Future[Any]] = [self._ending, *tasks]
+            await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            return await self._end(await self._ending)
+        finally:
+            await _cancel(tasks)
+            await self._starter.close()
+            self._children.close()
+
+    def _parts(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs beside each other; none of them ends by itself."""
+        parts = [
+            self._become_warm(),
+            self._membership.run(),
+            Health(self._group, self._membership).run(),
+            self._serve_status(),
+        ]
+        if self.settings.is_master:
+            parts.append(CoordinatorProcess(self._children, self.environ).run())
+        if self._watch is not None:
+            parts.append(self._follow_checkpoints(self._watch))
+        if self._command is not None:
+            parts.append(self._follow_command(self._command))
+        return parts
+
+    # -- becoming able ------------------------------------------------------------------------------------------------
+
+    def _take_words(self, words: Any) -> None:
+        """What to run, from torchrun's command line."""
+        parsed = torchrun.parse(list(words))
+        for flag, why in parsed.ignored:
+            log.info("%s is not used: %s", flag, why)
+        self._group.program = parsed.program
+        if isinstance(parsed.nproc, int):
+            self._membership.know(processes=parsed.nproc)
+
+    async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:
+        """A command has called torchrun."""
+        self._take_words(words)
+        self._group.directory, self._group.environ = directory, environ
+        self._starter.changed.set()
+
+    async def _become_warm(self) -> None:
+        """Tell whether processes can be started at once; the master also has a store for them to meet in."""
+        await self._starter.open()
+        while True:
+            self._starter.changed.clear()
+            if self._starter.warm and self._group.program is not None:
+                if self.settings.is_master:
+                    await self._ensure_store()
+                self._membership.tell(warm=True)
+            else:
+                self._membership.tell(warm=False)
+            await self._starter.changed.wait()
+
+    async def _ensure_store(self) -> None:
+        """A store that no generation has used, ready for the next one."""
+        if self._spare is None or self._spare.process.exited.done():
+            self._spare = await self._starter.start_store()
+            self._spare.process.exited.add_done_callback(lambda _: self._starter.changed.set())
+            self._membership.tell(store=self._spare.port)
+
+    def _use_store(self, record: Generation) -> None:
+        """The generation's processes meet in the spare store; that of the generation before is not needed any more."""
+        if self._spare is None or self._spare.port != record.store_port:
+            return
+        if self._store is not None:
+            self._store.process.signal(signal.SIGKILL)
+        self._store, self._spare = self._spare, None
+        self._membership.know(store=0)
+        self._starter.changed.set()
+
+    # -- the coordinator's words --------------------------------------------------------------------------------------
+
+    async def _hear(self, message: wire.Message) -> None:
+        if "status" in message:
+            self._told = message["status"]
+            self._totals.add(self._told)
+        if "form" in message:
+            await self._form(Generation.from_message(message["form"]))
+        if "align" in message:
+            self._group.align(message["align"])
+        if "resume" in message:
+            self._group.cancel_align()
+        if "stop" in message:
+            await self._group.stop(seconds=self._at_most(float(message["seconds"])), dump=bool(message.get("dump")))
+        if "done" in message:
+            self._end_with(DONE)
+        if "fail" in message:
+            self._end_with(Ending(int(message["fail"]["exitCode"]), str(message["fail"]["message"])))
+        if "leave" in message:
+            self._end_with(LEFT)
+
+    async def _form(self, record: Generation) -> None:
+        try:
+            await self._group.form(record)
+            self._use_store(record)
+        except (OSError, RuntimeError) as error:
+            told = f"{self.settings.pod_name} cannot start its processes: {error}"
+            log.warning("%s", told)
+            rank = record.first_rank(self.settings.pod_uid)
+            self._membership.tell(failed={"generation": record.number, "rank": rank, "exitCode": 1, "message": told})
+
+    # -- leaving and ending -------------------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        """The pod was told to go; the coordinator decides when, unless it takes too long."""
+        if self._leave_by is not None:
+            return
+        seconds = self.settings.leave_seconds
+        log.info("told to go: at most %.0f s are left", seconds)
+        self._leave_by = time.monotonic() + seconds
+        self._membership.tell(leaving=seconds)
+        asyncio.ensure_future(self._leave_alone())  # noqa: RUF006 (ends with the loop)
+
+    async def _leave_alone(self) -> None:
+        """Leave without the coordinator's word: when time is over, or nobody is there to say it."""
+        assert self._leave_by is not None
+        alone_since = time.monotonic()
+        while time.monotonic() < self._leave_by and time.monotonic() < alone_since + ALONE_SECONDS:
+            if self._membership.connected:
+                alone_since = time.monotonic()
+            await asyncio.sleep(0.05)
+        self._end_with(LEFT)
+
+    def _pids(self) -> list[int]:
+        return self._group.pids()
+
+    def _end_with(self, ending: Ending) -> None:
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    def _at_most(self, seconds: float) -> float:
+        return seconds if self._leave_by is None else max(0.0, min(seconds, self._leave_by - time.monotonic()))
+
+    async def _end(self, ending: Ending) -> Ending:
+        """End the processes, say goodbye; a command ends by itself after its torchrun has."""
+        if self._group.running:
+            await self._group.stop(seconds=self._at_most(5.0))
+        self._membership.tell(goodbye=True)
+        if self.settings.is_master:
+            await asyncio.sleep(FAREWELL_SECONDS)
+        if self._command is None:
+            return ending
+        return await self._command.end(ending, self._at_most)
+
+    # -- what happens here --------------------------------------------------------------------------------------------
+
+    async def _follow_checkpoints(self, watch: CheckpointWatch) -> None:
+        await watch.open()
+        problem, completed = "", 0
+        try:
+            while True:
+                watch.changed.clear()
+                if watch.problem != problem:
+                    problem = watch.problem
+                    self._membership.tell(checkpointError=problem)
+                    log.warning("checkpointPath: %s", problem or "it can be watched again")
+                if watch.completed != completed:
+                    completed = watch.completed
+                    self._group.note_checkpoint()
+                await watch.changed.wait()
+        finally:
+            await watch.close()
+
+    async def _follow_command(self, command: Command) -> None:
+        """A command that ends before its torchrun was told to ends the pod."""
+        ending = await command.run()
+        self._end_with(ending)
+        await asyncio.Event().wait()
+
+    async def _serve_status(self) -> None:
+        server = StatusServer(status=self.status, metrics=lambda: render(self.status(), self._totals))
+        try:
+            await server.open(self.settings.status_port)
+        except OSError as error:
+            log.warning("no /status: %s", error)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with contextlib.suppress(OSError):
+                await server.close()
+
+    def status(self) -> dict[str, Any]:
+        """What /status shows: in the master's pod all the coordinator knows, elsewhere what is known here."""
+        record, group = self._group.record, self._group
+        own: dict[str, Any] = {
+            "pod": self.settings.pod_name,
+            "warm": self._starter.warm,
+            "problem": self._starter.problem,
+        }
+        if self._watch is not None:
+            own["checkpoints"] = self._watch.completed
+        if self._told:
+            return {**self._told, **own}
+        return {
+            "contract": contract.VERSION,
+            "epoch": self.settings.epoch,
+            "generation": record.number if record and group.running else 0,
+            "wish": 0,
+            "state": "Running" if group.running else "Waiting",
+            "reason": self._starter.problem,
+            "members": [pod.name for pod in record.pods] if record and group.running else [],
+            "worldSize": record.world_size if record and group.running else 0,
+            "failures": 0,
+            "training": {"step": record.step + group.steps} if record else {},
+            "changes": [],
+            **own,
+        }
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    """End them all. Before Python 3.12 `asyncio.wait_for` may swallow that a task is cancelled: it is told again."""
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)

@@ -1,0 +1,45 @@
+"""Puts the pod's parts together and runs them until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from elastic_worker import contract
+from elastic_worker.launcher import arguments
+from elastic_worker.launcher.ending import Ending, leave_word
+from elastic_worker.launcher.launcher import Launcher
+from elastic_worker.launcher.settings import Settings, SettingsError, read
+from elastic_worker.logs import set_up
+from elastic_worker.processes.torchrun import UsageError
+
+log = logging.getLogger(__name__)
+
+
+def run_pod(argv: Sequence[str], *, told_to_go: Callable[[], bool]) -> int:
+    """Run until the job is done, has failed, or this pod has left; the exit code."""
+    set_up("launcher")
+    try:
+        settings, given = read(os.environ), arguments.parse(argv)
+        ending = asyncio.run(_run(settings, given, told_to_go))
+    except (SettingsError, arguments.UsageError, UsageError) as error:
+        ending = Ending(contract.EXIT_DO_NOT_RETRY, str(error))
+    if ending.message:
+        log.error("%s", ending.message)
+    leave_word(ending)
+    sys.stdout.flush()
+    return ending.code
+
+
+async def _run(settings: Settings, given: arguments.Arguments, told_to_go: Callable[[], bool]) -> Ending:
+    scratch = Path(tempfile.mkdtemp(prefix="elastic-", dir=settings.scratch))
+    try:
+        return await Launcher(settings, given, os.environ, scratch).run(told_to_go)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

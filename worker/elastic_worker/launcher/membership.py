@@ -1,0 +1,131 @@
+"""The line to the coordinator: kept up for the pod's whole life, made again whenever it breaks.
+
+What is so (warm, leaving, which generation runs) is said with each hello, so that a coordinator that starts anew, or
+another master's, knows it. What happens is said once, when it happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from elastic_worker import wire
+from elastic_worker.launcher.settings import Settings
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.1
+MOST_RETRY_SECONDS = 0.5
+REFUSED_SECONDS = 2.0
+QUIET_SECONDS = 30.0
+"""A coordinator that cannot be reached is told of once in so long."""
+
+LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step")
+"""What a hello repeats."""
+
+
+class Membership:
+    """Dials, listens, and hands each message to `heard`, one after the other."""
+
+    def __init__(self, settings: Settings, heard: Callable[[wire.Message], Awaitable[None]]) -> None:
+        self._settings, self._heard = settings, heard
+        self._state: dict[str, Any] = {"runs": 0}
+        self._line: wire.Line | None = None
+        self._epoch = 0
+        self._leaving_at: float | None = None
+        self._complained_at = -QUIET_SECONDS
+
+    @property
+    def connected(self) -> bool:
+        """Whether a coordinator listens now."""
+        return self._line is not None
+
+    def know(self, **state: Any) -> None:
+        """Keep in mind for each hello, without saying it now."""
+        self._state.update(state)
+
+    def tell(self, **what: Any) -> None:
+        """Say it now, if somebody listens; what lasts is said again in each hello."""
+        self._state.update({key: value for key, value in what.items() if key in LASTING})
+        if "leaving" in what:
+            self._leaving_at = time.monotonic() + what["leaving"]
+        if self._line is not None:
+            self._line.send(what)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        wait = RETRY_SECONDS
+        while True:
+            try:
+                await self._attend()
+                wait = RETRY_SECONDS
+            except wire.RefusedError as error:
+                log.warning("the coordinator refuses this pod: %s", error)
+                wait = REFUSED_SECONDS
+            except (TimeoutError, OSError) as error:
+                self._complain(error)
+            await asyncio.sleep(wait * random.uniform(0.75, 1.25))
+            wait = min(2 * wait, max(MOST_RETRY_SECONDS, wait))
+
+    async def _attend(self) -> None:
+        """One line, until it breaks. Raises what `dial` raises; returns where it was up for a while."""
+        settings = self._settings
+        line, welcome = await wire.dial(
+            settings.coordinator_host, settings.port, token=settings.token, hello=self._hello()
+        )
+        epoch = int(welcome.get("epoch", 0))
+        if epoch < self._epoch:
+            line.abort()
+            raise wire.RefusedError(f"its master's epoch is {epoch}, {self._epoch} was seen already")
+        log.info("connected to the coordinator of epoch %d", epoch)
+        self._epoch, self._line = epoch, line
+        beat = asyncio.ensure_future(self._beat(line))
+        try:
+            while True:
+                message = await line.receive()
+                if set(message) != {"beat"}:
+                    await self._heard(message)
+        except ConnectionError as error:
+            log.info("the line to the coordinator broke: %s", error)
+        finally:
+            beat.cancel()
+            self._line = None
+            line.abort()
+
+    def _hello(self) -> wire.Message:
+        settings = self._settings
+        state = dict(self._state)
+        if self._leaving_at is not None:
+            state["leaving"] = max(0.0, self._leaving_at - time.monotonic())
+        pod = {
+            "uid": settings.pod_uid,
+            "name": settings.pod_name,
+            "address": settings.address,
+            "processes": self._state.get("processes", settings.processes),
+            "is_master": settings.is_master,
+            "index": settings.index,
+        }
+        state.pop("processes", None)
+        return {
+            **state,
+            "uid": settings.pod_uid,
+            "job": settings.job_uid,
+            "incarnation": settings.incarnation,
+            "epoch": self._epoch,
+            "pod": pod,
+        }
+
+    async def _beat(self, line: wire.Line) -> None:
+        while True:
+            line.send({"beat": 1, **{key: self._state[key] for key in ("step", "idle") if key in self._state}})
+            await asyncio.sleep(wire.BEAT_SECONDS)
+
+    def _complain(self, error: Exception) -> None:
+        if time.monotonic() >= self._complained_at + QUIET_SECONDS:
+            self._complained_at = time.monotonic()
+            told = str(error) or type(error).__name__
+            log.info("no coordinator at %s:%d: %s", self._settings.coordinator_host, self._settings.port, told)

@@ -1,0 +1,97 @@
+"""What /metrics shows: the numbers of /status in Prometheus' text format, and sums over all changes seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PREFIX = "elastic_worker_"
+
+
+class Totals:
+    """Sums over changes of size. A status lists only the newest ones; here each is counted once, for as long as this
+    process lives."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, int] = {}
+        """By reason."""
+        self.pauses = 0
+        self.pause_seconds = 0.0
+        self.lost_steps = 0
+        self._counted: dict[tuple[int, int], set[str]] = {}
+
+    def add(self, status: Mapping[str, Any]) -> None:
+        """Count what is new. The pause and the lost steps of a change may become known after the change itself."""
+        epoch = int(status.get("epoch") or 0)
+        for change in status.get("changes") or ():
+            counted = self._counted.setdefault((epoch, int(change["generation"])), set())
+            new = {key for key in ("reason", "pauseSeconds", "lostSteps") if change.get(key) is not None} - counted
+            counted |= new
+            if "reason" in new:
+                reason = str(change["reason"])
+                self.changes[reason] = self.changes.get(reason, 0) + 1
+            if "pauseSeconds" in new:
+                self.pauses += 1
+                self.pause_seconds += float(change["pauseSeconds"])
+            if "lostSteps" in new:
+                self.lost_steps += int(change["lostSteps"])
+
+
+def render(status: Mapping[str, Any], totals: Totals | None = None) -> str:
+    """The page. Without `totals` it sums over the changes that the status lists."""
+    totals = totals or Totals()
+    totals.add(status)
+    return "".join(line + "\n" for line in [*_of_now(status), *_of_changes(totals)])
+
+
+def _of_now(status: Mapping[str, Any]) -> Iterator[str]:
+    training = status.get("training") or {}
+    yield from _one("generation", "gauge", "Number of the group of processes that trains.", status.get("generation"))
+    yield from _one("master_epoch", "gauge", "Which master pod of the job this is.", status.get("epoch"))
+    yield from _one("members", "gauge", "Pods that take part.", len(status.get("members") or ()))
+    yield from _one("world_size", "gauge", "Training processes that take part.", status.get("worldSize"))
+    yield from _one("failures", "gauge", "Failures in a row without progress.", status.get("failures"))
+    yield from _one("steps_total", "counter", "Optimizer steps of the job.", training.get("step"))
+    yield from _one(
+        "checkpoint_step", "gauge", "Step of the last complete checkpoint.", training.get("lastCheckpointStep")
+    )
+    yield from _one("checkpoints_total", "counter", "Complete checkpoints seen.", status.get("checkpoints"))
+    yield from _one("warm", "gauge", "1 while processes can be started at once.", _flag(status.get("warm")))
+    if status.get("state"):
+        yield from _head("state", "gauge", "1 for the state that the job is in.")
+        yield _sample("state", 1, state=str(status["state"]))
+
+
+def _of_changes(totals: Totals) -> Iterator[str]:
+    yield from _head("changes_total", "counter", "Changes of the group, by reason.")
+    for reason, count in sorted(totals.changes.items()):
+        yield _sample("changes_total", count, reason=reason)
+    yield from _head("pause_seconds", "summary", "Time without a step, per change of the group.")
+    yield _sample("pause_seconds_sum", round(totals.pause_seconds, 4))
+    yield _sample("pause_seconds_count", totals.pauses)
+    yield from _one("lost_steps_total", "counter", "Steps that changes made the job do again.", totals.lost_steps)
+
+
+def _flag(value: Any) -> int | None:
+    return None if value is None else int(bool(value))
+
+
+def _one(name: str, kind: str, about: str, value: float | None) -> Iterator[str]:
+    """A metric without labels; nothing where its value is not known."""
+    if value is not None:
+        yield from _head(name, kind, about)
+        yield _sample(name, value)
+
+
+def _head(name: str, kind: str, about: str) -> Iterator[str]:
+    yield f"# HELP {PREFIX}{name} {about}"
+    yield f"# TYPE {PREFIX}{name} {kind}"
+
+
+def _sample(name: str, value: float, **labels: str) -> str:
+    shown = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+    return f"{PREFIX}{name}{{{shown}}} {value}" if shown else f"{PREFIX}{name} {value}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -1,0 +1,105 @@
+"""What the operator tells a pod, read from its environment in one place."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastic_worker import contract
+
+TERMINATION_LOG = "/dev/termination-log"
+
+
+class SettingsError(ValueError):
+    """A variable that is missing or cannot be used; the message names it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one pod. Durations in seconds; `host` and `port` are the coordinator's."""
+
+    job_uid: str
+    incarnation: int
+    pod_name: str
+    pod_uid: str
+    address: str
+    is_master: bool
+    index: int
+    epoch: int
+    token: str
+    host: str
+    port: int
+    processes: int
+    preload: tuple[str, ...]
+    warm: bool
+    count_steps: bool
+    checkpoint_path: str
+    align_seconds: float
+    grace_seconds: float
+    stall_seconds: float
+    max_failures: int
+    wish_file: str
+    status_port: int
+    scratch: str
+
+    @property
+    def coordinator_host(self) -> str:
+        """The master's own launcher does not go through the Service: it must not meet another master there."""
+        return "127.0.0.1" if self.is_master else self.host
+
+    @property
+    def leave_seconds(self) -> float:
+        """What a pod that is told to go has for its processes: the grace period without what its own end takes."""
+        return max(1.0, self.grace_seconds - min(5.0, 0.2 * self.grace_seconds))
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """The settings of this pod. Raises SettingsError."""
+    of = _Variables(environ)
+    return Settings(
+        job_uid=of.text(contract.ENV_JOB_UID),
+        incarnation=of.number(contract.ENV_INCARNATION),
+        pod_name=of.text(contract.ENV_POD_NAME),
+        pod_uid=of.text(contract.ENV_POD_UID),
+        address=of.text(contract.ENV_LOCAL_ADDR),
+        is_master=of.text(contract.ENV_ROLE) == contract.ROLE_MASTER,
+        index=of.number(contract.ENV_INDEX),
+        epoch=of.number(contract.ENV_MASTER_EPOCH, 1),
+        token=of.text(contract.ENV_TOKEN),
+        host=of.text(contract.ENV_MASTER_ADDR),
+        port=of.number(contract.ENV_MASTER_PORT, contract.MASTER_PORT),
+        processes=of.number(contract.ENV_NPROC, 1),
+        preload=tuple(name.strip() for name in of.text(contract.ENV_PRELOAD, "").split(",") if name.strip()),
+        warm=of.text(contract.ENV_WARM, "1") != "0",
+        count_steps=of.text(contract.ENV_COUNT_STEPS, "1") != "0",
+        checkpoint_path=of.text(contract.ENV_CHECKPOINT_PATH, ""),
+        align_seconds=of.number(contract.ENV_ALIGN_SECONDS, 60),
+        grace_seconds=of.number(contract.ENV_GRACE_SECONDS, 30),
+        stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),
+        max_failures=of.number(contract.ENV_MAX_FAILURES, 3),
+        wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
+        status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
+        scratch=of.text("TMPDIR", tempfile.gettempdir()),
+    )
+
+
+class _Variables:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._environ.get(name)
+        if value is not None and value != "":
+            return value
+        if default is None:
+            raise SettingsError(f"{name} is not set: this is run by the operator of elastic-pytorch.dev")
+        return default
+
+    def number(self, name: str, default: int | None = None) -> int:
+        value = self.text(name, None if default is None else str(default))
+        try:
+            return int(value)
+        except ValueError as error:
+            raise SettingsError(f"{name} must be a whole number, not {value!r}") from error

@@ -1,0 +1,89 @@
+"""How a training process tells the launcher why it failed: a file in the format of torch's `record`.
+
+A script whose main function is decorated with `record` writes the file itself; for all others we do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ENV_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+LIMIT_CHARACTERS = 12_000
+"""Of the message and the traceback together in the file; with JSON's escapes and the rest below 16 KiB as a rule."""
+MESSAGE_CHARACTERS = 2_000
+READ_LIMIT_BYTES = 4 << 20
+OURS = str(Path(__file__).parent) + os.sep
+
+
+def install_hook() -> None:
+    """From now on an uncaught exception is printed without our frames and leaves an error file.
+
+    Goes through `sys.excepthook`, so that the interpreter ends as it would without us, and a hook that the script
+    has set by then is called as ever. Call while an exception is being handled, before raising it again.
+    """
+    print_exception = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        trace = without_ours(trace)
+        error = error.with_traceback(trace)
+        write(os.environ, error)
+        print_exception(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the user's first frame on."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
+        trace = trace.tb_next
+    return trace
+
+
+def write(environ: Mapping[str, str], error: BaseException) -> None:
+    """Write the error file, unless one lies there already. A full disk must not hide the error itself."""
+    path = environ.get(ENV_ERROR_FILE, "")
+    if not path or Path(path).exists():
+        return
+    message = cut(f"{type(error).__name__}: {error}", MESSAGE_CHARACTERS)
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    callstack = cut(trace, LIMIT_CHARACTERS - len(message))
+    extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}
+    try:
+        with Path(path).open("w", encoding="utf-8", errors="backslashreplace") as file:
+            json.dump({"message": {"message": message, "extraInfo": extra}}, file, ensure_ascii=False)
+    except OSError as problem:
+        print(f"elastic-pytorch: no error file: {problem}", file=sys.stderr)
+
+
+def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
+    """What the error file says as `message`, `traceback` and `exitCode`; None if there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(READ_LIMIT_BYTES))
+        found = found["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(found, dict):
+        found = {"message": found}
+    extra = found.get("extraInfo")
+    callstack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
+    message = cut(str(found.get("message", "")), MESSAGE_CHARACTERS)
+    return {
+        "message": message,
+        "traceback": cut(str(callstack), LIMIT_CHARACTERS - len(message)),
+        "exitCode": exit_code,
+    }
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters; of a longer text the end, where the reason stands."""
+    mark = "[...] "
+    return text if len(text) <= limit else mark + text[len(text) - limit + len(mark) :]

@@ -1,0 +1,57 @@
+"""Puts `[default0]:` and so on before the lines of the processes of one pod, as `torchrun --tee` does.
+
+A thread per stream copies whole lines to the launcher's own stream. While that cannot be written, the thread waits, and
+so in the end does the training process, as it would if it wrote there itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+LINE_BYTES = 65_536
+"""Longer lines are split."""
+
+
+class Prefixed:
+    """Pipes for the stdout and stderr of one process, and the threads that empty them."""
+
+    def __init__(self, prefix: str) -> None:
+        out, err = _Pump(prefix, target=1), _Pump(prefix, target=2)
+        self._pumps = (out, err)
+        self.descriptors = (out.descriptor, err.descriptor)
+
+    def started(self) -> None:
+        """The process has the descriptors (or will never have): close ours, so that the streams can end."""
+        for pump in self._pumps:
+            os.close(pump.descriptor)
+
+    def ended(self) -> bool:
+        """Whether all lines have been copied."""
+        return not any(pump.is_alive() for pump in self._pumps)
+
+    def join(self, seconds: float) -> None:
+        """Wait until all lines have been copied, at most so long per stream."""
+        for pump in self._pumps:
+            pump.join(seconds)
+
+
+class _Pump(threading.Thread):
+    def __init__(self, prefix: str, *, target: int) -> None:
+        super().__init__(name=f"output {prefix}", daemon=True)
+        self._source, self.descriptor = os.pipe()
+        self._prefix, self._target = prefix.encode(), target
+        self.start()
+
+    def run(self) -> None:
+        with os.fdopen(self._source, "rb") as lines:
+            while line := lines.readline(LINE_BYTES):
+                with suppress(OSError):
+                    _write(self._target, self._prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
+
+
+def _write(target: int, data: bytes) -> None:
+    """All of it: a pipe takes at most 4096 bytes in one piece, so of longer lines parts may be mixed."""
+    while data:
+        data = data[os.write(target, data) :]

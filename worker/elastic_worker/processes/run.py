@@ -1,0 +1,128 @@
+"""Becomes what `python train.py ARGUMENTS` is, in a process that was started or forked for it.
+
+Called as the last thing a process does: the exception that ends the program leaves through `become`, and the
+interpreter finishes by its own rules (exit code, atexit, threads that are waited for).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from . import failure, fresh, linux, program, steps, store
+from .ticket import Ticket
+
+_RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
+"""What python itself calls for `-m`; the second argument says whether sys.argv[0] is set to the module's file."""
+
+
+def become(ticket: Ticket, *, forked: bool) -> None:
+    """Run the ticket's program. Returns when a script has come to its end; raises what the script raises."""
+    if forked:
+        fresh.renew(ticket.environ, directory=ticket.directory)
+    else:
+        os.chdir(ticket.directory)
+    kind, target, args = ticket.program
+    if kind == program.COMMAND:
+        _execute(target, args)
+    if kind == program.STORE:
+        store.serve()
+    _prepare(ticket)
+    run = _run_module if kind == program.MODULE else _run_script
+    try:
+        run(target, args)
+    except SystemExit:
+        raise
+    except BaseException:
+        failure.install_hook()
+        raise
+
+
+def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
+    """Replace this process by a command; 127 and 126 as a shell says it."""
+    try:
+        os.execvpe(target, [target, *args], os.environ)
+    except OSError as error:
+        print(f"{target}: {error.strerror}", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _prepare(ticket: Ticket) -> None:
+    """What a training process has beyond a plain one: stacks on demand, counted steps, lines that appear at once."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    faulthandler.enable()
+    faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
+    if ticket.steps_file:
+        steps.install(ticket.steps_file)
+
+
+def _run_script(target: str, args: tuple[str, ...]) -> None:
+    sys.argv[:] = [target, *args]
+    _set_orig_argv([sys.executable, target, *args])
+    main = _fresh_main()
+    if Path(target).is_dir() or not _is_source(target):
+        _run_folder(target)
+        return
+    _add_to_search_path(str(Path(target).resolve().parent))
+    main.__file__ = str(Path(target).absolute())
+    main.__dict__["__cached__"] = None
+    exec(_compile(main.__file__), main.__dict__)
+
+
+def _run_module(target: str, args: tuple[str, ...]) -> None:
+    sys.argv[:] = ["-m", *args]
+    _set_orig_argv([sys.executable, "-m", target, *args])
+    _fresh_main()
+    _add_to_search_path(str(Path.cwd()))
+    _RUN_AS_MAIN(target)
+
+
+def _run_folder(target: str) -> None:
+    """A folder or an archive with a __main__.py."""
+    sys.path.insert(0, str(Path(target).absolute()))
+    _RUN_AS_MAIN("__main__", False)
+
+
+def _fresh_main() -> ModuleType:
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = sys.modules["builtins"]
+    sys.modules["__main__"] = main
+    return main
+
+
+def _is_source(target: str) -> bool:
+    """Whether python would read the file as a script rather than as an archive."""
+    with suppress(OSError), Path(target).open("rb") as file:
+        return not file.read(4).startswith(b"PK\x03\x04")
+    return True
+
+
+def _compile(path: str) -> CodeType:
+    try:
+        with io.open_code(path) as file:
+            source = file.read()
+    except OSError as error:
+        print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return compile(source, path, "exec", dont_inherit=True)
+
+
+def _add_to_search_path(folder: str) -> None:
+    if not os.environ.get("PYTHONSAFEPATH"):
+        sys.path.insert(0, folder)
+
+
+def _set_orig_argv(argv: list[str]) -> None:
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[:] = argv

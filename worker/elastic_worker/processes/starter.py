@@ -1,0 +1,267 @@
+"""Starts the processes of this pod: from the warm parent where there is one, else anew."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import environment, failure, program, steps, ticket
+from .children import Children, Process
+from .output import Prefixed
+from .parent import BOOTSTRAP, WarmParent
+from .program import Program
+from .steps import Steps
+from .store import Store as Store
+from .ticket import Ticket
+
+logger = logging.getLogger(__name__)
+
+TORCH_MODULES = (
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+)
+"""What a training process imports as a rule. The first optimizer imports torch._dynamo, for as long as all of torch."""
+STORE_SECONDS = 120.0
+"""For a store to say its port; a store that is started anew imports torch first."""
+DRAIN_SECONDS = 1.0
+
+
+class TrainingProcess(Process):
+    """A training process, with what it leaves in files. Those are gone once it has ended."""
+
+    def __init__(
+        self, pid: int, *, kind: str, error_file: Path, steps_file: Path, output: Prefixed | None = None
+    ) -> None:
+        super().__init__(pid)
+        self._kind = kind
+        self._error_file, self._steps_file, self._output = error_file, steps_file, output
+        self._error: dict[str, Any] | None = None
+        self._steps = Steps()
+        self.exited.add_done_callback(self._collect)
+
+    def terminate(self) -> None:
+        """Ask it to end. Of a python program only the main process is asked, as torchrun does it.
+
+        A script that writes a checkpoint on SIGTERM would otherwise fail in it: its data loader's workers are gone.
+        """
+        if self._kind == program.COMMAND:
+            super().terminate()
+        elif not self.exited.done():
+            os.kill(self.pid, signal.SIGTERM)
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """`message`, `traceback`, `exitCode` of its uncaught exception, if it left word of one; it may still be ending."""
+        if self.exited.done():
+            self._collect(self.exited)
+        elif self._error is None and self._error_file.exists():
+            self._error = failure.read(self._error_file, exit_code=1)
+        return self._error
+
+    @property
+    def steps(self) -> Steps:
+        """Optimizer steps so far; none where they are not counted."""
+        if not self.exited.done():
+            return steps.read(self._steps_file)
+        self._collect(self.exited)
+        return self._steps
+
+    def drain(self, seconds: float) -> None:
+        """Wait for the last lines of its output, at most so long per stream."""
+        if self._output is not None:
+            self._output.join(seconds)
+
+    def _collect(self, exited: asyncio.Future[int]) -> None:
+        if exited.cancelled():
+            return
+        if self._error_file.exists():
+            self._error = failure.read(self._error_file, exit_code=exited.result()) or self._error
+        if self._steps_file.exists():
+            self._steps = steps.read(self._steps_file)
+        remove(self._error_file, self._steps_file)
+
+
+class Starter:
+    """Of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
+
+    `preload` are the user's modules, imported by the warm parent beside `modules`.
+    """
+
+    def __init__(
+        self,
+        *,
+        children: Children,
+        preload: Sequence[str],
+        warm: bool,
+        count_steps: bool,
+        folder: Path,
+        modules: Sequence[str] = TORCH_MODULES,
+    ) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.changed = asyncio.Event()
+        self._children, self._folder, self._count_steps = children, folder, count_steps
+        self._numbers = itertools.count(1)
+        self._stores: list[Process] = []
+        self._outputs: list[Prefixed] = []
+        self._parent: WarmParent | None = None
+        if warm:
+            self._parent = WarmParent(
+                children=children,
+                folder=folder,
+                modules=[*modules, *preload],
+                environ=environment.of_parent(os.environ),
+                on_change=self.changed.set,
+            )
+
+    @property
+    def warm(self) -> bool:
+        """Whether nothing is gained by waiting: the warm parent is ready, or there will be none."""
+        return self._parent is None or self._parent.ready or bool(self._parent.given_up)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the warm parent; empty when all is well."""
+        return self._parent.problem if self._parent is not None else ""
+
+    async def open(self) -> None:
+        """Start the warm parent in the background."""
+        if self._parent is not None:
+            self._parent.open()
+
+    async def start(
+        self, program: Program, *, environ: Mapping[str, str], directory: str, local_rank: int
+    ) -> TrainingProcess:
+        """Start one training process. A caller that is cancelled leaves none behind.
+
+        Raises OSError when no process can be started at all.
+        """
+        files = self._files()
+        if self._count_steps:
+            steps.create(files["steps"])
+        mine = Ticket(
+            launcher=os.getpid(),
+            program=program,
+            environ={**environ, failure.ENV_ERROR_FILE: str(files["error"])},
+            directory=directory,
+            steps_file=str(files["steps"]) if self._count_steps else "",
+        )
+        output = self._output(environ, local_rank)
+        starting = asyncio.ensure_future(self._launch(mine, files, output))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_kill_unwanted)
+            raise
+
+    async def start_store(self) -> Store:
+        """Start a store for training processes to meet in. Each generation needs one of its own.
+
+        Processes find each other's addresses in it, under names that torch does not change from one generation to the
+        next: in a used store they find those of their predecessors. Raises RuntimeError when it does not come up.
+        """
+        reader, writer = os.pipe()
+        path = self._folder / f"{next(self._numbers)}.ticket"
+        environ = environment.of_parent(os.environ)
+        mine = Ticket(os.getpid(), Program(program.STORE, ""), environ, directory="/")
+        with os.fdopen(reader, "rb") as answers, self._children.expecting():
+            try:
+                process = self._children.adopt(await self._begin(mine, path, output=(writer, 2)))
+            finally:
+                os.close(writer)
+            self._stores = [store for store in self._stores if not store.exited.done()] + [process]
+            port = await asyncio.wait_for(_read_port(answers.fileno()), STORE_SECONDS)
+        if not port:
+            raise RuntimeError(f"the store ended with code {await process.wait()}")
+        return Store(port, process)
+
+    async def close(self) -> None:
+        """End the warm parent and the stores, and remove the folder. Training processes are the caller's to stop."""
+        if self._parent is not None:
+            await self._parent.close()
+        for store in self._stores:
+            store.signal(signal.SIGKILL)
+            await store.wait()
+        for output in self._outputs:
+            await asyncio.get_running_loop().run_in_executor(None, output.join, DRAIN_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _files(self) -> dict[str, Path]:
+        number = next(self._numbers)
+        return {kind: self._folder / f"{number}.{kind}" for kind in ("ticket", "error", "steps")}
+
+    def _output(self, environ: Mapping[str, str], local_rank: int) -> Prefixed | None:
+        if environ.get("LOCAL_WORLD_SIZE", "1") == "1":
+            return None
+        output = Prefixed(f"[default{local_rank}]:")
+        self._outputs = [other for other in self._outputs if not other.ended()] + [output]
+        return output
+
+    async def _launch(self, mine: Ticket, files: dict[str, Path], output: Prefixed | None) -> TrainingProcess:
+        with self._children.expecting():
+            try:
+                descriptors = output.descriptors if output is not None else (1, 2)
+                pid = await self._begin(mine, files["ticket"], output=descriptors)
+            finally:
+                if output is not None:
+                    output.started()
+            process = TrainingProcess(
+                pid, kind=mine.program.kind, error_file=files["error"], steps_file=files["steps"], output=output
+            )
+            return self._children.watch(process)
+
+    async def _begin(self, mine: Ticket, path: Path, *, output: tuple[int, int]) -> int:
+        """Process id of a new process that has the ticket."""
+        if self._parent is not None and self._may_fork(self._parent, mine):
+            ticket.write(mine, path)
+            pid = await self._parent.fork(path, output=output)
+            remove(path)
+            if pid is not None:
+                return pid
+        ticket.write(mine, path)
+        command = [sys.executable, BOOTSTRAP, "run", str(path)]
+        return self._children.spawn(command, environ=mine.environ, output=output)
+
+    def _may_fork(self, parent: WarmParent, mine: Ticket) -> bool:
+        if mine.program.kind == program.COMMAND or not parent.ready:
+            return False
+        if environment.fits(parent.environ, mine.environ):
+            return True
+        logger.info("this process is started cold, and the warm parent anew reason=variables that are read at start")
+        parent.renew(environment.of_parent(mine.environ))
+        return False
+
+
+def remove(*paths: Path) -> None:
+    """Remove files that may be gone already."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _kill_unwanted(starting: asyncio.Future[TrainingProcess]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().signal(signal.SIGKILL)
+
+
+async def _read_port(descriptor: int) -> int:
+    """The number that the store writes; 0 when it ended without."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    data = os.read(descriptor, 32)
+    return int(data) if data.strip().isdigit() else 0

@@ -1,0 +1,28 @@
+"""The store that training processes meet in: a torch TCPStore in a process of its own, so that it outlives them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from .children import Process
+
+
+class Store(NamedTuple):
+    """A store that is being served, on all addresses of the pod."""
+
+    port: int
+    process: Process
+
+
+def serve() -> NoReturn:
+    """Serve a new store until killed. The port is written to stdout, a pipe that the launcher reads."""
+    from torch.distributed import TCPStore  # type: ignore[import-not-found]
+
+    server = TCPStore(host_name="localhost", port=0, is_master=True, wait_for_workers=False)
+    os.write(1, f"{server.port}\n".encode())
+    os.dup2(2, 1)
+    while True:
+        signal.pause()

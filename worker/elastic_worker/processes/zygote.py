@@ -1,0 +1,134 @@
+"""The warm parent: has imported what training processes import, and forks them in some milliseconds.
+
+It runs no tensor operation, opens no socket, never asks for a GPU and has a single Python thread: each of these would
+be broken, or shared, in the processes forked from it. A module that does otherwise is named, and left out next time.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from . import linux, ticket
+from .orders import MESSAGE_BYTES, Orders, encode
+
+CUDA_TOUCHED = 3
+"""Exit status of a trial process in which CUDA cannot be used."""
+WHY_CHARACTERS = 1_000
+
+Request = dict[str, Any]
+
+
+def serve(path: Path) -> ticket.Ticket:
+    """Import and fork until the launcher goes. Returns in each forked process, with what that is to become."""
+    orders = Orders.take(path)
+    linux.attach(orders.launcher)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    control = socket.socket(fileno=orders.control)
+    control.set_inheritable(False)
+    _preload(orders.modules, control)
+    gc.collect()
+    gc.freeze()
+    control.send(encode({"ready": True}))
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            os._exit(0)
+        request = json.loads(data)
+        if _fork(request, control):
+            return _settle(orders, request, control, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
+    # Counting GPUs by the driver's management library leaves CUDA alone. Forked processes get another environment.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    for module in modules:
+        control.send(encode({"importing": module}))
+        failed = _import(module)
+        if failed:
+            control.send(encode({"failed": module, "why": failed[-WHY_CHARACTERS:]}))
+        unfit = _unfit()
+        if unfit:
+            control.send(encode({"unfit": module, "why": unfit}))
+            os._exit(0)
+
+
+def _import(module: str) -> str:
+    """Why it cannot be imported; whatever the module does, the parent goes on."""
+    try:
+        importlib.import_module(module)
+    except BaseException as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _unfit() -> str:
+    """Why this process must not be forked any more."""
+    if len(sys._current_frames()) > 1:
+        return "it starts a thread, and threads do not survive a fork"
+    if getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None) and _trial() == CUDA_TOUCHED:
+        return "it initialises CUDA, which processes forked afterwards cannot use"
+    return ""
+
+
+def _trial() -> int:
+    """Exit status of a forked process that only looks whether CUDA could be used in it."""
+    pid = _quiet_fork()
+    if pid == 0:
+        os._exit(CUDA_TOUCHED if sys.modules["torch.cuda"]._is_in_bad_fork() else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _quiet_fork() -> int:
+    """Forks. Python warns where libraries have threads of their own; those that do have handlers for forks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _fork(request: Request, control: socket.socket) -> bool:
+    """Fork twice, so that the new process becomes the launcher's child. True in the new process."""
+    try:
+        between = _quiet_fork()
+    except OSError as error:
+        control.send(encode({"id": request["id"], "error": str(error)}))
+        return False
+    if between:
+        status = os.waitstatus_to_exitcode(os.waitpid(between, 0)[1])
+        if status:
+            control.send(encode({"id": request["id"], "error": f"the second fork failed: {os.strerror(status)}"}))
+        return False
+    try:
+        child = _quiet_fork()
+    except OSError as error:
+        os._exit(error.errno or 1)
+    if child:
+        os._exit(0)
+    return True
+
+
+def _settle(orders: Orders, request: Request, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
+    """In the new process: report to the launcher, take over stdout and stderr, read the ticket."""
+    linux.attach(orders.launcher)
+    try:
+        mine = ticket.take(Path(request["ticket"]))
+        control.send(encode({"id": request["id"], "pid": os.getpid()}))
+    except OSError:
+        # The launcher has given this process up, and has started another in its place.
+        os._exit(1)
+    control.close()
+    for target, source in enumerate(descriptors, start=1):
+        os.dup2(source, target)
+        os.close(source)
+    return mine
