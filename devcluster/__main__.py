@@ -95,7 +95,8 @@ def prepare() -> None:
     binaries.ensure(progress)
     binaries.ensure_module(binaries.KWOK, progress)
     images.pause(progress)
-    torchtree.ensure(progress)
+    for tree in torchtree.TREES:
+        torchtree.ensure(progress, tree=tree)
     for target in projectimage.TARGETS:
         projectimage.build(progress, target=target)
 

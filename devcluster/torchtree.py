@@ -16,6 +16,8 @@ from devcluster.progress import Progress
 
 PINS = Path(__file__).parent / "tools" / "torch"
 DEFAULT_TREE = "newest"
+TREES = (DEFAULT_TREE, "oldest")
+"""The versions of torch that the worker package is tried with."""
 # Where a container sees the tree.
 MOUNT_PATH = "/opt/torch"
 PROGRAMS = {"torchrun": "torch.distributed.run"}

@@ -34,6 +34,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.policy_status import PolicyStatuses
+from elastic_operator.loop.progress import Progress
 from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
@@ -226,6 +227,7 @@ class Process:
             clock=self.session.clock,
             times=self.times,
             reclaimer=reclaimer,
+            progress=Progress(now=self.session.clock.time, changed=self._wake),
             fresh=self.watches.fresh,
             told=statuses.told,
         )

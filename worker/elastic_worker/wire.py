@@ -53,15 +53,11 @@ class Line:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    async def flush(self) -> None:
-        """Until what was sent is handed to the kernel. Raises ConnectionError."""
-        await self._writer.drain()
-
     async def receive(self, *, seconds: float = SILENCE_SECONDS) -> Message:
         """The next message. Raises ConnectionError at the end, after silence, and for what is no message."""
         try:
             line = await asyncio.wait_for(self._reader.readline(), seconds)
-        except TimeoutError as error:
+        except asyncio.TimeoutError as error:
             raise ConnectionError(f"nothing was heard for {seconds:.0f} s") from error
         except ValueError as error:
             raise ConnectionError("a message is too long") from error
@@ -103,17 +99,11 @@ async def dial(host: str, port: int, *, token: str, hello: Message) -> tuple[Lin
 
 
 async def receive_hello(line: Line, *, token: str, job_uid: str, incarnation: int) -> tuple[Message, str]:
-    """A member's hello and the proof to welcome it with. Raises ConnectionError; RefusedError once it was told so."""
+    """A member's hello and the proof to welcome it with. Raises ConnectionError; RefusedError."""
     ours = secrets.token_hex(16)
     line.send({"once": ours, "contract": contract.VERSION})
     hello = await line.receive(seconds=HANDSHAKE_SECONDS)
-    try:
-        _check(hello, token=token, job_uid=job_uid, incarnation=incarnation, once=ours)
-    except RefusedError as error:
-        line.send({"refused": str(error)})
-        with contextlib.suppress(ConnectionError):
-            await line.flush()
-        raise
+    _check(hello, token=token, job_uid=job_uid, incarnation=incarnation, once=ours)
     return hello, _proof(token, "coordinator", ours, _once(hello), hello)
 
 

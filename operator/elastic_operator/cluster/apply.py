@@ -61,6 +61,33 @@ async def delete_pod(
     return None if gone else pod
 
 
+async def annotate_pod(
+    session: Session, namespace: str, name: str, *, uid: str, resource_version: str, annotations: Mapping[str, str]
+) -> Pod:
+    """Set these annotations of exactly that pod, as it was at that resourceVersion.
+
+    Raises:
+        Conflict: it changed since, or another pod has the name.
+        NotFound: it is gone.
+        ClusterError: anything else.
+    """
+    body = {"metadata": {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}}
+    return decode(await session.patch(f"{_core(namespace, 'pods')}/{name}", body), Pod)
+
+
+async def get_pod(session: Session, namespace: str, name: str) -> Pod:
+    """A pod as it is now. Raises NotFound, ClusterError."""
+    return decode(await session.get(f"{_core(namespace, 'pods')}/{name}"), Pod)
+
+
+async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
+    """Create a Secret unless there is one of its name; the operator may not look whose. Raises ClusterError."""
+    try:
+        await session.post(_core(manifest["metadata"]["namespace"], "secrets"), manifest)
+    except AlreadyExists:
+        return
+
+
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
     """Create a service unless ours is there; it has its ClusterIP. Raises NameTaken, ClusterError."""
     name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "services")

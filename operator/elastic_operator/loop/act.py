@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
+from secrets import token_urlsafe
 from typing import Any
 
 from elastic_operator.api.template import main_container
 from elastic_operator.build.names import pod_name, service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.secret import build_secret
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import (
@@ -30,7 +32,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
-from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Plan, Route
+from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
 from elastic_operator.plan.model import Job
 from elastic_worker import contract
 
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 
 MOST_SERVICES = 8
 """Services made at once. The API server makes them one after the other; more would only run into their time limit."""
+
+TOKEN_BYTES = 32
 
 
 class Actor:
@@ -70,7 +74,8 @@ class Actor:
             if not await self._write_status(job, plan, written):
                 return
             self.tell(job, plan.events)
-        await self._together([self._delete(job, pod) for pod in plan.deletes])
+        told = [self._tell_master(job, plan.membership)] if plan.membership is not None else []
+        await self._together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._create_all(job, plan.creates, unknown)
         if plan.route is not None:
@@ -137,7 +142,45 @@ class Actor:
         else:
             self.stores.pods.observe(answer)
 
+    async def _tell_master(self, job: Job, membership: Membership) -> None:
+        """The pod is looked at again where somebody, such as its kubelet, wrote it meanwhile."""
+        pod = self.stores.pods.get(membership.uid)
+        if pod is None:
+            return
+        try:
+            answer = await apply.annotate_pod(
+                self.session,
+                job.namespace,
+                membership.name,
+                uid=membership.uid,
+                resource_version=pod.metadata.resource_version,
+                annotations={contract.ANNOTATION_MEMBERSHIP: membership.text},
+            )
+        except NotFound:
+            self.stores.pods.observe_deleted(membership.uid)
+            return
+        except Conflict:
+            await self._refresh_pod(job, membership)
+            raise
+        log.info("job=%s pod=%s told who is to take part", job.key, membership.name)
+        self.stores.pods.observe(answer)
+
+    async def _refresh_pod(self, job: Job, membership: Membership) -> None:
+        try:
+            pod = await apply.get_pod(self.session, job.namespace, membership.name)
+        except NotFound:
+            self.stores.pods.observe_deleted(membership.uid)
+        else:
+            self.stores.pods.observe(pod)
+
+    async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
+        """Made with the first master; made sure of with each later one, since users delete things."""
+        assert job.spec is not None, "pods are created from a spec that could be read"
+        if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
+            await apply.ensure_secret(self.session, build_secret(job, token=token_urlsafe(TOKEN_BYTES)))
+
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], unknown: set[str]) -> None:
+        await self._ensure_secret(job, creates)
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             async with self._services:

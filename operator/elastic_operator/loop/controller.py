@@ -29,6 +29,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.status_times import StatusTimes
@@ -80,15 +81,16 @@ class Controller:
         clock: ServerClock,
         times: StatusTimes,
         reclaimer: Reclaimer,
+        progress: Progress,
         fresh: Callable[[], bool],
         told: Callable[[Resolved, Snapshot, Allocation, Stopped | None], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
-        self.reclaimer = reclaimer
+        self.reclaimer, self.progress = reclaimer, progress
         self.last_pass = time.monotonic()
         reader, troubles = Reader(stores, ledger, settings, clock=clock, times=times), Troubles()
         reader.requests.barred = reclaimer.barred
-        self.view = View(reader, logs, troubles)
+        self.view = View(reader, logs, troubles, progress.report)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,
@@ -126,6 +128,7 @@ class Controller:
         finally:
             await self.dispatcher.stop()
             await self.reclaimer.stop()
+            await self.progress.stop()
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -155,6 +158,7 @@ class Controller:
             drop_absent(self._settled, sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
+            self.progress.keep_only(sight.seen.keys())
             allocation = self._allocate(sight.snapshot, now)
             self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
             self.reclaimer.withdraw(self.view.reader.requests.expired)
@@ -235,6 +239,7 @@ class Controller:
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again, _phase(plan))
         self._unsaid.pop(job.uid, None)
+        self.progress.follow(job.uid, target_of(seen, plan, now))
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if the Service does not lead there yet."""

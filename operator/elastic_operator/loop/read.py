@@ -27,6 +27,7 @@ from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.model import Job, JobDemand, Member, OwnPod, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
+from elastic_operator.plan.reported import Report
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -61,7 +62,7 @@ class Facts(NamedTuple):
     """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
-    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have.
+    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said.
     """
 
     body: objects.CustomObject
@@ -74,6 +75,7 @@ class Facts(NamedTuple):
     refused: str
     unready: tuple[tuple[str, float], ...]
     grace_ceiling: int | None
+    report: Report | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -132,13 +134,14 @@ class Reader:
         blocked: str,
         refused: str,
         unready: Unready,
+        report: Report | None = None,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         priority, unknown = self._priority(self._parse(body).spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         names = self.ledger.foreign_names(body.metadata.uid)
         ceiling = self.policies.grace_ceiling(body.metadata.namespace)
-        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling)
+        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -161,6 +164,7 @@ class Reader:
             blocked=facts.blocked,
             refused=facts.refused,
             provisioning=self.settings.pending_pods,
+            report=facts.report,
         )
 
     def status(self, body: objects.CustomObject) -> JobStatus:

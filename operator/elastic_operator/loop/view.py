@@ -6,7 +6,7 @@ from it sees by identity that there is nothing new to decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -20,6 +20,7 @@ from elastic_operator.plan.demand import JobShape
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
+from elastic_operator.plan.reported import Report
 from elastic_operator.settings import Settings
 
 
@@ -60,11 +61,22 @@ class _Demanded:
     demand: JobDemand | None = None
 
 
+def _nothing_reported(_uid: str) -> Report | None:
+    """For a view that nobody asks masters for."""
+    return None
+
+
 class View:
     """Remembers what it saw, and from what."""
 
-    def __init__(self, reader: Reader, logs: FailureLogs, troubles: Troubles) -> None:
-        self.reader, self.logs, self.troubles = reader, logs, troubles
+    def __init__(
+        self,
+        reader: Reader,
+        logs: FailureLogs,
+        troubles: Troubles,
+        report: Callable[[str], Report | None] = _nothing_reported,
+    ) -> None:
+        self.reader, self.logs, self.troubles, self._report = reader, logs, troubles, report
         self._known: dict[str, _Known] = {}
         self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
@@ -113,7 +125,8 @@ class View:
     def _job(self, body: objects.CustomObject, unready: Unready, now: float) -> Observation:
         meta = body.metadata
         uid, known = meta.uid, self._known.get(meta.uid)
-        stamp, trouble = self.reader.ledger.stamp(uid, meta.namespace, meta.name), self.troubles.message(uid)
+        report, trouble = self._report(uid), self.troubles.message(uid)
+        stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report
         if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
             return known.seen
         own = self.reader.ledger.own_pods(uid)
@@ -124,6 +137,7 @@ class View:
             blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, meta.generation),
             unready=unready,
+            report=report,
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)

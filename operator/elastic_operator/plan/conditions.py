@@ -11,6 +11,7 @@ from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, pods, set_condition
+from elastic_operator.plan.progress import is_whole, report_of
 from elastic_operator.plan.report import is_running
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
@@ -83,6 +84,9 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
         assert seen.job.spec is not None
         until = f"the minimum of {seen.job.spec.min_replicas} runs" if not _lacks_master(seen) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
+    report = report_of(seen)
+    if report is not None and report.state == "Waiting" and not report.world_size:
+        return Phase.RENDEZVOUSING, f"{told} {report.reason or 'The pods have not met yet'}".rstrip(".") + "."
     if _complete(seen):
         return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}."
     lost = bool(status.history) and status.history[0].reason in LOSSES
@@ -105,7 +109,12 @@ def _complete(seen: Observation) -> bool:
     if seen.finishing:
         return True
     leaving = any(pod.deleting_since is not None and not pod.ended for pod in seen.job.pods)
-    return len(seen.live) == seen.status.target_replicas and all(map(is_running, seen.live)) and not leaving
+    return (
+        len(seen.live) == seen.status.target_replicas
+        and all(map(is_running, seen.live))
+        and not leaving
+        and is_whole(seen)
+    )
 
 
 def _held_name(seen: Observation) -> str:

@@ -23,7 +23,8 @@ def make_room_for_master(seen: Observation, grant: Grant, now: float) -> tuple[O
     workers = [pod for pod in seen.live if pod.role != "master" and pod.uid in grant.keep]
     if lost_at is None or len(workers) < max(1, seen.job.spec.min_replicas) or not _finds_no_place(seen, grant, now):
         return seen, grant
-    due = max(seconds(lost_at), *(seconds(change.time) for change in seen.status.history[:1])) + PLACE_SECONDS
+    latest = max([lost_at, *(change.time for change in seen.status.history[:1])])
+    due = seconds(latest) + PLACE_SECONDS
     if now < due:
         return replace(seen, wake_at=(*seen.wake_at, due)), grant
     return seen, _without(grant, workers[-1])

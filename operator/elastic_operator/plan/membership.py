@@ -68,6 +68,6 @@ def _read(text: str) -> dict[str, Any]:
     """An annotation as it was written; empty where somebody else wrote it."""
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.reported import Report
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
@@ -107,9 +108,9 @@ class JobDemand:
 
     `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
     incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
-    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, for longer than
-    others where the job `loses_work` with each change. Sizes of
-    `failed_size` or more wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists.
+    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, for
+    longer than others' where the job `loses_work` with each change. Sizes of `failed_size` or more wait until
+    `failed_until`. `taken_indices` are the worker indices whose pod object exists.
     `wants` is False for a job that must have no pods (suspended, ended, invalid).
 
     `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
@@ -277,7 +278,7 @@ class Job:
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `provisioning` is there where its pods may ask for nodes.
+    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said.
     """
 
     namespace: str
@@ -296,6 +297,7 @@ class Job:
     blocked: str = ""
     refused: str = ""
     provisioning: Provisioning | None = None
+    report: Report | None = None
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, seconds
+from elastic_operator.plan.progress import first_ranks, is_whole, world_size
 from elastic_worker.contract import LABEL_JOB_NAME
 
 
@@ -14,6 +15,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
     status, job = seen.status, seen.job
     running = [pod for pod in seen.live if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
+    ranks = first_ranks(seen)
     complete = _change_is_complete(seen, running)
     update: dict[str, object] = {
         "observed_generation": job.generation,
@@ -22,7 +24,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "world_size": _world_size(seen, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
-        "pods": [_pod_status(pod) for pod in _listed(job.pods)],
+        "pods": [_pod_status(pod, ranks.get(pod.name)) for pod in _listed(job.pods)],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running),
     }
@@ -45,7 +47,7 @@ def _resizing(status: JobStatus) -> bool:
 
 def _change_is_complete(seen: Observation, running: list[OwnPod]) -> bool:
     leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
-    return len(running) == seen.status.target_replicas > 0 and not leaving
+    return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen)
 
 
 def _running_since(seen: Observation, running: list[OwnPod]) -> object:
@@ -59,8 +61,12 @@ def _running_since(seen: Observation, running: list[OwnPod]) -> object:
 
 
 def _world_size(seen: Observation, running: list[OwnPod]) -> int:
+    """As the master reports it, where it does."""
     if seen.job.spec is None:
         return 0
+    reported = world_size(seen)
+    if reported is not None:
+        return reported
     return sum(nproc_of(seen.job.spec, pod.role) for pod in running)
 
 
@@ -68,6 +74,8 @@ def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
     return sorted(pods, key=lambda p: (p.role != "master", p.index))[:MAX_LISTED_PODS]
 
 
-def _pod_status(pod: OwnPod) -> PodStatus:
+def _pod_status(pod: OwnPod, rank: int | None) -> PodStatus:
     phase = "Terminating" if pod.deleting_since is not None and not pod.ended else pod.phase
-    return PodStatus(name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus)
+    return PodStatus(
+        name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
+    )

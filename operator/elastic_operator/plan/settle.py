@@ -17,6 +17,7 @@ from elastic_operator.plan.membership import changed_membership, first_membershi
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, pods, record, seconds
 from elastic_operator.plan.policies import MOST_NAMED
+from elastic_operator.plan.progress import take_report
 from elastic_operator.plan.report import with_counts
 
 FINISH_SECONDS = 60.0
@@ -32,6 +33,7 @@ def settle(seen: Observation, grant: Grant | None, *, frozen: tuple[int, int], n
         return _after_the_end(seen, now)
     if grant is None:
         return _without_pods(seen, now)
+    seen = take_report(seen, now)
     seen, grant = make_room_for_master(seen, grant, now)
     seen = _start_over_if_needed(seen, grant)
     seen = _write_down_change(seen, grant, now)

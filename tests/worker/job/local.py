@@ -21,10 +21,22 @@ TOKEN = "a secret of this job"
 class LocalJob:
     """Pod 0 is the master. `options` go to the training script, `environ` to the launchers."""
 
-    def __init__(self, folder, *, options=(), fewest=1, checkpoint=True, nproc=1, grace=20, command=None, environ=()):
+    def __init__(
+        self,
+        folder,
+        *,
+        options=(),
+        fewest=1,
+        checkpoint=True,
+        nproc=1,
+        grace=20,
+        command=None,
+        environ=(),
+        tree="newest",
+    ):
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
         self.command = command or ["--", str(SCRIPT), str(folder), *map(str, options)]
-        self.environ = {**torch_environment(), **dict(environ)}
+        self.environ = {**torch_environment(tree), **dict(environ)}
         if checkpoint:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
         self.ports = {"coordinator": free_port(), "status": free_port()}

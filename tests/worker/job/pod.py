@@ -81,9 +81,9 @@ class LocalPod:
         return self.log.read_text(errors="replace")
 
 
-def torch_environment():
+def torch_environment(tree=torchtree.DEFAULT_TREE):
     """Of a process that finds torch and talks to loopback only."""
-    tree = str(torchtree.ensure(Progress()))
+    tree = str(torchtree.ensure(Progress(), tree=tree))
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
     return clean | {
         "PYTHONPATH": tree,

@@ -59,6 +59,8 @@ class Coordinator:
             self._check_epoch(int(hello.get("epoch", 0)))
         except (wire.RefusedError, ConnectionError, KeyError, TypeError, ValueError, OSError) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
+            if isinstance(error, wire.RefusedError):
+                line.send({"refused": str(error)})
             await line.close()
             return
         line.send({"proof": proof, "epoch": self.board.epoch})

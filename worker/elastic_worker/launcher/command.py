@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
@@ -89,11 +90,11 @@ class Command:
         """Start the command with the stand-in's folder first on PATH. Raises OSError where there is no such program."""
         path = f"{standin.FOLDER}{os.pathsep}{self._environ.get('PATH', os.defpath)}"
         environ = {key: value for key, value in self._environ.items() if key != contract.ENV_TOKEN}
-        environ = {**environ, "PATH": path, standin.ENV_SOCKET: str(self._socket)}
+        ours = {"PATH": path, standin.ENV_SOCKET: str(self._socket), standin.ENV_PYTHON: sys.executable}
         program = shutil.which(self.words[0], path=path)
         if program is None:
             raise FileNotFoundError(f"{self.words[0]}: there is no such program in the image")
-        return self._children.spawn([program, *self.words[1:]], environ=environ)
+        return self._children.spawn([program, *self.words[1:]], environ={**environ, **ours})
 
     async def _on_run(self, request: standin.Request) -> int:
         if self._called:

@@ -66,7 +66,7 @@ class Membership:
             except wire.RefusedError as error:
                 log.warning("the coordinator refuses this pod: %s", error)
                 wait = REFUSED_SECONDS
-            except (TimeoutError, OSError) as error:
+            except (asyncio.TimeoutError, OSError) as error:
                 self._complain(error)
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
             wait = min(2 * wait, max(MOST_RETRY_SECONDS, wait))

@@ -63,7 +63,7 @@ class TrainingProcess(Process):
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """`message`, `traceback`, `exitCode` of its uncaught exception, if it left word of one; it may still be ending."""
+        """`message`, `traceback`, `exitCode` of its uncaught exception, if any; known while it is still ending."""
         if self.exited.done():
             self._collect(self.exited)
         elif self._error is None and self._error_file.exists():

@@ -1,0 +1,207 @@
+"""Asks the masters of Elastic jobs how their groups are: `GET /status` of the launcher, at the pod's own address.
+
+Every half minute, and every second while a job changes. What is new of a group wakes the loop at once; how far the
+training is comes with it, or is shown every half minute. Nothing depends on the answers, so one that fails is only
+asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+import aiohttp
+
+from elastic_operator.api.status import ConditionType, JobStatus, Phase
+from elastic_operator.build.names import parse_pod_name
+from elastic_operator.loop.said import read
+from elastic_operator.plan.decisions import Plan
+from elastic_operator.plan.elastic import master_of
+from elastic_operator.plan.observation import Observation, seconds
+from elastic_operator.plan.report import is_running
+from elastic_operator.plan.reported import Report
+from elastic_worker.contract import STATUS_LIMIT_BYTES, STATUS_PORT
+
+log = logging.getLogger(__name__)
+
+CALM_SECONDS = 30.0
+EAGER_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+MOST_AT_ONCE = 64
+COST_SECONDS = 60.0
+"""So long after a change it is asked often what it cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running master: whom to ask, and which answers are its own. `eager`: its job changes."""
+
+    job_name: str
+    master_uid: str
+    address: str
+    epoch: int
+    eager: bool = False
+    port: int = STATUS_PORT
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One job's master that is asked again and again, at once where it is to `hurry`."""
+
+    target: Target
+    task: asyncio.Task[None] | None = None
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    report: Report | None = None
+
+
+class Progress:
+    """The latest reports, by the job's uid.
+
+    Args:
+        now: Epoch seconds on the API server's clock.
+        changed: Called when a report says something new.
+    """
+
+    def __init__(self, *, now: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._now, self._changed = now, changed
+        self._followed: dict[str, _Followed] = {}
+        self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
+        self._http: aiohttp.ClientSession | None = None
+
+    def report(self, uid: str) -> Report | None:
+        """What the job's master last said that was worth telling; the same object until there is something new."""
+        followed = self._followed.get(uid)
+        return followed.report if followed else None
+
+    def follow(self, uid: str, target: Target | None) -> None:
+        """Ask this master of the job from now on; None: nobody."""
+        followed = self._followed.get(uid)
+        if target is None:
+            self._forget(uid)
+        elif followed is None or followed.target.master_uid != target.master_uid:
+            self._forget(uid)
+            self._followed[uid] = begun = _Followed(target)
+            begun.task = asyncio.create_task(self._ask_again_and_again(begun))
+        elif followed.target != target:
+            followed.target = target
+            if target.eager:
+                followed.hurry.set()
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._followed.keys() - present:
+            self._forget(uid)
+
+    async def stop(self) -> None:
+        """Ask nobody any more."""
+        tasks = [followed.task for followed in self._followed.values() if followed.task]
+        for uid in list(self._followed):
+            self._forget(uid)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def _forget(self, uid: str) -> None:
+        followed = self._followed.pop(uid, None)
+        if followed is not None and followed.task is not None:
+            followed.task.cancel()
+
+    async def _ask_again_and_again(self, followed: _Followed) -> None:
+        while True:
+            try:
+                self._take(followed, await self._ask(followed.target))
+            except Exception:
+                log.exception("job=%s its progress cannot be read", followed.target.job_name)
+            await _pause(followed)
+
+    def _take(self, followed: _Followed, report: Report | None) -> None:
+        known = followed.report
+        if report is None or (known is not None and not _is_news(known, report)):
+            return
+        followed.report = report
+        self._changed()
+
+    async def _ask(self, target: Target) -> Report | None:
+        """What it says; None where it says nothing that can be used."""
+        async with self._at_once:
+            try:
+                body = await self._get(target)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
+                return None
+        return read(
+            body,
+            master_uid=target.master_uid,
+            epoch=target.epoch,
+            is_member_name=lambda name: parse_pod_name(target.job_name, name) is not None,
+            now=self._now(),
+        )
+
+    async def _get(self, target: Target) -> bytes:
+        """The body. Raises ValueError for an answer that is none, else what aiohttp raises."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MOST_AT_ONCE),
+                headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
+        host = ip_address(target.address)
+        url = f"http://{f'[{host}]' if host.version == 6 else host}:{target.port}/status"
+        async with self._http.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ValueError(f"answered {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > STATUS_LIMIT_BYTES:
+                    raise ValueError(f"more than {STATUS_LIMIT_BYTES} bytes")
+            return bytes(body)
+
+
+def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
+    """Whom to ask of this job: its running master, often where the plan shows that it changes."""
+    spec, master = seen.job.spec, master_of(seen)
+    if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
+        return None
+    if plan.status.finished:
+        return None
+    return Target(
+        job_name=seen.job.name,
+        master_uid=master.uid,
+        address=master.pod_ip,
+        epoch=master.master_epoch or 0,
+        eager=_is_changing(plan.status, now),
+    )
+
+
+def _is_changing(status: JobStatus, now: float) -> bool:
+    """Whether the group is not what it is to be, or what the last change cost is not known yet."""
+    ready = status.condition(ConditionType.READY)
+    if ready is None or ready.reason not in (Phase.RUNNING, Phase.DEGRADED):
+        return True
+    latest = next((change for change in status.history if change.from_ > 0 and change.to > 0), None)
+    unknown = latest is not None and latest.pause_seconds is None
+    return unknown and latest is not None and now - seconds(latest.time) < COST_SECONDS
+
+
+async def _pause(followed: _Followed) -> None:
+    """Until the next time: half a minute, or a second; sooner where the job begins to change."""
+    followed.hurry.clear()
+    seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            await followed.hurry.wait()
+    except TimeoutError:
+        return
+
+
+def _is_news(known: Report, report: Report) -> bool:
+    """Whether it is worth telling: another group, or the training's progress since some while."""
+    return report.group != known.group or report.read_at - known.read_at >= 0.75 * CALM_SECONDS

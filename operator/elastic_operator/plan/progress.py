@@ -1,0 +1,121 @@
+"""What an Elastic job's status says of its group: from what the master reports (`reported.py`), as far as it fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.api.status import Change, JobStatus, Training
+from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.elastic import master_of
+from elastic_operator.plan.observation import Observation, at, pods, seconds
+from elastic_operator.plan.reported import GroupChange, Report
+
+MEASURED_SECONDS = 30.0
+"""The first step after a change tells how long the pause was; it is waited for no longer than this."""
+CLOCKS_APART_SECONDS = 60.0
+"""So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
+
+
+def report_of(seen: Observation) -> Report | None:
+    """The report of the master that is a member; None where there is none to be believed."""
+    report, master = seen.job.report, master_of(seen)
+    spec = seen.job.spec
+    if report is None or master is None or spec is None or not spec.is_elastic:
+        return None
+    return report if report.master_uid == master.uid else None
+
+
+def take_report(seen: Observation, now: float) -> Observation:
+    """What is reported, in the status: the training, the generation and what the latest change cost."""
+    report = report_of(seen)
+    if report is None or seen.finishing:
+        return seen
+    status = seen.status.model_copy(update={"training": _training(report)})
+    status = status.model_copy(update={"history": _with_costs(status, report)})
+    latest = next((change for change in report.changes if change.generation == report.generation), None)
+    if report.generation == (status.membership_generation or 0):
+        return replace(seen, status=status)
+    if latest is not None and _is_measured_later(latest, report):
+        measured_by = report.read_at + MEASURED_SECONDS
+        if now < measured_by:
+            return replace(seen, status=status, wake_at=(*seen.wake_at, measured_by))
+    status = status.model_copy(update={"membership_generation": report.generation})
+    events = (*seen.events, _formed(report, latest)) if report.members else seen.events
+    return replace(seen, status=status, events=events)
+
+
+def is_whole(seen: Observation) -> bool:
+    """Whether all members train, as far as is reported; one that says nothing is taken for whole."""
+    report = report_of(seen)
+    if report is None or (report.world_size and not report.members):
+        return True
+    return set(report.members) == {pod.name for pod in seen.live}
+
+
+def world_size(seen: Observation) -> int | None:
+    """Training processes, as reported; no more than all pods could have. None where nothing is reported."""
+    report, spec = report_of(seen), seen.job.spec
+    if report is None or spec is None:
+        return None
+    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in seen.live))
+
+
+def first_ranks(seen: Observation) -> dict[str, int]:
+    """The rank of the first training process of each pod that trains, by the pod's name."""
+    report, spec = report_of(seen), seen.job.spec
+    if report is None or spec is None:
+        return {}
+    role_of = {pod.name: pod.role for pod in seen.live}
+    ranks: dict[str, int] = {}
+    rank = 0
+    for name in report.members:
+        ranks[name] = rank
+        rank += nproc_of(spec, role_of.get(name, "worker"))
+    return ranks
+
+
+def _training(report: Report) -> Training | None:
+    if report.step is None and report.last_checkpoint_step is None and report.checkpoint_error is None:
+        return None
+    return Training(
+        step=report.step,
+        last_checkpoint_step=report.last_checkpoint_step,
+        checkpoint_error=report.checkpoint_error,
+        last_updated_time=at(report.read_at),
+    )
+
+
+def _with_costs(status: JobStatus, report: Report) -> list[Change]:
+    """The history, the newest change of a running group with what it cost once that is reported."""
+    history = list(status.history)
+    for index, change in enumerate(history):
+        if change.from_ > 0 and change.to > 0:
+            found = next((one for one in reversed(report.changes) if _is_of(one, change)), None)
+            if found is not None and change.pause_seconds is None:
+                cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
+                history[index] = change.model_copy(update=cost)
+            return history
+    return history
+
+
+def _is_of(told: GroupChange, change: Change) -> bool:
+    """Whether the group's change is what came of the job's."""
+    in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS
+    return in_time and told.after == change.to and told.before != told.after and told.pause_seconds is not None
+
+
+def _is_measured_later(latest: GroupChange, report: Report) -> bool:
+    """Whether it is to be expected that the cost will be told."""
+    return latest.pause_seconds is None and latest.before > 0 and report.state == "Running"
+
+
+def _formed(report: Report, latest: GroupChange | None) -> Event:
+    parts = [f"Generation {report.generation}: {pods(len(report.members))}, {report.world_size} processes"]
+    if latest is not None:
+        parts.append(f"because of {latest.reason}")
+        if latest.pause_seconds is not None:
+            parts.append(f"no step for {latest.pause_seconds:g} s")
+        if latest.lost_steps:
+            parts.append(f"{latest.lost_steps} steps are done again")
+    return Event("GenerationFormed", "; ".join(parts) + ".")

@@ -1,0 +1,48 @@
+"""What the master of an Elastic job last said of its group. A user's pod says it: it is shown, and decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """One change of the group, in pods. The last two are None while nobody knows.
+
+    `at` is in seconds since the epoch, on the clock of the master's node.
+    """
+
+    generation: int
+    at: float
+    reason: str
+    before: int
+    after: int
+    pause_seconds: float | None = None
+    lost_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The group as the master with that uid sees it; `read_at` is when it said so, on the API server's clock.
+
+    `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
+    are names of pods in the order of their ranks; none where nobody trains, or where they are too many to be listed.
+    `changes` are the latest, newest first.
+    """
+
+    master_uid: str
+    read_at: float
+    generation: int
+    state: str
+    reason: str = ""
+    members: tuple[str, ...] = ()
+    world_size: int = 0
+    step: int | None = None
+    last_checkpoint_step: int | None = None
+    checkpoint_error: str | None = None
+    changes: tuple[GroupChange, ...] = ()
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """All of it but the progress of the training, which changes all the time."""
+        return self.master_uid, self.generation, self.state, self.reason, self.members, self.world_size, self.changes

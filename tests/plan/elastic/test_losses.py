@@ -1,0 +1,267 @@
+"""What an Elastic job survives, and what it fails of, one fact a test."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_operator.plan.elastic import growth_delay
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
+from tests.plan.elastic.jobs import (
+    is_pending,
+    make_elastic_job,
+    make_elastic_spec,
+    make_group,
+    make_master,
+    make_worker,
+)
+from tests.plan.jobs import START, at, ended, make_grant, make_status, names, plan, reasons
+
+
+def kinds(planned):
+    return [event.reason for event in planned.events]
+
+
+def test_a_job_begins_with_its_first_master():
+    job = make_elastic_job((), workers=-1, incarnation=0, master_epoch=None, target_replicas=0, replicas=0)
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert (planned.status.incarnation, planned.status.master_epoch) == (1, 1)
+    assert {create.master_epoch for create in planned.creates} == {1}
+
+
+def test_a_lost_worker_is_replaced_and_the_others_stay():
+    job = make_elastic_job(make_group(1), workers=2)
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
+    assert (planned.status.restarts, planned.status.failures, planned.status.incarnation) == (1, 0, 1)
+    assert planned.status.master_epoch == 1
+    assert (planned.deletes, [create.index for create in planned.creates]) == ((), [1])
+
+
+def test_a_lost_node_ends_no_incarnation():
+    pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
+    job = make_elastic_job(pods)
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-2"]), unready={"n2": 0})
+    assert [(delete.name, delete.force) for delete in planned.deletes] == [("toy-worker-1", True)]
+    assert (planned.status.incarnation, kinds(planned)) == (1, ["NodeLost"])
+
+
+def test_a_worker_whose_launcher_fails_is_a_loss_and_goes():
+    pods = (make_master(), ended(make_worker(0), 1), make_worker(1))
+    planned = plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-1"], create=["worker-2"]))
+    assert (planned.status.restarts, planned.status.failures, planned.status.incarnation) == (1, 0, 1)
+    assert names(planned.deletes) == ["toy-worker-0"]
+    assert "exit code 1" in planned.events[0].message
+    assert kinds(planned) == ["PodLost"]
+
+
+def test_workers_that_fail_again_and_again_are_waited_with():
+    history = [Change(time=at(t), from_=3, to=2, reason="PodLost") for t in (190, 180)]
+    pods = (make_master(), ended(make_worker(0), 1), make_worker(1))
+    planned = plan(
+        make_elastic_job(pods, history=history), make_grant(keep=["master-0", "worker-1"], create=["worker-2"])
+    )
+    assert planned.status.retry.attempt == 2
+    again = make_elastic_job(pods, last=planned.status)
+    assert plan(again, make_grant(keep=["master-0", "worker-1"], create=["worker-2"]), now=201).creates == ()
+
+
+def without_master(now=200, **status):
+    """The plan of a job of three that has just lost its master."""
+    pods = (make_worker(0), make_worker(1))
+    grant = make_grant(keep=["worker-0", "worker-1"], create=["master-0"])
+    return plan(make_elastic_job(pods, **{"replicas": 3, "target_replicas": 3, **status}), grant, now=now)
+
+
+def test_without_its_master_the_others_stay_and_wait_for_the_next():
+    planned = without_master()
+    assert (planned.status.incarnation, planned.status.master_epoch) == (1, 2)
+    assert planned.commit_first, "the number is written before the pod is made"
+    assert planned.deletes == ()
+    assert [(create.role, create.master_epoch, create.incarnation) for create in planned.creates] == [("master", 2, 1)]
+    assert kinds(planned) == ["PodLost", "MasterReplaced"]
+    assert planned.status.failures == 0
+
+
+def test_while_the_others_wait_the_job_says_so_and_is_not_ready():
+    ready = without_master().status.condition("Ready")
+    assert (ready.status, ready.reason) == ("False", "Rendezvousing")
+    assert "until a new master runs" in ready.message
+
+
+def test_a_lost_master_is_counted_once():
+    first = without_master().status
+    second = without_master(now=205, last=first).status
+    assert (second.master_epoch, second.restarts) == (first.master_epoch, first.restarts)
+
+
+def test_a_worker_lost_while_there_is_no_master_is_counted_too():
+    known = without_master().status
+    job = make_elastic_job((make_worker(0),), last=known)
+    planned = plan(job, make_grant(keep=["worker-0"], create=["master-0", "worker-2"]), now=205)
+    assert (planned.status.master_epoch, planned.status.restarts) == (2, known.restarts + 1)
+
+
+def test_a_master_that_a_newer_one_follows_goes_whatever_it_says():
+    pods = (ended(make_master(master_epoch=1), 0), make_worker(0), make_worker(1))
+    job = make_elastic_job(pods, master_epoch=2, master_lost_time=at(190), replicas=2, target_replicas=3)
+    planned = plan(job, make_grant(keep=["worker-0", "worker-1"]))
+    assert names(planned.deletes) == ["toy-master-0"]
+    assert planned.status.completion_time is None
+    assert planned.status.master_epoch == 2
+
+
+def test_a_running_master_ends_the_wait():
+    job = make_elastic_job((make_master(master_epoch=2), make_worker()), master_epoch=2, master_lost_time=at(190))
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"]))
+    assert planned.status.master_lost_time is None
+    assert reasons(planned)["Ready"][0] == "True"
+
+
+@pytest.mark.parametrize("there", [(), (is_pending(make_master(master_epoch=2)),)])
+def test_where_no_master_runs_for_too_long_the_job_starts_over(there):
+    spec = make_elastic_spec(recovery={"masterLossTimeoutSeconds": 50})
+    pods = (*there, make_worker(0), make_worker(1))
+    status = {"master_epoch": 2, "master_lost_time": at(100), "replicas": len(pods), "target_replicas": 3}
+    job = make_elastic_job(pods, spec=spec, **status)
+    grant = make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods])
+    assert plan(job, grant, now=149).wake_at <= START + 150
+    assert plan(job, grant, now=149).status.incarnation == 1
+    late = plan(job, grant, now=150)
+    assert (late.status.incarnation, late.status.master_epoch, late.status.master_lost_time) == (2, 3, None)
+    assert {delete.name for delete in late.deletes} == {pod.name for pod in pods}
+    assert late.commit_first
+
+
+def test_a_job_of_which_no_pod_is_left_starts_over():
+    planned = plan(make_elastic_job((), workers=1), make_grant(create=["master-0", "worker-0"]))
+    assert (planned.status.incarnation, planned.status.master_epoch) == (2, 2)
+    assert {create.master_epoch for create in planned.creates} == {2}
+
+
+def failed_master(**status):
+    pods = (ended(make_master(), 1, message="RuntimeError: coordinator"), make_worker(0), make_worker(1))
+    return make_elastic_job(pods, **status)
+
+
+def test_a_master_that_fails_is_a_failure_and_the_workers_stay():
+    planned = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"], create=["master-0"]))
+    assert (planned.status.failures, planned.status.incarnation, planned.status.master_epoch) == (1, 1, 2)
+    assert names(planned.deletes) == ["toy-master-0"]
+    assert planned.commit_first
+    assert kinds(planned) == ["MasterReplaced"]
+    assert planned.creates == (), "after a while only"
+    assert START + 200 < planned.wake_at <= START + 203
+
+
+def test_a_failed_master_is_counted_once_though_its_pod_is_still_there():
+    first = plan(failed_master(), make_grant(keep=["worker-0", "worker-1"])).status
+    second = plan(failed_master(last=first), make_grant(keep=["worker-0", "worker-1"]), now=201)
+    assert (second.status.failures, second.status.master_epoch, second.status.restarts) == (1, 2, first.restarts)
+    assert names(second.deletes) == ["toy-master-0"]
+
+
+def test_the_last_allowed_failure_of_a_master_fails_the_job():
+    planned = plan(failed_master(failures=2), make_grant())
+    assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
+    assert "RuntimeError: coordinator" in planned.status.condition("Failed").message
+
+
+@pytest.mark.parametrize("role", ["master", "worker"])
+def test_a_launcher_that_says_that_no_pod_fares_better_fails_the_job_with_its_words(role):
+    pods = [make_master(), make_worker(0)]
+    at_fault = 0 if role == "master" else 1
+    pods[at_fault] = ended(pods[at_fault], EXIT_DO_NOT_RETRY, message="rank 3 failed 3 times: ValueError")
+    planned = plan(make_elastic_job(pods), make_grant())
+    assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
+    assert planned.status.condition("Failed").message == "rank 3 failed 3 times: ValueError"
+    assert planned.status.completion_time is not None
+
+
+def test_a_pod_that_was_told_to_go_says_nothing_by_that_code():
+    leaver = ended(make_worker(0), EXIT_DO_NOT_RETRY, finished=150, deleting_since=START + 140, grace_seconds=120.0)
+    planned = plan(
+        make_elastic_job((*make_group(1)[:1], leaver, make_worker(1))), make_grant(keep=["master-0", "worker-1"])
+    )
+    assert planned.status.completion_time is None
+
+
+def test_sizes_change_freely_also_where_the_user_has_a_command():
+    job = make_elastic_job(make_group(1), spec=make_elastic_spec(maxReplicas=9))
+    planned = plan(
+        job, make_grant(keep=["master-0", "worker-0"], create=[f"worker-{i}" for i in range(1, 8)]), frozen=(2, 4)
+    )
+    assert (planned.status.incarnation, len(planned.creates)) == (1, 7)
+
+
+def no_place(now, *, workers=2, since=100, **fields):
+    """The plan of a job of at least two that has no place for a new master, lost at `since`."""
+    pods = tuple(make_worker(i) for i in range(workers))
+    status = {"master_epoch": 2, "master_lost_time": at(since), "replicas": workers, "target_replicas": workers}
+    job = make_elastic_job(pods, **status)
+    job = replace(job, **fields)
+    return plan(job, make_grant(keep=[f"worker-{i}" for i in range(workers)]), now=now)
+
+
+def test_a_master_that_finds_no_place_gets_that_of_the_highest_worker_after_half_a_minute():
+    early = no_place(129)
+    assert (early.deletes, early.wake_at) == ((), START + 130)
+    late = no_place(130)
+    assert names(late.deletes) == ["toy-worker-1"]
+    assert "makes room for a new master" in late.deletes[0].reason
+    assert "makes room for a new master" in late.status.history[0].message
+    assert (late.status.replicas, late.status.target_replicas, late.status.incarnation) == (1, 1, 1)
+    assert late.commit_first
+
+
+def test_nobody_goes_where_the_rest_would_not_make_the_minimum():
+    assert no_place(180, workers=1).deletes == ()
+
+
+def test_nobody_goes_while_the_name_of_the_master_is_taken():
+    old = make_master(master_epoch=1, deleting_since=START + 99)
+    assert no_place(180, pods=(old, make_worker(0), make_worker(1))).deletes == ()
+    assert no_place(180, foreign_names=frozenset({"toy-master-0"})).deletes == ()
+
+
+def test_one_goes_at_a_time():
+    pods = tuple(make_worker(i) for i in range(3))
+    history = [Change(time=at(131), from_=4, to=3, reason="ScaledDown")]
+    job = make_elastic_job(
+        pods, master_epoch=2, master_lost_time=at(100), replicas=3, target_replicas=3, history=history
+    )
+    grant = make_grant(keep=["worker-0", "worker-1", "worker-2"])
+    assert plan(job, grant, now=160).deletes == ()
+    assert names(plan(job, grant, now=161).deletes) == ["toy-worker-2"]
+
+
+def test_a_master_that_the_scheduler_finds_no_node_for_is_waited_for_as_long_as_the_others_wait():
+    master = is_pending(
+        make_master(master_epoch=2), node=None, bound=False, unschedulable="no room", unschedulable_since=START + 100
+    )
+    pods = (master, make_worker(0), make_worker(1))
+    status = {"master_epoch": 2, "master_lost_time": at(100), "replicas": 3, "target_replicas": 3}
+    planned = plan(make_elastic_job(pods, **status), make_grant(keep=["master-0", "worker-0", "worker-1"]), now=170)
+    assert names(planned.deletes) == ["toy-worker-1"]
+    assert planned.status.incarnation == 1
+
+
+def test_a_job_without_checkpoints_to_wait_for_grows_less_and_less_often():
+    def history(*growths):
+        return make_status(history=[Change(time=at(t), from_=1, to=2, reason="ScaledUp") for t in reversed(growths)])
+
+    assert growth_delay(history()) == 0
+    assert growth_delay(history(100)) == START + 100 + 600
+    assert growth_delay(history(100, 900)) == START + 900 + 1200
+    assert growth_delay(history(*range(0, 1000, 100))) == START + 900 + 7200
+    assert growth_delay(make_status(history=[Change(time=at(9), from_=0, to=2, reason="Started")])) == 0
+
+
+def test_ten_quiet_minutes_are_not_counted_while_there_is_no_master():
+    planned = without_master(failures=1, retry=Retry(reason="x", not_before=at(0)))
+    assert planned.status.running_since is None
+
+
+def test_pods_are_named_when_lost_as_the_last_status_listed_them():
+    names = ("master-0", "worker-0", "worker-1")
+    listed = [PodStatus(name=f"toy-{name}", role=name.partition("-")[0], phase="Running") for name in names]
+    assert "toy-master-0" in without_master(pods=listed).events[0].message

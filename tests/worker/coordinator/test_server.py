@@ -1,0 +1,158 @@
+"""The coordinator over real connections: who is let in, and what members that come back bring with them."""
+
+import asyncio
+import contextlib
+import json
+import time
+
+import pytest
+
+from elastic_worker import wire
+from elastic_worker.coordinator.model import Board, Generation, Rules
+from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.wish import WishFile
+from tests.worker.coordinator.boards import make_group, make_pod
+from tests.worker.job.local import free_port
+
+TOKEN = "secret"
+
+
+@contextlib.asynccontextmanager
+async def coordinator(folder, *, wish=(), epoch=1):
+    """One that serves; yields the way in."""
+    file = folder / "wish"
+    if wish:
+        members = [{"name": make_pod(i).name, "uid": f"u{i}"} for i in wish]
+        file.write_text(json.dumps({"wish": 1, "members": members, "min": 1, "max": 8}))
+    now = time.monotonic()
+    board = Board("u0", epoch, Rules(), started=now, phase_since=now)
+    serving = Coordinator(board, WishFile(file), token=TOKEN, job_uid="job", incarnation=3)
+    door = Door(free_port())
+    task = asyncio.ensure_future(serving.serve(door.port))
+    await asyncio.sleep(0.05)
+    try:
+        yield door
+    finally:
+        for line in door.lines:
+            await line.close()
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.sleep(0.05)
+
+
+class Door:
+    """Where members dial in; whatever they opened is closed in the end."""
+
+    def __init__(self, port):
+        self.port, self.lines = port, []
+
+    async def dial(self, index, **more):
+        line, _ = await dial(self.port, index, **more)
+        self.lines.append(line)
+        return line
+
+
+async def dial(port, index, *, token=TOKEN, incarnation=3, **state):
+    pod = make_pod(index)
+    hello = {
+        "uid": pod.uid,
+        "job": "job",
+        "incarnation": incarnation,
+        "epoch": 0,
+        "pod": vars(pod),
+        "warm": True,
+        "runs": 0,
+        **({"store": 4000} if index == 0 else {}),
+        **state,
+    }
+    return await wire.dial("127.0.0.1", port, token=token, hello=hello)
+
+
+async def hear(line, key, *, seconds=10):
+    """The next message that has that key."""
+    async with asyncio.timeout(seconds):
+        while True:
+            message = await line.receive()
+            if key in message:
+                return message[key]
+
+
+async def test_members_that_know_the_token_are_formed_into_a_group(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        lines = [await door.dial(index) for index in (1, 0)]
+        groups = [Generation.from_message(await hear(line, "form")) for line in lines]
+        assert [pod.uid for pod in groups[0].pods] == ["u0", "u1"]
+        assert groups[0] == groups[1]
+        assert (groups[0].number, groups[0].epoch, groups[0].store_port) == (1, 1, 4000)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [({"token": "guessed"}, "token"), ({"incarnation": 2}, "incarnation 2 is over"), ({"epoch": 5}, "newer master")],
+)
+async def test_whoever_does_not_belong_is_told_why(tmp_path, given, why):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        with pytest.raises(wire.RefusedError, match=why):
+            await door.dial(1, **given)
+
+
+async def test_a_coordinator_that_does_not_know_the_token_is_not_obeyed():
+    async def pretend(reader, writer):
+        writer.write(json.dumps({"once": "0" * 32}).encode() + b"\n")
+        await reader.readline()
+        writer.write(json.dumps({"proof": "0" * 64, "epoch": 9}).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    port = free_port()
+    async with await asyncio.start_server(pretend, "127.0.0.1", port):
+        with pytest.raises(wire.RefusedError, match="does not know the job's token"):
+            await dial(port, 1)
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b'{"once": 1}\n', b"[]\n", b"{" * 100_000])
+async def test_strangers_that_talk_nonsense_do_not_disturb(tmp_path, said):
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        writer.write(said)
+        line = await door.dial(0)
+        assert Generation.from_message(await hear(line, "form")).number == 1
+        writer.close()
+        await reader.read()
+
+
+async def test_a_new_coordinator_finds_the_group_that_trains_and_leaves_it_alone(tmp_path):
+    group = make_group(0, 1, number=7).to_message()
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        line = await door.dial(0, runs=7, group=group)
+        await door.dial(1, runs=7, group=group)
+        status = await hear(line, "status")
+        while status["state"] != "Running":
+            status = await hear(line, "status")
+        assert (status["generation"], status["members"]) == (7, ["toy-master-0", "toy-worker-0"])
+
+
+async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        line = await door.dial(0)
+        await hear(line, "form")
+        returned = await door.dial(1, runs=5, group=make_group(0, 1, number=5, epoch=0).to_message())
+        assert await hear(returned, "stop") == 5
+
+
+async def test_generations_go_on_counting_under_a_new_master(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1), epoch=2) as door:
+        await door.dial(1, group=make_group(9, 1, number=7, epoch=1).to_message())
+        line = await door.dial(0)
+        group = Generation.from_message(await hear(line, "form"))
+        assert (group.number, group.epoch) == (8, 2)
+
+
+async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        first = await door.dial(0)
+        await hear(first, "form")
+        second = await door.dial(0, runs=1, group=make_group(0).to_message())
+        assert await hear(second, "status")
+        with pytest.raises(ConnectionError):
+            await hear(first, "no such word")

@@ -1,0 +1,26 @@
+"""The oldest torch that is supported: a job's whole life with it."""
+
+import pytest
+
+from tests.worker.job.local import LocalJob, end
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(280)]
+
+
+def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
+    with LocalJob(tmp_path, fewest=2, options=["--epochs", 60], tree="oldest") as job:
+        job.start(0, 1)
+        first = job.wait_training(2)
+        job.start(2)
+        grown = job.wait_training(3, after=first)
+        assert job.repeated() == 0
+        end(job.pods[1].training()[0])
+        again = job.wait_training(3, after=grown)
+        job.pods[2].terminate()
+        job.wish(0, 1)
+        job.wait_training(2, after=again)
+        assert job.wait_code(job.pods[2]) == 143
+        assert [job.wait_code(job.pods[i]) for i in (0, 1)] == [0, 0]
+        assert not job.status()
+        job.assert_no_epoch_skipped()
+        job.assert_nothing_left()
