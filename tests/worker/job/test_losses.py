@@ -2,9 +2,11 @@
 
 import os
 import signal
+import subprocess
 
 import pytest
 
+from elastic_worker import contract
 from tests.worker.job.local import LocalJob, end
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
@@ -147,4 +149,32 @@ def test_below_the_minimum_the_job_pauses_and_goes_on_when_enough_are_there(tmp_
         assert "smallest allowed group has 3" in job.status()["reason"]
         job.start(2)
         job.wait_training(3, after=before)
+        job.assert_no_epoch_skipped()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_is_told_and_the_training_goes_on_when_there_is_room(tmp_path, small_disk):
+    saved = small_disk / "checkpoint.pt"
+    environ = {contract.ENV_MAX_FAILURES: "20", contract.ENV_CHECKPOINT_PATH: str(saved)}
+    with LocalJob(tmp_path, fewest=2, checkpoint=False, options=["--checkpoint", saved], environ=environ) as job:
+        job.start(0, 1)
+        job.wait_training(2)
+        (small_disk / "something else").write_bytes(b"x" * (900 << 10))
+        with pytest.raises(OSError, match="No space left"):
+            (small_disk / "more").write_bytes(b"x" * (1 << 20))
+        job.wait("a failure", lambda: job.status().get("failures", 0) >= 1)
+        before = job.generation()
+        for file in ("something else", "more"):
+            (small_disk / file).unlink()
+        job.wait_training(2, after=before)
+        assert "rank 0 failed" in job.pods[0].said()
         job.assert_no_epoch_skipped()

@@ -29,7 +29,7 @@ def main():
     model = nn.Linear(32, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     parallel = DistributedDataParallel(model)
-    saved = options.folder / "checkpoint.pt"
+    saved = options.checkpoint or options.folder / "checkpoint.pt"
     first = torch.load(saved)["epoch"] + 1 if saved.exists() else 0
     name = f"steps-{os.environ['ELASTIC_POD_NAME']}-{os.environ['LOCAL_RANK']}.jsonl"
     with (options.folder / name).open("a", buffering=1) as log:
@@ -51,6 +51,7 @@ def main():
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--epochs", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--pause", type=float, default=0.02)

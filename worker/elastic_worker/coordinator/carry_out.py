@@ -63,6 +63,7 @@ class Carrier:
     def _resume(self, now: float) -> None:
         assert self.board.group is not None
         self._enter(Phase.RUNNING, now)
+        self.changes.drop_unfinished()
         for pod in self.board.group.pods:
             self._tell(pod.uid, {"resume": 1})
 
@@ -127,12 +128,12 @@ class Carrier:
             self._tell(pod.uid, told)
 
     def _done(self, now: float) -> None:
-        self._enter(Phase.OVER, now)
+        self._enter(Phase.DONE, now)
         self._tell_all({"done": 1})
 
     def _fail(self, decision: Decision, now: float) -> None:
         assert decision.failure is not None
-        self._enter(Phase.OVER, now)
+        self._enter(Phase.FAILED, now)
         failure = decision.failure
         told = {"exitCode": contract.EXIT_DO_NOT_RETRY, "rank": failure.rank, "message": failure.message}
         self._tell_all({"fail": {**told, "pod": failure.pod, "scriptExitCode": failure.exit_code}})
@@ -184,7 +185,9 @@ class Carrier:
         change.marks["stepped"] = now
         if pause is not None:
             change.pause = max(change.pause or 0.0, float(pause))
-        log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
+        change.stepped += 1
+        if change.stepped == change.to:
+            log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
     def release(self) -> None:
         """Those who were told to go and have nothing to stop may go; the master last."""
@@ -192,7 +195,7 @@ class Carrier:
             if member.connected and member.leaving_until is not None and not member.runs and not member.goodbye:
                 if member.pod.uid == self.board.me and self._others_stop():
                     continue
-                if self.board.phase in (Phase.WAITING, Phase.OVER) or not self._is_in_group(member):
+                if self.board.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED) or not self._is_in_group(member):
                     self._tell(member.pod.uid, {"leave": 1})
 
     # -- the account --------------------------------------------------------------------------------------------------

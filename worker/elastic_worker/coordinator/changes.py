@@ -25,6 +25,7 @@ class Change:
     marks: dict[str, float] = field(default_factory=dict)
     pause: float | None = None
     lost: int | None = None
+    stepped: int = 0
 
     def parts(self) -> dict[str, float]:
         """Seconds from each mark to the next."""
@@ -62,6 +63,10 @@ class Changes:
         self._all.insert(0, change)
         del self._all[MOST:]
         return change
+
+    def drop_unfinished(self) -> None:
+        """What was decided on is not done after all."""
+        self._all = [change for change in self._all if change.generation]
 
     @property
     def latest(self) -> Change | None:

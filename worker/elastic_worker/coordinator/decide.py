@@ -47,7 +47,7 @@ class Decision:
 
 def decide(board: Board, now: float) -> Decision:
     """The next thing to do."""
-    if board.phase == Phase.OVER:
+    if board.phase in (Phase.DONE, Phase.FAILED):
         return Decision("stay", "the job is over")
     if board.phase == Phase.STOPPING:
         return _stopping(board)

@@ -143,7 +143,8 @@ class Phase:
     RUNNING = "Running"
     ALIGNING = "Aligning"
     STOPPING = "Stopping"
-    OVER = "Over"
+    DONE = "Done"
+    FAILED = "Failed"
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Coordinator:
                 if self._lines.get(pod.uid) is not line:
                     return
                 self._hear(self.board.members[pod.uid], message)
-        except ConnectionError as error:
+        except (ConnectionError, KeyError, TypeError, ValueError) as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
                 self._lose(pod, str(error), may_return=not isinstance(error, wire.EndedError))

@@ -153,8 +153,10 @@ class Group:
     async def _watch_first_step(self, record: Generation) -> None:
         """Tell of the first step, and how long ago the last one of before was."""
         first: list[float] = []
+        wait = 0.01
         while not first:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(wait)
+            wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
         before, self.last_step_at = self.last_step_at, None
         self.tell(stepped=record.number, **({} if before is None else {"pause": round(min(first) - before, 4)}))

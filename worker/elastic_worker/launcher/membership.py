@@ -69,7 +69,7 @@ class Membership:
             except (asyncio.TimeoutError, OSError) as error:
                 self._complain(error)
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
-            wait = min(2 * wait, max(MOST_RETRY_SECONDS, wait))
+            wait = min(2 * wait, MOST_RETRY_SECONDS)
 
     async def _attend(self) -> None:
         """One line, until it breaks. Raises what `dial` raises; returns where it was up for a while."""
