@@ -49,6 +49,23 @@ def test_who_leaves_while_a_checkpoint_is_written_waits_for_its_end(tmp_path):
         assert job.repeated() == 0, job.report()
 
 
+def test_a_checkpoint_that_is_written_in_place_is_never_cut_by_a_planned_change(tmp_path):
+    """Most of the time it is being written: whoever stops the script at any moment leaves half a file."""
+    options = ["--save-pause", 0.6, "--save-in-place", "--steps", 3, "--pause", 0.01]
+    with LocalJob(tmp_path, fewest=2, options=options) as job:
+        job.start(0, 1)
+        before = job.wait_training(2)
+        for _ in range(3):
+            job.start(2)
+            grown = job.wait_training(3, after=before)
+            job.pods[2].terminate()
+            job.wish(0, 1)
+            before = job.wait_training(2, after=grown)
+        assert job.status()["failures"] == 0
+        assert "failed with exit code" not in job.pods[0].said()
+        assert job.repeated() == 0, job.report()
+
+
 def test_a_leaver_whose_script_ignores_the_signal_is_ended_within_its_grace(tmp_path):
     with LocalJob(tmp_path, fewest=2, grace=5, options=["--on-term", "ignore"]) as job:
         job.start(0, 1, 2)

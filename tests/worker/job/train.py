@@ -7,6 +7,7 @@ FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation, rank, world, ep
 """
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -42,7 +43,7 @@ def main():
                 time.sleep(options.pause)
                 write(log, rank, epoch, step)
             if rank == 0:
-                save(saved, epoch, model, pause=options.save_pause)
+                save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
     if rank == dist.get_world_size() - 1:
         time.sleep(options.linger)
     (options.folder / f"finished-{rank}").touch()
@@ -56,6 +57,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--save-pause", type=float, default=0.0)
+    parser.add_argument("--save-in-place", action="store_true")
     parser.add_argument("--fail-at", type=int, default=-1)
     parser.add_argument("--fail-rank", type=int, default=0)
     parser.add_argument("--fail-how", default="raise")
@@ -103,7 +105,17 @@ def write(log, rank, epoch, step):
     log.write(json.dumps(line) + "\n")
 
 
-def save(path, epoch, model, *, pause):
+def save(path, epoch, model, *, pause, in_place):
+    """As it should be, under another name first; or as many do, where a kill in the middle costs the checkpoint."""
+    if in_place:
+        content = io.BytesIO()
+        torch.save({"epoch": epoch, "model": model.state_dict()}, content)
+        with path.open("wb") as file:
+            file.write(content.getvalue()[:1000])
+            file.flush()
+            time.sleep(pause)
+            file.write(content.getvalue()[1000:])
+        return
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with unfinished.open("wb") as file:
         torch.save({"epoch": epoch, "model": model.state_dict()}, file)
