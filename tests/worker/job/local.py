@@ -161,9 +161,11 @@ class LocalJob:
         assert epochs[0] == 0
 
     def repeated(self):
-        """How many epochs were begun again."""
-        epochs = [step["epoch"] for step in self.steps() if step["rank"] == 0 and step["step"] == 0]
-        return len(epochs) - len(set(epochs))
+        """How many epochs were done again, after they had been done to their end."""
+        mine = [step for step in self.steps() if step["rank"] == 0]
+        last = max(step["step"] for step in mine)
+        ends = [step["epoch"] for step in mine if step["step"] == last]
+        return len(ends) - len(set(ends))
 
     def assert_nothing_left(self):
         """After the end of all pods: no file of theirs, no process, no listening socket."""

@@ -22,7 +22,8 @@ def test_a_script_that_fails_once_goes_on_after_its_last_checkpoint(tmp_path):
     with LocalJob(tmp_path, fewest=2, options=["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-once"]) as job:
         job.start(0, 1)
         assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
-        assert job.repeated() == 1
+        again = [step for step in job.steps() if step["generation"] == 2]
+        assert again[0]["epoch"] == 3, "the epoch in which it failed"
         job.assert_no_epoch_skipped()
 
 
