@@ -16,6 +16,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.progress import Progress
 from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
@@ -77,6 +78,7 @@ class Operator:
                 now=self.wire.clock.time,
                 changed=lambda: None,
             ),
+            progress=Progress(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
         )
         self._hear_all(dice)

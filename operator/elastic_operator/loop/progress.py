@@ -20,9 +20,7 @@ from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.loop.said import read
 from elastic_operator.plan.decisions import Plan
-from elastic_operator.plan.elastic import master_of
-from elastic_operator.plan.observation import Observation, seconds
-from elastic_operator.plan.report import is_running
+from elastic_operator.plan.observation import Observation, is_running, master_of, seconds
 from elastic_operator.plan.reported import Report
 from elastic_worker.contract import STATUS_LIMIT_BYTES, STATUS_PORT
 

@@ -115,6 +115,11 @@ class Reader:
         """What the quota policies came to at the last look at them."""
         return self._policies.resolved
 
+    def tells_by_itself(self, body: objects.CustomObject) -> bool:
+        """Whether the job's pods say in their termination message why they failed, so that no log need be read."""
+        spec = self._parse(body).spec
+        return spec is not None and spec.is_elastic
+
     def look_at_policies(self) -> None:
         """Take in what changed of quota policies and namespaces; `policies` is a new object only if that matters."""
         self._policies.look()

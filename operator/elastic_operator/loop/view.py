@@ -130,9 +130,10 @@ class View:
         if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
             return known.seen
         own = self.reader.ledger.own_pods(uid)
+        as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
             body,
-            pods=own if self.reader.status(body).finished else self.logs.as_read(meta.namespace, own),
+            pods=own if as_they_are else self.logs.as_read(meta.namespace, own),
             trouble=trouble,
             blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, meta.generation),

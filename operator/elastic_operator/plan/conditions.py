@@ -10,9 +10,8 @@ from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, 
 from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, pods, set_condition
+from elastic_operator.plan.observation import Observation, is_running, pods, set_condition
 from elastic_operator.plan.progress import is_whole, report_of
-from elastic_operator.plan.report import is_running
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})

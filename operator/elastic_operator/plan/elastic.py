@@ -14,8 +14,16 @@ from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import count_failure, describe_failure, failed_pods, short_failure
 from elastic_operator.plan.losses import count_losses, lost_count
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, at, end_incarnation, fail, replace_all, seconds
-from elastic_operator.plan.report import is_running
+from elastic_operator.plan.observation import (
+    Observation,
+    at,
+    end_incarnation,
+    fail,
+    is_running,
+    master_of,
+    replace_all,
+    seconds,
+)
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 FIRST_GROWTH_SECONDS = 600.0
@@ -51,7 +59,7 @@ def losses(seen: Observation, now: float) -> Observation:
         seen = count_losses(seen, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
         return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
-    if not master_is_lost or seen.status.master_lost_time is not None:
+    if not master_is_lost or (seen.status.master_lost_time is not None and not _had_master(seen)):
         return count_losses(seen, lost, now)
     seen = count_losses(seen, lost, now, reason="MasterLost")
     status = next_master(seen.status, now)
@@ -75,15 +83,10 @@ def absence(seen: Observation, now: float) -> Observation:
     return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
 
 
-def master_of(seen: Observation) -> OwnPod | None:
-    """The master, if it is a member."""
-    return seen.live[0] if seen.live and seen.live[0].role == "master" else None
-
-
 def next_master(status: JobStatus, now: float) -> JobStatus:
     """The status under which another master is made, and the present one is on its way out."""
-    update = {"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": at(now)}
-    return status.model_copy(update=update)
+    since = status.master_lost_time or at(now)
+    return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
 
 
 def growth_delay(status: JobStatus) -> float:
@@ -107,6 +110,11 @@ def _replace_failed_master(seen: Observation, master: OwnPod, now: float) -> Obs
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
     gone = (*seen.gone, (master, short_failure(master)))
     return replace(seen, status=status, gone=gone, commit=True, events=(*seen.events, _replaced(told, status)))
+
+
+def _had_master(seen: Observation) -> bool:
+    """Whether the last status knew of a master: that one is gone, too, and its number is used."""
+    return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in seen.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

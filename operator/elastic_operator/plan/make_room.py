@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.elastic import master_of
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, seconds
+from elastic_operator.plan.observation import Observation, master_of, seconds
 
 PLACE_SECONDS = 30.0
 """A new master has so long to find a place by itself; each worker that goes gives it as long again."""

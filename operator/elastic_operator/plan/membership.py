@@ -12,8 +12,7 @@ from typing import Any
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.plan.decisions import Grant, Membership, Slot
-from elastic_operator.plan.elastic import master_of
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.observation import Observation, master_of
 
 Member = tuple[str, str]
 """Name and uid; "" for the uid of a pod that is not there yet."""

@@ -125,3 +125,13 @@ def present(seen: Observation) -> list[OwnPod]:
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
     """Whether it is the master of an Elastic job that a newer one replaces, or is about to."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
+
+
+def master_of(seen: Observation) -> OwnPod | None:
+    """The master, if it is a member."""
+    return seen.live[0] if seen.live and seen.live[0].role == "master" else None
+
+
+def is_running(pod: OwnPod) -> bool:
+    """Whether the pod's main container runs."""
+    return pod.main.running_since is not None and pod.main.exit_code is None

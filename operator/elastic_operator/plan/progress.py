@@ -7,8 +7,7 @@ from dataclasses import replace
 from elastic_operator.api.status import Change, JobStatus, Training
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.elastic import master_of
-from elastic_operator.plan.observation import Observation, at, pods, seconds
+from elastic_operator.plan.observation import Observation, at, master_of, pods, seconds
 from elastic_operator.plan.reported import GroupChange, Report
 
 MEASURED_SECONDS = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, at, seconds
+from elastic_operator.plan.observation import Observation, at, is_running, seconds
 from elastic_operator.plan.progress import first_ranks, is_whole, world_size
 from elastic_worker.contract import LABEL_JOB_NAME
 
@@ -33,11 +33,6 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
     if complete and _resizing(status):
         update["last_resize_time"] = at(now)
     return status.model_copy(update=update)
-
-
-def is_running(pod: OwnPod) -> bool:
-    """Whether the pod's main container runs."""
-    return pod.main.running_since is not None and pod.main.exit_code is None
 
 
 def _resizing(status: JobStatus) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_worker import contract
 from tests.apiserver.elastic.conftest import ElasticWorld
-from tests.apiserver.faults.lab import MERGE
+from tests.apiserver.faults.lab import MERGE, remove
 from tests.apiserver.operators import Operators, eventually
 
 pytestmark = pytest.mark.apiserver
@@ -133,3 +133,26 @@ def test_what_the_api_server_refuses_would_be_seen_here(operators: Operators, wo
     world.wait_settled("toy", 4)
     mounted = {mount["mountPath"] for mount in world.pod("master-0")["spec"]["containers"][0]["volumeMounts"]}
     assert {contract.INJECT_FOLDER, contract.WISH_FOLDER} < mounted
+
+
+def test_a_master_whose_node_is_gone_gets_the_place_of_the_highest_worker(
+    operators: Operators, world: ElasticWorld
+) -> None:
+    operators.start()
+    world.begin(big=8)
+    world.wait_settled("toy", 8)
+    eventually("the wish of eight", world.is_told_of_all, report=world.wish)
+    node = world.pod("master-0")["spec"]["nodeName"]
+    staying = [pod for pod in world.pods("toy") if pod["spec"]["nodeName"] != node]
+    world.kubelets.nodes.remove(node)
+    world.api.delete(f"/api/v1/nodes/{node}").raise_for_status()
+    for pod in world.pods("toy"):
+        if pod["spec"]["nodeName"] == node:
+            remove(world.api, pod)
+    world.wait_settled("toy", 4, seconds=90)
+    assert world.annotation(contract.ANNOTATION_MASTER_EPOCH) == "2"
+    names = {pod["metadata"]["name"] for pod in staying}
+    highest = max(names, key=lambda name: int(name.rpartition("-")[2]))
+    assert {pod["metadata"]["name"] for pod in world.pods("toy")} == names - {highest} | {"toy-master-0"}
+    assert world.status()["incarnation"] == 1
+    eventually("the wish of four", world.is_told_of_all, report=world.wish)

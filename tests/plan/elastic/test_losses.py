@@ -94,6 +94,18 @@ def test_a_lost_master_is_counted_once():
     assert (second.master_epoch, second.restarts) == (first.master_epoch, first.restarts)
 
 
+def test_a_new_master_that_is_lost_before_it_runs_has_used_its_number_and_the_wait_goes_on():
+    first = without_master().status
+    second = is_pending(make_master(master_epoch=2))
+    grant = make_grant(keep=["worker-0", "worker-1", "master-0"])
+    pods = (second, make_worker(0), make_worker(1))
+    waiting = plan(make_elastic_job(pods, last=first), grant, now=210).status
+    assert (waiting.master_epoch, waiting.replicas, waiting.master_lost_time) == (2, 3, at(200))
+    third = without_master(now=220, last=waiting)
+    assert (third.status.master_epoch, third.status.master_lost_time) == (3, at(200))
+    assert {create.master_epoch for create in third.creates} <= {3}
+
+
 def test_a_worker_lost_while_there_is_no_master_is_counted_too():
     known = without_master().status
     job = make_elastic_job((make_worker(0),), last=known)

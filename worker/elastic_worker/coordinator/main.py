@@ -11,8 +11,8 @@ from pathlib import Path
 from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.wish import WishFile
-from elastic_worker.launcher.settings import Settings, read
 from elastic_worker.logs import set_up
+from elastic_worker.settings import Settings, read
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastic_worker import contract
-from elastic_worker.launcher.settings import TERMINATION_LOG
 
+TERMINATION_LOG = "/dev/termination-log"
 MOST_BYTES = 4096
 """Of a termination message; the kubelet cuts the rest."""
 

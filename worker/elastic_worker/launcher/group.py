@@ -13,8 +13,8 @@ from elastic_worker import contract
 from elastic_worker.checkpoint.hold import stop_at_checkpoint
 from elastic_worker.coordinator.model import Generation
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.settings import Settings
 from elastic_worker.logs import brief
+from elastic_worker.settings import Settings
 
 if TYPE_CHECKING:
     from elastic_worker.checkpoint.watch import CheckpointWatch

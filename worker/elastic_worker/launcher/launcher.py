@@ -27,10 +27,10 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.server import StatusServer
-from elastic_worker.launcher.settings import Settings
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter, Store
+from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from elastic_worker import contract
 from elastic_worker.launcher import arguments
 from elastic_worker.launcher.ending import Ending, leave_word
 from elastic_worker.launcher.launcher import Launcher
-from elastic_worker.launcher.settings import Settings, SettingsError, read
 from elastic_worker.logs import set_up
 from elastic_worker.processes.torchrun import UsageError
+from elastic_worker.settings import Settings, SettingsError, read
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elastic_worker import wire
-from elastic_worker.launcher.settings import Settings
+from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
 

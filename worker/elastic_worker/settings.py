@@ -9,8 +9,6 @@ from pathlib import Path
 
 from elastic_worker import contract
 
-TERMINATION_LOG = "/dev/termination-log"
-
 
 class SettingsError(ValueError):
     """A variable that is missing or cannot be used; the message names it."""

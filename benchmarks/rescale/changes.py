@@ -1,0 +1,118 @@
+"""The changes that are measured: a pod joins, leaves, is killed, the master is killed. Each has a job of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rescale import steps
+from benchmarks.rescale.job import Job
+from benchmarks.rescale.steps import Cost, Step
+from benchmarks.rescale.systems import System
+
+PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`window` is how many seconds after the decision are looked at for the effective loss."""
+
+    folder: Path
+    window: float = 30.0
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`pods` at the start; `survivor` is the pod whose steps are looked at; `world` is the size afterwards."""
+
+    pods: int
+    survivor: int
+    world: int
+    make: Callable[[Job], float | None]
+    """Makes it; returns from when the pause counts, None: from the last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`cost` is None where the job did not train again within the limit; `steps` are the survivor's."""
+
+    cost: Cost | None
+    decided: float
+    steps: list[Step]
+
+
+def measure(system: System, name: str, options: Options) -> Result:
+    """Make the change in a job of its own. Raises BenchError where the job does not even start."""
+    change = CHANGES[name]
+    with Job(system, options.folder, busy=options.busy) as job:
+        job.start(change.pods)
+        _prepare(job, name)
+        decided, clock = time.monotonic(), time.time()
+        counted_from = change.make(job)
+        if not job.comes(lambda: job.trains(change.survivor, world=change.world, since=decided), seconds=system.limit):
+            return Result(None, decided, job.steps(change.survivor))
+        time.sleep(max(0.0, decided + options.window - time.monotonic()) + 0.2)
+        seen = job.steps(change.survivor)
+        cost = Cost(
+            pause=steps.pause(seen, since=decided, counted_from=counted_from),
+            loss=steps.effective_loss(seen, decided=decided, seconds=options.window),
+            lost=steps.lost(seen, since=decided),
+            epochs=steps.epochs_repeated(seen, since=decided),
+            parts=_parts(job, clock),
+        )
+        return Result(cost, decided, seen)
+
+
+def _prepare(job: Job, name: str) -> None:
+    """A pod that joins is made before it is to take part: being scheduled, pulled and warm is no part of the change."""
+    if name == "join" and job.system.is_elastic:
+        job.add(2)
+        job.wait("the newcomer is warm", lambda: job.is_warm(2))
+
+
+def _join(job: Job) -> float | None:
+    if not job.system.is_elastic:
+        job.add(2)
+    job.wish(0, 1, 2)
+    return None
+
+
+def _leave(job: Job) -> float | None:
+    job.pods[2].terminate()
+    job.wish(0, 1)
+    return None
+
+
+def _kill(job: Job) -> float | None:
+    job.pods[2].kill()
+    return None
+
+
+def _kill_master(job: Job) -> float | None:
+    job.pods[0].kill()
+    job.replace_master()
+    job.wish(0, 1, 2)
+    job.comes(job.is_warm, seconds=job.system.limit)
+    return time.monotonic()
+
+
+def _parts(job: Job, since: float) -> dict[str, float]:
+    """Seconds from the fact to the decision, and between the coordinator's own marks."""
+    found = PARTS.findall(job.pods[0].said())
+    changes = job.status().get("changes") or []
+    if not found or not changes:
+        return {}
+    return {"detect": round(changes[0]["time"] - since, 3), **ast.literal_eval(found[-1][1])}
+
+
+CHANGES = {
+    "join": Change(pods=2, survivor=0, world=3, make=_join),
+    "leave": Change(pods=3, survivor=0, world=2, make=_leave),
+    "kill": Change(pods=3, survivor=0, world=2, make=_kill),
+    "master": Change(pods=3, survivor=1, world=3, make=_kill_master),
+}

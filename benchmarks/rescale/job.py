@@ -1,0 +1,150 @@
+"""One training job of local pods. The benchmark plays the operator: it makes and ends pods, and writes the wish."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.live.errors import BenchError
+from benchmarks.rescale.pods import Pod
+from benchmarks.rescale.steps import Step, read
+from benchmarks.rescale.systems import FEWEST, HERE, MOST, Place, System, command_of, environ_of
+
+START_SECONDS = 180.0
+LOOK_SECONDS = 0.02
+STEADY_STEPS = 60
+
+
+class Job:
+    """Pod 0 is the master. Ends all pods when it is left."""
+
+    def __init__(self, system: System, folder: Path, *, busy: bool = False) -> None:
+        self.system, self.folder, self.busy = system, folder, busy
+        self.pods: dict[int, Pod] = {}
+        self._uids: dict[int, str] = {}
+        self._port = free_port()
+        self._status_ports: dict[int, int] = {}
+        self._wishes = self._epoch = self._made = 0
+        self._incarnation = 1
+        folder.mkdir(parents=True)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for pod in self.pods.values():
+            pod.kill()
+
+    # -- what the operator does ---------------------------------------------------------------------------------------
+
+    def add(self, *indices: int) -> None:
+        """Make these pods."""
+        for index in indices:
+            self._made += 1
+            self._epoch += index == 0
+            self._uids[index] = f"{index}-{self._made}"
+            place = self._place(index)
+            log = self.folder / f"log-{place.name}.txt"
+            self.pods[index] = Pod(
+                place.name, command_of(self.system, place), environ=environ_of(self.system, place), log=log
+            )
+
+    def wish(self, *indices: int) -> None:
+        """Name who is to take part. torchrun takes everybody who comes."""
+        if not self.system.is_elastic:
+            return
+        self._wishes += 1
+        members = [{"name": self.pods[index].name, "uid": self._uids[index]} for index in indices]
+        wish = {"wish": self._wishes, "members": members, "min": FEWEST, "max": MOST}
+        unfinished = self.folder / "wish.tmp"
+        unfinished.write_text(json.dumps(wish))
+        unfinished.replace(self.folder / "wish")
+
+    def replace_master(self) -> None:
+        """Make a new master for one that was lost. The operator starts a torchrun job anew as a whole."""
+        if self.system.is_tuned:
+            self._incarnation += 1
+            for pod in self.pods.values():
+                pod.kill()
+            self.add(*self.pods)
+        else:
+            self.add(0)
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    def steps(self, index: int) -> list[Step]:
+        """What the processes of that pod have done, restarted ones included."""
+        return read(self.folder / f"steps-{self._place(index).name}.jsonl")
+
+    def status(self, index: int = 0) -> dict[str, Any]:
+        """A pod's /status, the master's by default; {} while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{HERE}:{self._status_ports[index]}/status", timeout=1) as answer:
+                status = json.load(answer)
+        except (OSError, ValueError):
+            return {}
+        return status if isinstance(status, dict) else {}
+
+    def is_warm(self, index: int = 0) -> bool:
+        """Whether a pod can take part at once; with torchrun, whether the agents can meet at the master."""
+        if self.system.is_elastic:
+            return bool(self.status(index).get("warm"))
+        with socket.socket() as probe:
+            return probe.connect_ex((HERE, self._port)) == 0
+
+    def wait(self, what: str, look: Callable[[], bool], *, seconds: float = START_SECONDS) -> None:
+        """Until it is so. Raises BenchError, with the end of each log, if it does not come to be."""
+        if not self.comes(look, seconds=seconds):
+            raise BenchError(f"{self.system.name}: waited {seconds:.0f} s in vain: {what}\n{self._logs()}")
+
+    def comes(self, look: Callable[[], bool], *, seconds: float) -> bool:
+        """Whether it is so within that time; given up at once when no pod runs."""
+        until = time.monotonic() + seconds
+        while not look():
+            if time.monotonic() > until or not any(pod.is_running() for pod in self.pods.values()):
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def trains(self, index: int, *, world: int, since: float = 0.0) -> bool:
+        """Whether that pod steps in a group of that size that was formed after `since`."""
+        steps = self.steps(index)
+        if not steps or steps[-1].time < since or steps[-1].world != world:
+            return False
+        first = next(step for step in steps if step.pid == steps[-1].pid)
+        return first.time > since
+
+    def start(self, pods: int) -> None:
+        """Begin with so many pods, and let them train until their pace is known."""
+        self.add(*range(pods))
+        self.wish(*range(pods))
+        self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
+        self.wait("the pace is known", lambda: len(self.steps(pods - 1)) >= STEADY_STEPS)
+
+    def _place(self, index: int) -> Place:
+        return Place(
+            folder=self.folder,
+            index=index,
+            uid=self._uids[index],
+            port=self._port,
+            status_port=self._status_ports.setdefault(index, free_port()),
+            epoch=max(1, self._epoch),
+            incarnation=self._incarnation,
+            busy=self.busy,
+        )
+
+    def _logs(self) -> str:
+        return "\n".join(f"--- {pod.name}\n{pod.said()[-1500:]}" for pod in self.pods.values())
+
+
+def free_port() -> int:
+    """One that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,49 @@
+"""A pod without Kubernetes: a process that is number 1 in a PID namespace of its own, so its end ends all in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+END_SECONDS = 20.0
+
+
+class Pod:
+    """Starts at once; what it prints goes to `log`."""
+
+    def __init__(self, name: str, command: Sequence[str], *, environ: Mapping[str, str], log: Path) -> None:
+        self.name, self.log = name, log
+        with log.open("ab") as output:
+            inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+            self._process = subprocess.Popen(
+                inside, env=dict(environ), stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            )
+
+    def is_running(self) -> bool:
+        """Whether its first process has not ended."""
+        return self._process.poll() is None
+
+    def terminate(self) -> None:
+        """Tell its first process to go, as the kubelet does."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End all of it at once, and wait for that."""
+        self._signal(signal.SIGKILL)
+        self._process.kill()
+        self._process.wait(END_SECONDS)
+
+    def said(self) -> str:
+        """All it has printed."""
+        return self.log.read_text(errors="replace")
+
+    def _signal(self, number: int) -> None:
+        try:
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        except OSError:
+            return
+        for child in children[:1]:
+            os.kill(int(child), number)

@@ -1,0 +1,132 @@
+"""What an Elastic job's status says of its group, from what its master reports."""
+
+from dataclasses import replace
+
+from elastic_operator.api.status import Change
+from elastic_operator.plan.reported import GroupChange, Report
+from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
+from tests.plan.jobs import START, at, make_grant, plan, reasons
+
+ALL = ["master-0", "worker-0"]
+
+
+def make_change(**fields):
+    return GroupChange(**{"generation": 5, "at": START + 190, "reason": "Join", "before": 1, "after": 2, **fields})
+
+
+def make_report(*names, **fields):
+    """The master runs a group of these pods, of one process each."""
+    members = tuple(f"toy-{name}" for name in names)
+    known = {"master_uid": "uid-master-0", "read_at": START + 195, "generation": 5, "state": "Running"}
+    return Report(**{**known, "members": members, "world_size": len(members), **fields})
+
+
+def planned(report, *, now=200, pods=None, spec=None, **status):
+    pods = make_group(1) if pods is None else pods
+    job = replace(make_elastic_job(pods, spec=spec, **status), report=report)
+    return plan(job, make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods]), now=now)
+
+
+def resized(**fields):
+    return [Change(time=at(185), from_=1, to=2, reason="ScaledUp", **fields)]
+
+
+def test_the_training_is_shown_as_reported():
+    report = make_report(*ALL, step=70, last_checkpoint_step=60, checkpoint_error="cannot read")
+    training = planned(report).status.training
+    assert (training.step, training.last_checkpoint_step, training.checkpoint_error) == (70, 60, "cannot read")
+    assert training.last_updated_time == at(195)
+
+
+def test_the_processes_and_ranks_are_those_of_the_group():
+    report = make_report("master-0", "worker-1", "worker-0", world_size=6)
+    pods = (*make_group(1), make_worker(1))
+    status = planned(report, pods=pods, spec=make_elastic_spec(nprocPerNode=2)).status
+    assert status.world_size == 6
+    assert {pod.name: pod.rank for pod in status.pods} == {"toy-master-0": 0, "toy-worker-1": 2, "toy-worker-0": 4}
+
+
+def test_more_processes_than_the_pods_can_have_are_not_believed():
+    assert planned(make_report(*ALL, world_size=10**9)).status.world_size == 2
+
+
+def test_the_job_is_resizing_until_all_its_pods_train():
+    part = planned(make_report("master-0"), history=resized())
+    assert reasons(part)["Ready"] == ("True", "Resizing")
+    whole = planned(make_report(*ALL), history=resized())
+    assert reasons(whole)["Ready"] == ("True", "Running")
+    assert (part.status.last_resize_time, whole.status.last_resize_time) == (None, at(200))
+
+
+def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():
+    waiting = planned(make_report(state="Waiting", reason="waits for toy-worker-0", generation=0))
+    assert reasons(waiting)["Ready"] == ("False", "Rendezvousing")
+    assert "waits for toy-worker-0." in waiting.status.condition("Ready").message
+
+
+def test_a_group_too_large_to_be_listed_is_taken_for_whole():
+    assert reasons(planned(make_report(world_size=2)))["Ready"] == ("True", "Running")
+
+
+def test_the_report_of_another_master_is_not_believed():
+    status = planned(make_report("master-0", master_uid="older", step=9)).status
+    assert (status.training, status.membership_generation) == (None, None)
+    assert status.world_size == 2
+
+
+def test_a_silent_master_leaves_the_status_as_the_pods_show_it():
+    status = planned(None).status
+    assert (status.training, status.world_size) == (None, 2)
+    assert reasons(planned(None))["Ready"] == ("True", "Running")
+
+
+def test_what_a_change_cost_goes_to_the_change_it_came_of():
+    report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, lost_steps=3),))
+    older = Change(time=at(20), from_=2, to=1, reason="ScaledDown")
+    history = planned(report, history=[*resized(), older]).status.history
+    assert [(change.pause_seconds, change.lost_steps) for change in history] == [(0.45, 3), (None, None)]
+
+
+def test_what_is_known_of_a_change_stays():
+    report = make_report(*ALL, changes=(make_change(pause_seconds=9.0),))
+    assert planned(report, history=resized(pause_seconds=0.5)).status.history[0].pause_seconds == 0.5
+
+
+def test_a_change_to_another_size_or_long_before_is_not_the_one():
+    for wrong in ({"after": 3}, {"at": START + 100}, {"before": 2}):
+        report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, **wrong),))
+        assert planned(report, history=resized()).status.history[0].pause_seconds is None
+
+
+def test_a_new_generation_is_told_with_its_pause_once():
+    report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, lost_steps=2),))
+    first = planned(report, membership_generation=4)
+    (event,) = first.events
+    assert event.reason == "GenerationFormed"
+    assert (
+        event.message
+        == "Generation 5: 2 pods, 2 processes; because of Join; no step for 0.45 s; 2 steps are done again."
+    )
+    assert first.status.membership_generation == 5
+    assert planned(report, membership_generation=5).events == ()
+
+
+def test_the_pause_is_waited_for_but_not_for_ever():
+    report = make_report(*ALL, changes=(make_change(),))
+    early = planned(report, now=200, membership_generation=4)
+    assert (early.events, early.status.membership_generation, early.wake_at) == ((), 4, START + 225)
+    late = planned(report, now=225, membership_generation=4)
+    assert [event.reason for event in late.events] == ["GenerationFormed"]
+    assert "no step" not in late.events[0].message
+
+
+def test_the_first_generation_has_no_pause_to_wait_for():
+    report = make_report(*ALL, generation=1, changes=(make_change(generation=1, before=0, reason="Start"),))
+    assert [event.reason for event in planned(report).events] == ["GenerationFormed"]
+
+
+def test_in_torchrun_mode_a_report_means_nothing():
+    pods = (make_master(master_epoch=None), make_worker(0))
+    job = replace(make_elastic_job(pods, master_epoch=None), report=make_report("master-0", step=3))
+    job = replace(job, spec=job.spec.model_copy(update={"runtime": type(job.spec.runtime)()}))
+    assert plan(job, make_grant(keep=ALL)).status.training is None

@@ -1,0 +1,248 @@
+"""Masters are asked how their groups are, by HTTP; a user's pod answers, and may answer anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.loop.progress import Progress, Target
+from elastic_operator.loop.said import MAX_SENTENCE, read
+from elastic_worker.contract import STATUS_LIMIT_BYTES
+from elastic_worker.launcher.server import StatusServer
+
+NOW = 1_800_000_000.0
+SAID = {
+    "contract": "1",
+    "epoch": 2,
+    "generation": 5,
+    "wish": 7,
+    "state": "Running",
+    "reason": "",
+    "members": ["toy-master-0", "toy-worker-0"],
+    "worldSize": 4,
+    "failures": 0,
+    "training": {"step": 1234, "lastCheckpointStep": 1200},
+    "changes": [
+        {"generation": 5, "time": NOW, "reason": "Join", "from": 1, "to": 2, "pauseSeconds": 0.45, "lostSteps": 0}
+    ],
+}
+
+
+def understood(said, *, epoch=2):
+    body = said if isinstance(said, bytes) else json.dumps(said).encode()
+    return read(body, master_uid="m", epoch=epoch, is_member_name=lambda name: name.startswith("toy-"), now=NOW)
+
+
+class Listener:
+    """Follows one master on a port of this machine, and hears what is new."""
+
+    def __init__(self):
+        self.heard = asyncio.Event()
+        self.progress = Progress(now=lambda: NOW, changed=self.heard.set)
+
+    def follow(self, port, **fields):
+        known = {"job_name": "toy", "master_uid": "m", "address": "127.0.0.1", "epoch": 2, "port": port, "eager": True}
+        self.target = Target(**{**known, **fields})
+        self.progress.follow("job", self.target)
+
+    async def news(self):
+        async with asyncio.timeout(10):
+            await self.heard.wait()
+        self.heard.clear()
+        return self.progress.report("job")
+
+
+@pytest.fixture
+async def listener():
+    listening = Listener()
+    yield listening
+    await listening.progress.stop()
+
+
+@asynccontextmanager
+async def launcher(said):
+    """The launcher's own server, which shows `said` as it is when asked."""
+    server = StatusServer(status=lambda: said, metrics=lambda: "")
+    await server.open(0)
+    try:
+        yield server.port
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def anybody(answer):
+    """A server that answers requests by `answer`; gives its port and the paths asked for."""
+    asked = asyncio.Queue()
+
+    async def handle(request):
+        asked.put_nowait(request.path)
+        return await answer(request)
+
+    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1], asked
+    finally:
+        await runner.cleanup()
+
+
+async def test_what_a_launcher_shows_is_understood(listener):
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        report = await listener.news()
+    assert (report.generation, report.state, report.world_size, report.step) == (5, "Running", 4, 1234)
+    assert report.members == ("toy-master-0", "toy-worker-0")
+    assert (report.changes[0].pause_seconds, report.changes[0].before, report.changes[0].after) == (0.45, 1, 2)
+    assert report.checkpoint_error is None
+
+
+async def test_a_new_group_is_heard_of_and_mere_steps_are_not(listener):
+    said = {**SAID}
+    async with launcher(said) as port:
+        listener.follow(port)
+        first = await listener.news()
+        said["training"] = {"step": 1300}
+        await asyncio.sleep(2.5)
+        assert not listener.heard.is_set()
+        assert listener.progress.report("job") is first
+        said["generation"] = 6
+        report = await listener.news()
+    assert (report.generation, report.step) == (6, 1300)
+
+
+async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
+    said = {**SAID}
+    async with launcher(said) as port:
+        listener.follow(port, eager=False)
+        await listener.news()
+        said["generation"] = 6
+        listener.progress.follow("job", replace(listener.target, eager=True))
+        assert (await listener.news()).generation == 6
+
+
+async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        await listener.news()
+        listener.progress.keep_only(set())
+        assert listener.progress.report("job") is None
+        listener.follow(port)
+        listener.progress.follow("job", None)
+        assert listener.progress.report("job") is None
+
+
+async def test_another_master_of_the_job_begins_with_nothing_said(listener):
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        await listener.news()
+        listener.follow(port, master_uid="n", epoch=3)
+        assert listener.progress.report("job") is None
+
+
+async def redirect(_request):
+    return web.Response(status=302, headers={"Location": "/elsewhere"})
+
+
+async def too_much(_request):
+    return web.Response(body=json.dumps({**SAID, "more": "x" * STATUS_LIMIT_BYTES}).encode())
+
+
+async def endless(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" " * 4096)
+
+
+async def silent(_request):
+    await asyncio.sleep(60)
+
+
+async def failing(_request):
+    return web.Response(status=500, body=json.dumps(SAID).encode())
+
+
+@pytest.mark.parametrize("answer", [redirect, too_much, endless, silent, failing])
+async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listener, answer):
+    async with anybody(answer) as (port, asked):
+        listener.follow(port)
+        async with asyncio.timeout(20):
+            assert [await asked.get(), await asked.get()] == ["/status"] * 2
+        assert listener.progress.report("job") is None
+        assert not listener.heard.is_set()
+
+
+async def test_nobody_who_listens_is_no_trouble(listener):
+    listener.follow(1)
+    listener.progress.follow("other", Target("toy", "m", "no address", 2))
+    await asyncio.sleep(0.3)
+    assert listener.progress.report("job") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"contract": "2"},
+        {"epoch": 1},
+        {"generation": -1},
+        {"generation": "5"},
+        {"generation": 2**60},
+        {"worldSize": 10**9},
+        {"members": ["other-worker-0"]},
+        {"members": ["toy-worker-0"] * 5000},
+        {"members": "toy"},
+        {"state": "Run\nning"},
+        {"state": None},
+        {"training": {"step": 1.5}},
+        {"changes": SAID["changes"] * 21},
+        {"changes": [{**SAID["changes"][0], "pauseSeconds": -1}]},
+        {"changes": [{**SAID["changes"][0], "reason": "a b"}]},
+    ],
+)
+def test_what_does_not_fit_is_not_taken(wrong):
+    assert understood(SAID) is not None
+    assert understood({**SAID, **wrong}) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 60_000, b"\xff\xfe", b"NaN"])
+def test_what_is_no_status_is_not_taken(body):
+    assert understood(body) is None
+
+
+def test_texts_are_one_short_line_and_twins_no_members():
+    said = {**SAID, "reason": "a\x1b[31m\nb\u202e " + "c" * 1000, "members": ["toy-worker-0"] * 2}
+    report = understood({**said, "training": {"checkpointError": "\x00 "}})
+    assert report.reason.isprintable()
+    assert report.reason.startswith("a [31m b c")
+    assert len(report.reason) == MAX_SENTENCE
+    assert report.members == ()
+    assert report.checkpoint_error is None
+
+
+def test_fields_of_a_newer_launcher_are_passed_over():
+    assert understood({**SAID, "warm": True, "training": {"step": 3, "epoch": 1}}).step == 3
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda of: (
+        st.lists(of, max_size=3) | st.dictionaries(st.sampled_from([*SAID, "step", "from", "to"]), of, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(list(SAID)), json_values))
+def test_whatever_is_said_is_taken_or_not_and_never_a_fault(odd):
+    report = understood({**SAID, **odd})
+    assert report is None or (0 <= report.generation <= 2**53 and len(report.members) <= 4096)
