@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from elastic_worker import contract
+from tests.worker.job.network import SERVICE, Network
 from tests.worker.job.pod import PYTHON, WORKER, LocalPod, torch_environment
 
 SCRIPT = Path(__file__).with_name("train.py")
@@ -33,6 +34,7 @@ class LocalJob:
         command=None,
         environ=(),
         tree="newest",
+        network=False,
     ):
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
         self.command = command or ["--", str(SCRIPT), str(folder), *map(str, options)]
@@ -41,6 +43,9 @@ class LocalJob:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
         self.ports = {"coordinator": free_port(), "status": free_port()}
         self.pods, self.all_pods, self.epoch, self.wishes = {}, [], 0, 0
+        self.network = Network() if network else None
+        if self.network is not None:
+            self.environ["GLOO_SOCKET_IFNAME"] = "eth0"
 
     def __enter__(self):
         return self
@@ -49,6 +54,8 @@ class LocalJob:
         for pod in self.all_pods:
             if pod.code is None:
                 pod.kill()
+        if self.network is not None:
+            self.network.close()
 
     # -- what the operator does ---------------------------------------------------------------------------------------
 
@@ -76,17 +83,20 @@ class LocalJob:
         uid = f"{name}-{len(self.all_pods)}"
         scratch = self.folder / f"tmp-{uid}"
         scratch.mkdir()
+        place, address, inside = self.network.add() if self.network else ("", "127.0.0.1", [])
+        if self.network is not None and not index:
+            self.network.serve(place)
         own = {
             contract.ENV_JOB_UID: "job-uid",
             contract.ENV_INCARNATION: 1,
             contract.ENV_POD_NAME: name,
             contract.ENV_POD_UID: uid,
-            contract.ENV_LOCAL_ADDR: "127.0.0.1",
+            contract.ENV_LOCAL_ADDR: address,
             contract.ENV_ROLE: role,
             contract.ENV_INDEX: max(0, index - 1),
             contract.ENV_MASTER_EPOCH: self.epoch,
             contract.ENV_TOKEN: TOKEN,
-            contract.ENV_MASTER_ADDR: "127.0.0.1",
+            contract.ENV_MASTER_ADDR: SERVICE if self.network else "127.0.0.1",
             contract.ENV_MASTER_PORT: self.ports["coordinator"],
             contract.ENV_NPROC: self.nproc,
             contract.ENV_WISH_FILE: self.folder / "wish",
@@ -97,12 +107,15 @@ class LocalJob:
         }
         everything = {**self.environ, **{key: str(value) for key, value in own.items()}}
         command = [PYTHON, str(WORKER), *self.command]
-        return LocalPod(name, uid, command, environ=everything, log=self.folder / f"log-{uid}.txt")
+        log = self.folder / f"log-{uid}.txt"
+        return LocalPod(name, uid, [*command], environ=everything, log=log, inside=inside, place=place)
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def status(self):
         """The master's /status; {} while it does not answer."""
+        if self.network is not None:
+            return json.loads(self.network.get(self.pods[0].place, self.ports["status"], "/status") or "{}")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['status']}/status", timeout=2) as answer:
                 return json.load(answer)
@@ -173,7 +186,7 @@ class LocalJob:
             assert pod.code is not None, f"{pod.name} still runs"
             left = sorted((self.folder / f"tmp-{pod.uid}").glob("elastic-*"))
             assert not left, f"{pod.name} left {left}"
-        for port in self.ports.values():
+        for port in self.ports.values() if self.network is None else ():
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)), f"somebody listens at {port}"
 

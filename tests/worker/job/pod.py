@@ -16,13 +16,13 @@ WORKER = Path(contract.__file__).parent
 
 
 class LocalPod:
-    """`pid` is the launcher's, as this machine sees it."""
+    """`pid` is the launcher's, as this machine sees it; `place` its network namespace, `inside` how to run there."""
 
-    def __init__(self, name, uid, command, *, environ, log):
-        self.name, self.uid, self.log = name, uid, log
+    def __init__(self, name, uid, command, *, environ, log, inside=(), place=""):
+        self.name, self.uid, self.log, self.place = name, uid, log, place
         with log.open("ab") as output:
-            inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
-            self.process = subprocess.Popen(inside, env=environ, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+            alone = [*inside, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+            self.process = subprocess.Popen(alone, env=environ, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
 
     @property
     def pid(self):

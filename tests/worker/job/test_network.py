@@ -1,0 +1,67 @@
+"""The network between pods is cut, and healed before or after they are missed; and a master returns that was given up."""
+
+import time
+
+import pytest
+
+from tests.worker.job.local import LocalJob
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+
+def test_a_short_cut_is_not_noticed(tmp_path):
+    with LocalJob(tmp_path, fewest=2, network=True) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.network.cut(job.pods[2].place)
+        time.sleep(2)
+        job.network.heal(job.pods[2].place)
+        steps = len(job.steps())
+        job.wait("more steps", lambda: len(job.steps()) > steps + 100)
+        assert job.generation() == before
+
+
+def test_who_is_cut_off_is_left_behind_and_comes_back_as_a_newcomer(tmp_path):
+    with LocalJob(tmp_path, fewest=2, network=True) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        job.network.cut(job.pods[2].place)
+        small = job.wait_training(2, after=before)
+        job.network.heal(job.pods[2].place)
+        job.wait_training(3, after=small)
+        assert job.pods[2].code is None
+        job.assert_no_epoch_skipped()
+
+
+def test_of_two_halves_without_an_operator_neither_trains(tmp_path):
+    with LocalJob(tmp_path, fewest=1, network=True) as job:
+        job.start(0, 1, 2, 3)
+        before = job.wait_training(4)
+        for index in (2, 3):
+            job.network.cut(job.pods[index].place)
+        job.wait("the pause", lambda: job.status().get("state") == "Waiting")
+        steps = len(job.steps())
+        time.sleep(3)
+        assert len(job.steps()) == steps
+        for index in (2, 3):
+            job.network.heal(job.pods[index].place)
+        job.wait_training(4, after=before)
+        job.assert_no_epoch_skipped()
+
+
+def test_a_master_that_was_given_up_returns_and_disturbs_nobody(tmp_path):
+    with LocalJob(tmp_path, fewest=2, network=True) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        old = job.pods[0]
+        job.network.cut(old.place)
+        job.wait("its processes' end", lambda: not old.training())
+        job.start(0)
+        after = job.wait_training(3, after=before)
+        job.network.heal(old.place)
+        steps = len(job.steps())
+        job.wait("more steps", lambda: len(job.steps()) > steps + 300)
+        assert job.generation() == after
+        assert not old.training()
+        assert job.status()["epoch"] == 2
+        job.assert_no_epoch_skipped()
