@@ -194,6 +194,29 @@ async def test_the_status_of_a_job_that_is_gone_is_not_found():
             await apply.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
 
 
+async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations():
+    async with fake_api() as api, session_to(api) as session:
+        made = await apply.create_pod(session, manifest(annotations={"a": "1"}), job_uid=JOB_UID)
+        known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
+        pod = await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
+        assert api.objects[f"{PODS}/toy-worker-0"]["metadata"]["annotations"] == {"a": "1", "b": "2"}
+        assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
+        assert await apply.get_pod(session, "a", "toy-worker-0") == pod
+        with pytest.raises(Conflict):
+            await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
+        with pytest.raises(NotFound):
+            await apply.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
+
+
+async def test_a_secret_is_created_once_and_never_read():
+    async with fake_api() as api, session_to(api) as session:
+        for token in ("first", "second"):
+            meta = {"name": "toy-elastic", "namespace": "a"}
+            await apply.ensure_secret(session, {"metadata": meta, "stringData": {"token": token}})
+        assert api.objects["/api/v1/namespaces/a/secrets/toy-elastic"]["stringData"] == {"token": "first"}
+        assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
+
+
 values = st.recursive(
     st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
     lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),

@@ -16,6 +16,21 @@ def own(**fields) -> model.OwnPod:
     return convert.own_pod(pod(**fields), role="worker", index=3, requests={"g": 2, "h": 1}, gpu_resources=("g", "h"))
 
 
+@pytest.mark.parametrize(
+    ("role", "epoch", "read"),
+    [
+        ("master", "3", (3, "{}")),
+        ("master", "x", (None, "{}")),
+        ("master", "9" * 99, (None, "{}")),
+        ("worker", "3", (None, "")),
+    ],
+)
+def test_the_master_s_number_and_what_it_was_told_are_read_of_masters_only(role, epoch, read):
+    notes = {"elastic-pytorch.dev/master-epoch": epoch, "elastic-pytorch.dev/membership": "{}"}
+    found = convert.own_pod(pod(annotations=notes), role=role, index=0, requests={}, gpu_resources=())
+    assert (found.master_epoch, found.membership) == read
+
+
 def container_status(name: str = "c", **state) -> dict:
     return {"containerStatuses": [{"name": name, "state": state}]}
 

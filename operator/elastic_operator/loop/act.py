@@ -42,6 +42,8 @@ MOST_SERVICES = 8
 """Services made at once. The API server makes them one after the other; more would only run into their time limit."""
 
 TOKEN_BYTES = 32
+TELL_TRIES = 5
+"""Of a master's annotation. A kubelet writes a pod that starts several times within a second."""
 
 
 class Actor:
@@ -143,35 +145,43 @@ class Actor:
             self.stores.pods.observe(answer)
 
     async def _tell_master(self, job: Job, membership: Membership) -> None:
-        """The pod is looked at again where somebody, such as its kubelet, wrote it meanwhile."""
+        """Tried again at once where somebody, such as its kubelet, wrote it meanwhile, but not what it was told."""
         pod = self.stores.pods.get(membership.uid)
-        if pod is None:
-            return
-        try:
-            answer = await apply.annotate_pod(
-                self.session,
-                job.namespace,
-                membership.name,
-                uid=membership.uid,
-                resource_version=pod.metadata.resource_version,
-                annotations={contract.ANNOTATION_MEMBERSHIP: membership.text},
-            )
-        except NotFound:
-            self.stores.pods.observe_deleted(membership.uid)
-            return
-        except Conflict:
-            await self._refresh_pod(job, membership)
-            raise
-        log.info("job=%s pod=%s told who is to take part", job.key, membership.name)
-        self.stores.pods.observe(answer)
+        for _ in range(TELL_TRIES):
+            if pod is None:
+                return
+            try:
+                answer = await apply.annotate_pod(
+                    self.session,
+                    job.namespace,
+                    membership.name,
+                    uid=membership.uid,
+                    resource_version=pod.metadata.resource_version,
+                    annotations={contract.ANNOTATION_MEMBERSHIP: membership.text},
+                )
+            except NotFound:
+                self.stores.pods.observe_deleted(membership.uid)
+                return
+            except Conflict:
+                before, pod = pod, await self._pod_now(job, membership)
+                if pod is not None and pod.metadata.annotations.membership != before.metadata.annotations.membership:
+                    raise
+            else:
+                log.info("job=%s pod=%s told who is to take part", job.key, membership.name)
+                self.stores.pods.observe(answer)
+                return
 
-    async def _refresh_pod(self, job: Job, membership: Membership) -> None:
+    async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
+        """That pod as it is now; None if it is gone."""
         try:
             pod = await apply.get_pod(self.session, job.namespace, membership.name)
         except NotFound:
+            pod = None
+        if pod is None or pod.metadata.uid != membership.uid:
             self.stores.pods.observe_deleted(membership.uid)
-        else:
-            self.stores.pods.observe(pod)
+            return None
+        self.stores.pods.observe(pod)
+        return pod
 
     async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
         """Made with the first master; made sure of with each later one, since users delete things."""

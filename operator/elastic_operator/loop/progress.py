@@ -21,6 +21,7 @@ from elastic_operator.build.names import parse_pod_name
 from elastic_operator.loop.said import read
 from elastic_operator.plan.decisions import Plan
 from elastic_operator.plan.observation import Observation, is_running, master_of, seconds
+from elastic_operator.plan.progress import heard_by
 from elastic_operator.plan.reported import Report
 from elastic_worker.contract import STATUS_LIMIT_BYTES, STATUS_PORT
 
@@ -175,7 +176,7 @@ def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
         master_uid=master.uid,
         address=master.pod_ip,
         epoch=master.master_epoch or 0,
-        eager=_is_changing(plan.status, now),
+        eager=now < heard_by(seen) or _is_changing(plan.status, now),
     )
 
 

@@ -11,7 +11,7 @@ from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import Observation, is_running, pods, set_condition
-from elastic_operator.plan.progress import is_whole, report_of
+from elastic_operator.plan.progress import heard_by, is_whole, report_of
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
@@ -66,10 +66,10 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, seen.live))
     if status.target_replicas == 0 or nodes_asked:
         return Phase.QUEUED, grant.message if grant else ""
-    return _group_phase(seen)
+    return _group_phase(seen, now)
 
 
-def _group_phase(seen: Observation) -> tuple[Phase, str]:
+def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
     """For a job that has its place: how far its group is."""
     status = seen.status
     running = sum(is_running(pod) for pod in seen.live)
@@ -83,10 +83,11 @@ def _group_phase(seen: Observation) -> tuple[Phase, str]:
         assert seen.job.spec is not None
         until = f"the minimum of {seen.job.spec.min_replicas} runs" if not _lacks_master(seen) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
-    report = report_of(seen)
-    if report is not None and report.state == "Waiting" and not report.world_size:
-        return Phase.RENDEZVOUSING, f"{told} {report.reason or 'The pods have not met yet'}".rstrip(".") + "."
-    if _complete(seen):
+    if not _have_met(seen, now):
+        report = report_of(seen)
+        why = report.reason if report and report.reason else "The pods have not met yet"
+        return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
+    if _complete(seen, now):
         return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}."
     lost = bool(status.history) and status.history[0].reason in LOSSES
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
@@ -99,12 +100,20 @@ def _enough(seen: Observation) -> bool:
     return seen.job.spec is not None and sum(is_running(p) for p in seen.live) >= seen.job.spec.min_replicas
 
 
+def _have_met(seen: Observation, now: float) -> bool:
+    """Whether there is a group, as far as an Elastic job's master says."""
+    report = report_of(seen)
+    if report is None:
+        return now >= heard_by(seen)
+    return report.state != "Waiting" or report.world_size > 0
+
+
 def _lacks_master(seen: Observation) -> bool:
     """Whether the pods of an Elastic job wait for a new master."""
     return seen.status.master_lost_time is not None
 
 
-def _complete(seen: Observation) -> bool:
+def _complete(seen: Observation, now: float) -> bool:
     if seen.finishing:
         return True
     leaving = any(pod.deleting_since is not None and not pod.ended for pod in seen.job.pods)
@@ -112,7 +121,7 @@ def _complete(seen: Observation) -> bool:
         len(seen.live) == seen.status.target_replicas
         and all(map(is_running, seen.live))
         and not leaving
-        and is_whole(seen)
+        and is_whole(seen, now)
     )
 
 

@@ -7,11 +7,15 @@ from dataclasses import replace
 from elastic_operator.api.status import Change, JobStatus, Training
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.observation import Observation, at, master_of, pods, seconds
+from elastic_operator.plan.observation import Observation, at, is_running, master_of, pods, seconds
 from elastic_operator.plan.reported import GroupChange, Report
 
 MEASURED_SECONDS = 30.0
 """The first step after a change tells how long the pause was; it is waited for no longer than this."""
+TRAINING_SECONDS = 20.0
+"""How far the training is, is written no more often than this."""
+HEARD_SECONDS = 60.0
+"""A launcher answers soon after its container runs. One that does not for so long may be out of reach for good."""
 CLOCKS_APART_SECONDS = 60.0
 """So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
 
@@ -28,9 +32,11 @@ def report_of(seen: Observation) -> Report | None:
 def take_report(seen: Observation, now: float) -> Observation:
     """What is reported, in the status: the training, the generation and what the latest change cost."""
     report = report_of(seen)
-    if report is None or seen.finishing:
+    if report is None:
+        return replace(seen, wake_at=(*seen.wake_at, heard_by(seen)))
+    if seen.finishing:
         return seen
-    status = seen.status.model_copy(update={"training": _training(report)})
+    status = seen.status.model_copy(update={"training": _training(seen.status, report)})
     status = status.model_copy(update={"history": _with_costs(status, report)})
     latest = next((change for change in report.changes if change.generation == report.generation), None)
     if report.generation == (status.membership_generation or 0):
@@ -44,10 +50,20 @@ def take_report(seen: Observation, now: float) -> Observation:
     return replace(seen, status=status, events=events)
 
 
-def is_whole(seen: Observation) -> bool:
-    """Whether all members train, as far as is reported; one that says nothing is taken for whole."""
+def heard_by(seen: Observation) -> float:
+    """Until when a running master is waited for to report (epoch seconds); 0.0 where none has to."""
+    spec, master = seen.job.spec, master_of(seen)
+    if spec is None or not spec.is_elastic or master is None or report_of(seen) is not None:
+        return 0.0
+    return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
+
+
+def is_whole(seen: Observation, now: float) -> bool:
+    """Whether all members train, as far as is reported; a group that long says nothing is taken for whole."""
     report = report_of(seen)
-    if report is None or (report.world_size and not report.members):
+    if report is None:
+        return now >= heard_by(seen)
+    if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in seen.live}
 
@@ -74,7 +90,11 @@ def first_ranks(seen: Observation) -> dict[str, int]:
     return ranks
 
 
-def _training(report: Report) -> Training | None:
+def _training(status: JobStatus, report: Report) -> Training | None:
+    """As reported; what is not old yet stays, so that news of the group do not each bring a new step."""
+    known = status.training
+    if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
+        return known
     if report.step is None and report.last_checkpoint_step is None and report.checkpoint_error is None:
         return None
     return Training(
@@ -101,7 +121,8 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
 def _is_of(told: GroupChange, change: Change) -> bool:
     """Whether the group's change is what came of the job's."""
     in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS
-    return in_time and told.after == change.to and told.before != told.after and told.pause_seconds is not None
+    same_way = (told.after > told.before) == (change.to > change.from_) and told.after != told.before
+    return in_time and same_way and told.after == change.to and told.pause_seconds is not None
 
 
 def _is_measured_later(latest: GroupChange, report: Report) -> bool:
@@ -110,11 +131,14 @@ def _is_measured_later(latest: GroupChange, report: Report) -> bool:
 
 
 def _formed(report: Report, latest: GroupChange | None) -> Event:
-    parts = [f"Generation {report.generation}: {pods(len(report.members))}, {report.world_size} processes"]
+    processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
+    parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
     if latest is not None:
         parts.append(f"because of {latest.reason}")
         if latest.pause_seconds is not None:
             parts.append(f"no step for {latest.pause_seconds:g} s")
         if latest.lost_steps:
-            parts.append(f"{latest.lost_steps} steps are done again")
+            parts.append(
+                "1 step is done again" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are done again"
+            )
     return Event("GenerationFormed", "; ".join(parts) + ".")

@@ -16,7 +16,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
     running = [pod for pod in seen.live if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(seen)
-    complete = _change_is_complete(seen, running)
+    complete = _change_is_complete(seen, running, now)
     update: dict[str, object] = {
         "observed_generation": job.generation,
         "replicas": len(seen.live),
@@ -40,9 +40,9 @@ def _resizing(status: JobStatus) -> bool:
     return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
 
 
-def _change_is_complete(seen: Observation, running: list[OwnPod]) -> bool:
+def _change_is_complete(seen: Observation, running: list[OwnPod], now: float) -> bool:
     leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
-    return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen)
+    return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen, now)
 
 
 def _running_since(seen: Observation, running: list[OwnPod]) -> object:

@@ -38,6 +38,12 @@ def test_the_training_is_shown_as_reported():
     assert training.last_updated_time == at(195)
 
 
+def test_the_training_is_not_written_again_and_again():
+    known = planned(make_report(*ALL, step=70)).status.training
+    assert planned(make_report(*ALL, step=71, read_at=START + 214), training=known).status.training == known
+    assert planned(make_report(*ALL, step=99, read_at=START + 215), training=known).status.training.step == 99
+
+
 def test_the_processes_and_ranks_are_those_of_the_group():
     report = make_report("master-0", "worker-1", "worker-0", world_size=6)
     pods = (*make_group(1), make_worker(1))
@@ -62,6 +68,14 @@ def test_pods_that_run_and_have_not_met_are_told_so_in_the_masters_words():
     waiting = planned(make_report(state="Waiting", reason="waits for toy-worker-0", generation=0))
     assert reasons(waiting)["Ready"] == ("False", "Rendezvousing")
     assert "waits for toy-worker-0." in waiting.status.condition("Ready").message
+
+
+def test_a_master_that_has_just_started_is_waited_for_to_say_that_the_pods_have_met():
+    early = planned(None, now=64)
+    assert reasons(early)["Ready"] == ("False", "Rendezvousing")
+    assert early.wake_at == START + 65
+    assert reasons(planned(None, now=65))["Ready"] == ("True", "Running")
+    assert reasons(planned(make_report(*ALL), now=64))["Ready"] == ("True", "Running")
 
 
 def test_a_group_too_large_to_be_listed_is_taken_for_whole():
@@ -93,7 +107,7 @@ def test_what_is_known_of_a_change_stays():
 
 
 def test_a_change_to_another_size_or_long_before_is_not_the_one():
-    for wrong in ({"after": 3}, {"at": START + 100}, {"before": 2}):
+    for wrong in ({"after": 3}, {"at": START + 100}, {"before": 2}, {"before": 3}):
         report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, **wrong),))
         assert planned(report, history=resized()).status.history[0].pause_seconds is None
 
