@@ -27,7 +27,8 @@ down: venv ## Give everything the local cluster NAME took back to the machine
 
 test: venv shells ## All tests, those on a real cluster included
 	@$(RUN) python -m devcluster prepare
-	@$(RUN) pytest -m "not long"
+	@$(RUN) pytest -n 2 --dist loadfile -m "not (apiserver or cluster or long)"
+	@$(RUN) pytest -m "(apiserver or cluster) and not long"
 
 test-long: venv shells ## What takes longer than a coffee: every property on 5,000 random cases
 	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600
@@ -36,7 +37,7 @@ check: venv shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -n 2 --dist loadfile -m "not (programs or apiserver or cluster or simulation or long)"
+	@$(RUN) pytest -q -n 2 --dist loadfile -m "not (processes or programs or apiserver or cluster or simulation or long)"
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)

@@ -17,6 +17,7 @@ from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
+from elastic_operator.api.job import RuntimeMode
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
@@ -40,6 +41,7 @@ def main_job(
 @app.command(name="quota")
 def quota_demo(
     name: Annotated[str, typer.Option(help="The local cluster's name.")] = "demo",
+    mode: Annotated[RuntimeMode, typer.Option(help="How the jobs run.")] = RuntimeMode.TORCHRUN,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
 ) -> None:
     """Three teams, six GPUs: one lends, and gets back what is its own when it asks; the other's training goes on."""
@@ -48,7 +50,7 @@ def quota_demo(
     progress = Progress()
     cluster, kube = install.local_cluster(name=name, nodes=quota.NODES, gpus=quota.GPUS, progress=progress)
     install.install_operator(kube, progress)
-    report = quota.run(cluster, kube, console)
+    report = quota.run(cluster, kube, console, mode=mode)
     console.rule("what happened")
     report.show(console)
     if json_file:

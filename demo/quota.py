@@ -24,7 +24,7 @@ from demo.timeline import Timeline
 from demo.witness import Witness
 from devcluster import cache
 from devcluster.cluster import Cluster
-from elastic_operator.api.job import PLURAL
+from elastic_operator.api.job import PLURAL, RuntimeMode
 from elastic_operator.api.status import Limit, Phase
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -37,21 +37,26 @@ EPOCHS = 4
 RECLAIMED = "QuotaReclaimed"
 EXAMPLES = REPOSITORY / "examples"
 FOLDER = EXAMPLES / JOB
+HOW = {
+    RuntimeMode.TORCHRUN: "torchrun restarts its processes",
+    RuntimeMode.ELASTIC: "Elastic mode, after a checkpoint where that is possible",
+}
 
 
-def run(cluster: Cluster, kube: Kube, console: Console) -> Report:
+def run(cluster: Cluster, kube: Kube, console: Console, *, mode: RuntimeMode) -> Report:
     """The whole story; DemoError where the cluster does not do as told."""
     _start_afresh(cluster, kube)
     timeline = Timeline(kube, TEAM_A, JOB, console)
     with Witness(kube, TEAMS, started=timeline.started) as witness:
-        stage = Stage(kube, timeline, witness, console, quiet=frozenset({TEAM_C}))
+        stage = Stage(kube, timeline, witness, console, mode=mode, quiet=frozenset({TEAM_C}))
         _team_c_stays_within_its_own(stage)
         _team_a_starts_beside_team_b(stage)
         _team_a_borrows(stage)
         taken_back, told = _team_b_takes_its_gpus_back(stage)
         _team_a_borrows_again(stage)
+        _training_went_on_from_its_checkpoint(stage)
         _a_node_is_lost(stage, cluster)
-    timeline.show_pauses()
+    timeline.show_pauses(how=HOW[mode])
     picture = cache.root() / "demo-quota.svg"
     picture.write_text(svg_of(timeline.epochs, title="team-a's job, on what is its own and on what team-b leaves idle"))
     console.print(f"As a picture: {picture}")
@@ -150,11 +155,14 @@ def _a_node_is_lost(stage: Stage, cluster: Cluster) -> None:
 
 
 def _apply_job(stage: Stage, team: str) -> None:
-    """The example, with a checkpoint of its own: each demo begins at epoch 0."""
+    """The example, with a checkpoint of its own: each demo begins at epoch 0. Elastic mode is told where it lies."""
     job = yaml.safe_load((FOLDER / "job.yaml").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]
     fresh = f"{JOB}-{time.time():.0f}.pt"
     container["args"] = [word.replace(f"{JOB}.pt", fresh) for word in container["args"]]
+    if stage.mode == RuntimeMode.ELASTIC:
+        job["spec"]["runtime"] = {"mode": stage.mode.value}
+        job["spec"]["elasticity"]["checkpointPath"] = f"/checkpoints/{fresh}"
     stage.kube.kubectl("apply", "-n", team, "-f", "-", input_text=yaml.safe_dump(job))
     stage.timeline.say(f"{team}: kubectl apply -f {_shown(FOLDER / 'job.yaml')}", style="bold")
 
@@ -223,10 +231,12 @@ def _only_workers_left(stage: Stage, before: list[Life]) -> None:
 
 
 def _training_went_on_from_its_checkpoint(stage: Stage) -> None:
+    """Where changes wait for a checkpoint, nothing is done again."""
     pauses = pauses_of(stage.timeline.epochs)
+    most, but = (0, "") if stage.mode == RuntimeMode.ELASTIC else (1, " but the one under way")
     stage.check(
-        "no epoch to be trained twice but the one under way, and none to be left out",
-        all(pause.before.number <= pause.after.number <= pause.before.number + 1 for pause in pauses),
+        f"no epoch to be trained twice{but}, and none to be left out",
+        all(pause.repeated <= most and pause.after.number <= pause.before.number + 1 for pause in pauses),
         [(pause.before, pause.after) for pause in pauses],
     )
 

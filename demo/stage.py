@@ -15,7 +15,7 @@ from demo.kube import DemoError, Kube, wait_for
 from demo.lives import Step
 from demo.timeline import LOOK_SECONDS, Timeline
 from demo.witness import Witness
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
+from elastic_operator.api.job import GROUP, PLURAL, VERSION, RuntimeMode
 from elastic_operator.api.status import ConditionType, JobStatus
 
 EXPECT_SECONDS = 240.0
@@ -40,6 +40,7 @@ class Stage:
     timeline: Timeline
     witness: Witness
     console: Console
+    mode: RuntimeMode = RuntimeMode.TORCHRUN
     quiet: frozenset[str] = frozenset()
     done: list[Done] = field(default_factory=list)
 

@@ -101,9 +101,9 @@ class Timeline:
 
         wait_for(what, reached, seconds=seconds, pause=LOOK_SECONDS)
 
-    def show_pauses(self) -> None:
-        """A table of what each change of size cost."""
-        title = "What a change of size cost (torchrun restarts its processes; epochs take 1 s)"
+    def show_pauses(self, *, how: str = "torchrun restarts its processes") -> None:
+        """A table of what each change of size cost, and `how` it comes about."""
+        title = f"What a change of size cost ({how}; epochs take 1 s)"
         table = Table(title=title, expand=False)
         for column in ("change", "from epoch", "to epoch", "training stood still", "epochs repeated"):
             table.add_column(column, justify="right")

@@ -17,10 +17,12 @@ from benchmarks.live.errors import BenchError
 from benchmarks.rescale import report
 from benchmarks.rescale.changes import CHANGES, Options, Result, measure
 from benchmarks.rescale.report import Picture
-from benchmarks.rescale.steps import Cost
+from benchmarks.rescale.steps import EPOCH_STEPS, Cost
 from benchmarks.rescale.systems import SYSTEMS
 from devcluster.progress import Progress
 
+STEADY_STEPS = 60
+"""Before a change, so that the pace of before is known."""
 BUSY_SYSTEMS = ("tuned", "plain")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -79,13 +81,13 @@ class _Bench:
 
     def _one(self, system: str, change: str, number: int, *, busy: bool) -> Result:
         self._made += 1
-        options = Options(self._folder / f"run-{self._made}", window=self._window, busy=busy)
+        # Each run's change comes at another place in an epoch.
+        steps = STEADY_STEPS + number * EPOCH_STEPS * 7 // 10 % EPOCH_STEPS
+        options = Options(self._folder / f"run-{self._made}", steps=steps, window=self._window, busy=busy)
         with self._progress.step(f"{system}: {change}, run {number}{' computing' if busy else ''}"):
             result = measure(SYSTEMS[system], change, options)
         cost = result.cost
-        told = (
-            "never" if cost is None else f"pause {cost.pause:.2f} s, {cost.loss:.0f} steps not done, {cost.lost} again"
-        )
+        told = f"pause {cost.pause:.2f} s, {cost.loss:.0f} steps not done, {cost.lost} again" if cost else "never"
         self._progress.say(f"{system}: {change}: {told}")
         return result
 

@@ -19,9 +19,10 @@ PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`window` is how many seconds after the decision are looked at for the effective loss."""
+    """`steps` are made before the change; `window` is how many seconds after the decision are looked at."""
 
     folder: Path
+    steps: int = 60
     window: float = 30.0
     busy: bool = False
 
@@ -50,7 +51,7 @@ def measure(system: System, name: str, options: Options) -> Result:
     """Make the change in a job of its own. Raises BenchError where the job does not even start."""
     change = CHANGES[name]
     with Job(system, options.folder, busy=options.busy) as job:
-        job.start(change.pods)
+        job.start(change.pods, steps=options.steps)
         _prepare(job, name)
         decided, clock = time.monotonic(), time.time()
         counted_from = change.make(job)

@@ -18,7 +18,6 @@ from benchmarks.rescale.systems import FEWEST, HERE, MOST, Place, System, comman
 
 START_SECONDS = 180.0
 LOOK_SECONDS = 0.02
-STEADY_STEPS = 60
 
 
 class Job:
@@ -51,9 +50,8 @@ class Job:
             self._uids[index] = f"{index}-{self._made}"
             place = self._place(index)
             log = self.folder / f"log-{place.name}.txt"
-            self.pods[index] = Pod(
-                place.name, command_of(self.system, place), environ=environ_of(self.system, place), log=log
-            )
+            command, environ = command_of(self.system, place), environ_of(self.system, place)
+            self.pods[index] = Pod(place.name, command, environ=environ, log=log, first_pid=100 * self._made)
 
     def wish(self, *indices: int) -> None:
         """Name who is to take part. torchrun takes everybody who comes."""
@@ -120,12 +118,12 @@ class Job:
         first = next(step for step in steps if step.pid == steps[-1].pid)
         return first.time > since
 
-    def start(self, pods: int) -> None:
-        """Begin with so many pods, and let them train until their pace is known."""
+    def start(self, pods: int, *, steps: int) -> None:
+        """Begin with so many pods, and let them train so many steps."""
         self.add(*range(pods))
         self.wish(*range(pods))
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
-        self.wait("the pace is known", lambda: len(self.steps(pods - 1)) >= STEADY_STEPS)
+        self.wait(f"{steps} steps", lambda: len(self.steps(pods - 1)) >= steps)
 
     def _place(self, index: int) -> Place:
         return Place(

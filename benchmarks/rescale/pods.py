@@ -9,17 +9,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 END_SECONDS = 20.0
+NUMBERED = 'echo "$1" >/proc/sys/kernel/ns_last_pid; shift; exec "$@"'
 
 
 class Pod:
-    """Starts at once; what it prints goes to `log`."""
+    """Starts at once; what it prints goes to `log`.
 
-    def __init__(self, name: str, command: Sequence[str], *, environ: Mapping[str, str], log: Path) -> None:
+    Its processes are numbered from `first_pid` on: torchrun's agents know each other by host name and pid, and the
+    host name is the same for all.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, environ: Mapping[str, str], log: Path, first_pid: int
+    ) -> None:
         self.name, self.log = name, log
         with log.open("ab") as output:
-            inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+            inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+            numbered = ["/bin/sh", "-c", NUMBERED, "pod", str(first_pid - 1)]
             self._process = subprocess.Popen(
-                inside, env=dict(environ), stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                [*inside, *numbered, *command],
+                env=dict(environ),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
             )
 
     def is_running(self) -> bool:

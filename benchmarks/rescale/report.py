@@ -59,9 +59,8 @@ def show(costs: Costs, console: Console, *, kind: str) -> None:
     """The table, on `console`."""
     table = Table(title=f"What a change costs a plain script: {kind}")
     for column in ("system", "change", "pause p50", "max", "loss p50", "again max", "parts of the median (s)"):
-        table.add_column(
-            column, justify="left" if column in ("system", "change", "parts of the median (s)") else "right"
-        )
+        is_number = column in ("pause p50", "max", "loss p50", "again max")
+        table.add_column(column, justify="right" if is_number else "left")
     for system, changes in costs.items():
         for change, made in changes.items():
             table.add_row(system, change, *_cells(made))

@@ -17,7 +17,8 @@ TRAIN = FOLDER / "toy" / "train.py"
 def example(name: str, *, gpus: int | None = None, args: list[str] | None = None, **spec: Any) -> Object:
     """The job of an example with other sizes (`spec`), GPUs per pod, and arguments added to the script's."""
     job: Object = yaml.safe_load((FOLDER / name / "job.yaml").read_text())
-    job["spec"] |= {"elasticity": {"gracePeriodSeconds": 10, "scaleUpDelaySeconds": 0}, **spec}
+    quick = {"gracePeriodSeconds": 10, "scaleUpDelaySeconds": 0}
+    job["spec"] |= {"elasticity": {**job["spec"].get("elasticity", {}), **quick}, **spec}
     main = job["spec"]["template"]["spec"]["containers"][0]
     if gpus is not None:
         main["resources"]["limits"]["nvidia.com/gpu"] = gpus

@@ -78,6 +78,21 @@ class Lab:
             self.cluster.node(node).restart()
             self.cluster.wait_ready()
 
+    @contextlib.contextmanager
+    def no_operator(self) -> Iterator[None]:
+        """Nobody decides anything meanwhile; at the end all replicas are Ready again."""
+        operator = ("deployment", "--all", "-n", OPERATOR_NAMESPACE)
+        replicas = self.get(f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments")["items"][0]["spec"][
+            "replicas"
+        ]
+        self.kubectl("scale", *operator, "--replicas=0")
+        self.kubectl("wait", "pods", "--all", "-n", OPERATOR_NAMESPACE, "--for=delete", "--timeout=60s")
+        try:
+            yield
+        finally:
+            self.kubectl("scale", *operator, f"--replicas={replicas}")
+            self.kubectl("rollout", "status", "deployment", "-n", OPERATOR_NAMESPACE, "--timeout=90s")
+
     def mend_nodes(self) -> None:
         """Uncordon what a failed test left cordoned."""
         for node in self.get("/api/v1/nodes")["items"]:

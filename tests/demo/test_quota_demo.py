@@ -26,12 +26,13 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("mode", ["Torchrun", pytest.param("Elastic", marks=pytest.mark.long)])
 @pytest.mark.timeout(SECONDS + 60)
 def test_borrowed_gpus_go_back_to_their_owner_and_only_as_many_workers_as_needed_leave(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], tmp_path: Path, mode: str
 ) -> None:
     file = tmp_path / "demo.json"
-    command = ["make", "demo-quota", f"ARGS=--json {file}"]
+    command = ["make", "demo-quota", f"ARGS=--json {file} --mode {mode}"]
     done = subprocess.run(
         command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

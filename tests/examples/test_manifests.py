@@ -10,7 +10,7 @@ from elastic_operator.api.policy import PolicySpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
-CONFIG_MAPS = {"toy-script": {"train.py"}, "launch-sh": {"launch.sh"}}
+CONFIG_MAPS = {"toy-script": {"train.py"}, "elastic-script": {"train.py"}, "launch-sh": {"launch.sh"}}
 CLAIMS = {yaml.safe_load((EXAMPLES / "toy" / "pvc.yaml").read_text())["metadata"]["name"]}
 IDS = [path.parent.name for path in JOBS]
 
@@ -61,6 +61,12 @@ def test_the_toy_takes_one_to_three_pods_of_four_gpus():
     assert (spec.sizes(), gpus(spec)) == ((1, 2, 3), [4, 4])
 
 
+def test_the_elastic_job_waits_for_the_checkpoint_that_its_script_writes():
+    spec = job("elastic")
+    assert spec.is_elastic
+    assert spec.elasticity.checkpoint_path in main_containers(spec)[0]["args"]
+
+
 def test_the_heterogeneous_job_has_a_smaller_master():
     assert gpus(job("heterogeneous")) == [1, 2]
 
@@ -82,10 +88,11 @@ def test_two_to_four_starts_with_what_its_team_is_guaranteed_and_only_team_c_may
     assert (job("two-to-four").sizes(), gpus(job("two-to-four"))) == ((2, 3, 4), [1, 1])
 
 
-def test_kustomize_makes_the_config_map_that_the_toy_mounts():
-    kustomization = yaml.safe_load((EXAMPLES / "toy" / "kustomization.yaml").read_text())
+@pytest.mark.parametrize("name", ["toy", "elastic"])
+def test_kustomize_makes_the_config_map_that_the_job_mounts(name):
+    kustomization = yaml.safe_load((EXAMPLES / name / "kustomization.yaml").read_text())
     made = {generator["name"]: set(generator["files"]) for generator in kustomization["configMapGenerator"]}
-    assert made == {"toy-script": CONFIG_MAPS["toy-script"]}
+    assert made == {f"{name}-script": CONFIG_MAPS[f"{name}-script"]}
     assert kustomization["generatorOptions"]["disableNameSuffixHash"] is True
     for resource in kustomization["resources"]:
-        assert (EXAMPLES / "toy" / resource).is_file()
+        assert (EXAMPLES / name / resource).is_file()

@@ -1,102 +1,84 @@
-"""Where the pods of a local job live: all on loopback, or each in a network of its own that can be cut off."""
+"""A network for the pods of one local job: each has a network namespace of its own, and can be cut off from the others.
+
+The namespaces hang on a bridge in yet another one, so that jobs that run at the same time have the same addresses and
+nothing of this machine's own network is touched.
+"""
 
 import itertools
-import json
 import os
 import subprocess
 
+NET = "10.77.0"
+SERVICE = f"{NET}.254"
+"""Leads to the newest master, as the job's Service does."""
+FETCH = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=2).read().decode())"
 
-class Loopback:
-    """All pods share one address; nothing can be cut."""
-
-    service, interface = "127.0.0.1", "lo"
-
-    def add(self, uid, *, is_master):
-        """The address of a new pod."""
-        return "127.0.0.1"
-
-    def inside(self, uid):
-        """What runs a command where the pod is."""
-        return []
-
-    def close(self):
-        """Nothing is left of it."""
+_numbers = itertools.count()
 
 
-class Bridge:
-    """Each pod has a network namespace on a bridge; `service` is an address that leads to the newest master."""
-
-    interface = "eth0"
-    _numbers = itertools.count()
+class Network:
+    """`place` is the name of a pod's namespace."""
 
     def __init__(self):
-        self.name = f"tj{os.getpid() % 100_000}-{next(self._numbers)}"
-        self._net = f"10.{200 + os.getpid() % 50}.{next(self._numbers) % 250}"
-        self.service = f"{self._net}.254"
-        self._places, self._master = {}, None
-        _ip("link", "add", self.name, "type", "bridge")
-        _ip("address", "add", f"{self._net}.1/24", "dev", self.name)
-        _ip("link", "set", self.name, "up")
+        self.name = f"tj{os.getpid()}-{next(_numbers)}"
+        self._places, self._master = [], None
+        _ip("netns", "add", self.name)
+        _ip("-n", self.name, "link", "add", "br0", "type", "bridge")
+        _ip("-n", self.name, "link", "set", "br0", "up")
 
-    def add(self, uid, *, is_master):
-        """The address of a new pod; a master's takes the service over from the one before."""
-        number = len(self._places) + 2
-        place = self._places[uid] = f"{self.name}-{number}"
+    def add(self):
+        """A place for a new pod: its name, its address, and what runs a command there."""
+        number = len(self._places) + 1
+        place, port = f"{self.name}-{number}", f"p{number}"
         _ip("netns", "add", place)
-        _ip("link", "add", place, "type", "veth", "peer", "name", self.interface, "netns", place)
-        _ip("link", "set", place, "master", self.name, "up")
-        _ip("-n", place, "link", "set", "lo", "up")
-        _ip("-n", place, "link", "set", self.interface, "up")
-        _ip("-n", place, "address", "add", f"{self._net}.{number}/24", "dev", self.interface)
-        if is_master:
-            self._move_service(uid)
-        return f"{self._net}.{number}"
+        self._places.append(place)
+        _ip("-n", self.name, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", place)
+        _ip("-n", self.name, "link", "set", port, "master", "br0", "up")
+        for device in ("lo", "eth0"):
+            _ip("-n", place, "link", "set", device, "up")
+        _ip("-n", place, "address", "add", f"{NET}.{number}/24", "dev", "eth0")
+        return place, f"{NET}.{number}", _inside(place)
 
-    def inside(self, uid):
-        """What runs a command where the pod is."""
-        return ["ip", "netns", "exec", self._places[uid]]
+    def serve(self, place):
+        """From now on the service leads there, for everybody who is not cut off."""
+        if self._master is not None:
+            _ip("-n", self._master, "address", "delete", f"{SERVICE}/32", "dev", "eth0")
+        _ip("-n", place, "address", "add", f"{SERVICE}/32", "dev", "eth0")
+        self._master = place
+        for other in self._places:
+            _ip("-n", other, "neighbour", "flush", "dev", "eth0")
 
-    def cut(self, uid):
+    def cut(self, place):
         """Nothing reaches the pod any more and nothing leaves it; nobody is told."""
-        _run("bridge", "link", "set", "dev", self._places[uid], "state", "0")
+        self._set_port(place, state="disabled")
 
-    def heal(self, uid):
+    def heal(self, place):
         """Undo `cut`."""
-        _run("bridge", "link", "set", "dev", self._places[uid], "state", "3")
+        self._set_port(place, state="forwarding")
 
-    def connections(self):
-        """Connections and listeners that are left in any pod."""
-        left = {}
-        for uid, place in self._places.items():
-            found = _run("ip", "netns", "exec", place, "ss", "-Htan", "state", "connected", "state", "listening")
-            left[uid] = [line for line in found.splitlines() if "TIME-WAIT" not in line]
-        return {uid: lines for uid, lines in left.items() if lines}
+    def get(self, place, port, path):
+        """What a server in the pod answers; "" if it does not."""
+        url = f"http://127.0.0.1:{port}{path}"
+        command = [*_inside(place), "/usr/bin/python3.11", "-SIc", FETCH, url]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    def listening(self, place):
+        """Local addresses of all sockets that somebody there listens at."""
+        return [line.split()[3] for line in _run(*_inside(place), "ss", "-Htln").splitlines()]
 
     def close(self):
         """Remove everything."""
-        for place in self._places.values():
+        for place in [*self._places, self.name]:
             _ip("netns", "delete", place)
-        _ip("link", "delete", self.name)
 
-    def _move_service(self, uid):
-        """As kube-proxy does: from now on the address leads to this pod, for everybody."""
-        address = f"{self.service}/32"
-        if self._master is not None:
-            _ip("-n", self._places[self._master], "address", "delete", address, "dev", self.interface)
-        _ip("-n", self._places[uid], "address", "add", address, "dev", self.interface)
-        self._master = uid
-        _ip("neighbour", "flush", "dev", self.name)
-        for place in self._places.values():
-            _ip("-n", place, "neighbour", "flush", "dev", self.interface)
+    def _set_port(self, place, *, state):
+        port = "p" + place.rpartition("-")[2]
+        number = {"disabled": "0", "forwarding": "3"}[state]
+        _run(*_inside(self.name), "bridge", "link", "set", "dev", port, "state", number)
 
 
-def leftovers(name):
-    """Namespaces and links whose names begin so."""
-    links = json.loads(_run("ip", "-json", "link", "show"))
-    spaces = json.loads(_run("ip", "-json", "netns", "list") or "[]")
-    return [
-        thing for thing in [*(li["ifname"] for li in links), *(ns["name"] for ns in spaces)] if thing.startswith(name)
-    ]
+def _inside(place):
+    return ["ip", "netns", "exec", place]
 
 
 def _ip(*words):

@@ -1,4 +1,4 @@
-"""The network between pods is cut, and healed before or after they are missed; and a master returns that was given up."""
+"""The network between pods is cut, and healed before or after they are missed; a master that was given up returns."""
 
 import time
 

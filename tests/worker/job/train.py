@@ -3,7 +3,7 @@
     train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--save one|several|none] [--fail-at 35 --fail-rank 1] ...
 
 Rank 0 saves the last finished epoch to FOLDER/checkpoint.pt. Each process appends a line of JSON per step to
-FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation, rank, world, epoch, step.
+FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), master, generation, rank, world, epoch, step.
 """
 
 import argparse
@@ -96,6 +96,7 @@ def fail_if_asked(options, rank, step):
 def write(log, rank, epoch, step):
     line = {
         "time": time.monotonic(),
+        "master": int(os.environ["ELASTIC_MASTER_EPOCH"]),
         "generation": int(os.environ["ELASTIC_GENERATION"]),
         "rank": rank,
         "world": dist.get_world_size(),

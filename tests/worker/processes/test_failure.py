@@ -5,6 +5,7 @@ import json
 import pytest
 
 from elastic_worker.processes import failure
+from elastic_worker.processes.program import SCRIPT, Program
 from tests.worker.processes.lab import a_lab
 
 
@@ -30,6 +31,23 @@ async def test_what_the_script_has_written_itself_is_kept(tmp_path):
         process = await lab.start_script(text)
         await process.wait()
         assert process.error == {"message": "Root: cause", "traceback": "where", "exitCode": 1}
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["forked", "cold"])
+async def test_the_words_of_a_script_that_ends_with_some_are_told(tmp_path, warm):
+    async with a_lab(tmp_path, warm=warm) as lab:
+        await lab.until_warm()
+        process = await lab.start_script("import sys\nsys.exit('there is no data set in /data')")
+        assert await process.wait() == 1
+        assert process.error["message"] == "there is no data set in /data"
+
+
+async def test_a_script_that_is_not_there_is_told(tmp_path):
+    async with a_lab(tmp_path) as lab:
+        process = await lab.start(Program(SCRIPT, str(lab.folder / "missing.py")))
+        assert await process.wait() == 2
+        assert "can't open file" in process.error["message"]
+        assert "missing.py" in process.error["message"]
 
 
 @pytest.mark.parametrize("text", ["raise SystemExit(3)", "import os; os.abort()", "pass"])

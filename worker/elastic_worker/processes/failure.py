@@ -49,11 +49,16 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 def write(environ: Mapping[str, str], error: BaseException) -> None:
     """Write the error file, unless one lies there already. A full disk must not hide the error itself."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    tell(environ, f"{type(error).__name__}: {error}", trace=trace)
+
+
+def tell(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
+    """The same for an end that is no exception, in words."""
     path = environ.get(ENV_ERROR_FILE, "")
     if not path or Path(path).exists():
         return
-    message = cut(f"{type(error).__name__}: {error}", MESSAGE_CHARACTERS)
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    message = cut(message, MESSAGE_CHARACTERS)
     callstack = cut(trace, LIMIT_CHARACTERS - len(message))
     extra = {"py_callstack": callstack, "timestamp": str(int(time.time()))}
     try:

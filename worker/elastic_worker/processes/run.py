@@ -39,7 +39,9 @@ def become(ticket: Ticket, *, forked: bool) -> None:
     run = _run_module if kind == program.MODULE else _run_script
     try:
         run(target, args)
-    except SystemExit:
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            failure.tell(os.environ, end.code)
         raise
     except BaseException:
         failure.install_hook()
@@ -113,7 +115,9 @@ def _compile(path: str) -> CodeType:
         with io.open_code(path) as file:
             source = file.read()
     except OSError as error:
-        print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        told = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        print(f"{sys.executable}: {told}", file=sys.stderr)
+        failure.tell(os.environ, told)
         raise SystemExit(2) from None
     return compile(source, path, "exec", dont_inherit=True)
 

@@ -1,0 +1,116 @@
+"""Elastic mode on real kubelets, when all goes as planned: pods come and go, nodes are drained, other ways to start."""
+
+import re
+from itertools import groupby
+
+import pytest
+
+from devcluster import projectimage
+from tests.cluster.elastic import CHECKPOINTS, Training
+from tests.cluster.examples import FOLDER, example, give_files, give_volume
+from tests.cluster.templates import job, template
+
+pytestmark = pytest.mark.timeout(240)
+TWO_PER_NODE = 2
+"""GPUs of a pod, where a node with four is to take two pods."""
+
+
+@pytest.fixture
+def training(team):
+    """A job to be; nothing of it is left at the end."""
+    found = Training(team)
+    yield found
+    found.nothing_left()
+
+
+EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
+
+
+def test_the_example_grows_and_shrinks_right_after_checkpoints(team):
+    give_files(team, "elastic-script", train_py=FOLDER / "elastic" / "train.py")
+    give_volume(team)
+    team.apply(example("elastic", maxReplicas=1, args=["--epochs", "100000", "--steps", "5"]))
+    sizes, master = [1, 3, 1], ""
+    for size in sizes:
+        team.scale("elastic", size)
+        team.wait(f"epochs on {size} processes", lambda size=size: [n for _, n in epochs(team)[-3:]] == [size] * 3)
+        master = master or team.uids("elastic")["elastic-master-0"]
+    history = team.wait("what the changes cost", lambda: costs(team))
+    assert [(c["reason"], c["from"], c["to"], c["lostSteps"]) for c in history] == [
+        ("ScaledDown", 3, 1, 0),
+        ("ScaledUp", 1, 3, 0),
+    ]
+    told = epochs(team)
+    assert [epoch for epoch, _ in told] == list(range(len(told)))
+    assert [size for size, _ in groupby(size for _, size in told)] == sizes
+    assert team.uids("elastic") == {"elastic-master-0": master}
+    assert "GenerationFormed" in team.events("elastic")
+    status = team.status("elastic")
+    assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
+
+
+def epochs(team):
+    """What the example's master has said: epochs and the number of processes that trained them."""
+    return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(team.logs("elastic-master-0"))]
+
+
+def costs(team):
+    """The changes while the example ran, once it is known what the last one cost."""
+    changes = [change for change in team.status("elastic")["history"] if change["from"] and change["to"]]
+    return changes if "pauseSeconds" in changes[0] else []
+
+
+def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(team, training):
+    training.starts(3, gpus=TWO_PER_NODE)
+    whole = training.trains(3)
+    home, away = team.nodes_of()[0], team.nodes_of()[-1]
+    assert home != away
+    before = team.uids()
+    node = team.lab.cluster.node(away)
+    node.cut_off()
+    try:
+        left = training.trains(2, after=whole)
+    finally:
+        node.heal()
+    again = training.trains(3, after=left)
+    assert team.uids() == before
+    repeated = training.repeated()
+    with team.lab.cordoned(away):
+        selector = "--pod-selector=elastic-pytorch.dev/job-name=toy"
+        team.lab.kubectl("drain", away, selector, "--force", "--delete-emptydir-data", "--timeout=60s")
+        training.trains(2, after=again)
+        assert training.repeated() == repeated
+    training.trains(3, after=training.last())
+    assert training.repeated() == repeated
+    assert team.uids()["toy-master-0"] == before["toy-master-0"]
+    assert (team.status()["incarnation"], team.status()["masterEpoch"]) == (1, 1)
+
+
+LAUNCH = f"""
+torchrun --nproc_per_node=1 --nnodes=2:$WORLD_SIZE --max-restarts=3 \
+  --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT --rdzv_backend=c10d /script/train.py {CHECKPOINTS}
+echo "torchrun has returned $?"
+"""
+
+
+def test_a_launch_script_that_calls_torchrun_runs_as_it_is(team, training):
+    training.starts(2, fewest=2, command=["bash", "-c", LAUNCH])
+    training.ends()
+    assert "torchrun has returned 0" in team.logs("toy-master-0")
+    assert training.repeated() == 0
+
+
+def test_an_image_that_has_the_package_needs_no_init_container(team, training):
+    training.starts(1, image=projectimage.ref("worker"), runtime={"inject": False})
+    assert "initContainers" not in team.all_pods()[0]["spec"]
+    training.ends()
+
+
+def test_an_image_without_torch_is_named_with_what_was_tried(team):
+    # In the local cluster torch comes with the GPUs.
+    team.apply(job(template=template(gpus=0, args=["train.py"]), runtime={"mode": "Elastic"}))
+    team.wait_for("toy", "Failed")
+    message = team.condition("Failed")["message"]
+    for words in ("python3: it lacks torch", "python: ", "Use an image with PyTorch", "spec.runtime.python"):
+        assert words in message
+    assert team.status().get("failures", 0) == 0

@@ -1,0 +1,115 @@
+"""Elastic mode on real kubelets, when something breaks: the others go on, and no pod is replaced that need not be."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.elastic import Training, fill
+from tests.cluster.templates import foreign_pod
+
+pytestmark = pytest.mark.timeout(240)
+FORCE = ("--force", "--grace-period=0")
+TWO_PER_NODE = 2
+"""GPUs of a pod, where a node with four is to take two pods."""
+
+
+@pytest.fixture
+def training(team):
+    """A job to be; nothing of it is left at the end."""
+    found = Training(team)
+    yield found
+    found.nothing_left()
+
+
+def workers(team):
+    """The workers that are there, with their uids."""
+    return {name: uid for name, uid in team.uids().items() if "worker" in name}
+
+
+def test_a_master_that_is_deleted_is_replaced_and_the_workers_stay(team, training):
+    training.starts(3)
+    group, kept = training.trains(3), workers(team)
+    for epoch, options in ((2, ()), (3, FORCE)):
+        team.delete_pod("toy-master-0", *options)
+        group = training.trains(3, after=group)
+        assert group[0] == epoch
+        assert workers(team) == kept
+    status = team.wait_for("toy", "Running", pods=3)
+    assert (status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (1, 3, 0)
+    assert "MasterReplaced" in team.events()
+    training.repeated()
+
+
+def test_lost_workers_are_replaced_with_or_without_an_operator(team, training):
+    training.starts(3)
+    group, master = training.trains(3), team.uids()["toy-master-0"]
+    training.dies("worker-0", "worker-1")
+    group = training.trains(3, after=group)
+    with team.lab.no_operator():
+        training.dies(team.pods()[-1])
+        group = training.trains(2, after=group)
+    group = training.trains(3, after=group)
+    status = team.wait_for("toy", "Running", pods=3)
+    assert team.uids()["toy-master-0"] == master
+    assert (status["incarnation"], status["masterEpoch"], status["restarts"], status.get("failures", 0)) == (1, 1, 3, 0)
+    training.repeated()
+
+
+def test_a_frozen_process_is_ended_and_no_pod_is_lost(team, training):
+    training.starts(2, fewest=2)
+    group, before = training.trains(2), team.uids()
+    training.freezes("worker-0")
+    training.trains(2, after=group)
+    assert team.uids() == before
+    assert team.status()["restarts"] == 0
+    training.repeated()
+
+
+def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training):
+    # Two free GPUs on each node: the pods are spread, and there is room for another master beside the worker.
+    team.apply(foreign_pod("a", gpus=2, node="n1"), foreign_pod("b", gpus=2, node="n2"))
+    team.kubectl("wait", "pod/a", "pod/b", "--for=condition=Ready", "--timeout=60s")
+    training.starts(2, gpus=2, recovery={"nodeLossSeconds": 5})
+    team.kubectl("delete", "pod", "a", "b")
+    group, old, kept = training.trains(2), team.uids()["toy-master-0"], workers(team)
+    node = team.lab.cluster.node(team.nodes_of()[0])
+    node.cut_off()
+    try:
+        group = training.trains(2, after=group)
+        assert group[0] == 2
+        cut = training.steps()[-1]["time"]
+    finally:
+        node.heal()
+        team.lab.cluster.wait_ready()
+    training.goes_on()
+    assert not [step for step in training.steps() if step["uid"] == old and step["time"] > cut]
+    assert workers(team) == kept
+    status = team.status()
+    assert (status["incarnation"], status["masterEpoch"], status["membershipGeneration"]) == (1, *group)
+    training.repeated()
+
+
+def test_a_full_disk_is_survived_and_a_script_that_fails_again_and_again_fails_the_job(team, training):
+    small = {"name": "small", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+    training.starts(
+        2,
+        fewest=2,
+        checkpoint="/small/checkpoint.pt",
+        pod={"volumes": [small]},
+        mounts=[{"name": "small", "mountPath": "/small"}],
+        recovery={"maxFailuresWithoutProgress": 4},
+    )
+    group, before = training.trains(2), team.uids()
+    disk = Path(f"/proc/{training.training_process('master-0')}/root/small")
+    fill(disk / "something else")
+    team.wait_log("toy-master-0", "No space left on device")
+    (disk / "something else").unlink()
+    training.trains(2, after=group)
+    assert team.uids() == before
+    assert training.repeated() >= 1
+    (training.folder / "fail-1").touch()
+    team.wait_for("toy", "Failed")
+    message = team.condition("Failed")["message"]
+    for words in ("rank 1", "exit code 1", "Traceback (most recent call last)", "ValueError: the loss is NaN in epoch"):
+        assert words in message
+    assert "(failure 4 in a row)" in message

@@ -1,0 +1,163 @@
+"""What goes wrong: each method does one thing to the job and tells it in a few words; what must end is put off."""
+
+import contextlib
+import os
+import signal
+import time
+
+from tests.worker.chaos.operator import MASTER
+
+MOST = 5
+FEWEST = 2
+LONGEST_SECONDS = 9.0
+"""Of a cut or a freeze: longer than members are missed (5 s)."""
+
+
+class Faults:
+    """Against the pods of `operator`, as `rng` says."""
+
+    def __init__(self, operator, rng):
+        self.operator, self.job, self.rng = operator, operator.job, rng
+        self._later = []
+        self.kinds = [
+            self.join,
+            self.leave,
+            self.drain_master,
+            self.kill_process,
+            self.kill_coordinator,
+            self.kill_warm_parent,
+            self.kill_worker,
+            self.kill_master,
+            self.freeze_process,
+            self.freeze_pod,
+            self.cut,
+            self.give_up_master,
+        ]
+
+    def one(self):
+        """Any of them; what happened, None where there was nothing to do it to."""
+        return self.rng.choice(self.kinds)()
+
+    def end_due(self, *, everything=False):
+        """Undo what has lasted long enough."""
+        now = time.monotonic()
+        due = [later for later in self._later if everything or later[0] <= now]
+        self._later = [later for later in self._later if later not in due]
+        for _, undo in due:
+            undo()
+
+    # -- the operator's own doings ------------------------------------------------------------------------------------
+
+    def join(self):
+        free = [index for index in range(1, MOST) if index not in self.operator.wanted and self._is_free(index)]
+        if not free:
+            return None
+        self.operator.want(free[0])
+        return f"pod {free[0]} joins"
+
+    def leave(self):
+        index = self._worker()
+        if index is None or len(self.operator.wanted) <= FEWEST:
+            return None
+        self.operator.drop(index)
+        return f"pod {index} is told to leave"
+
+    def drain_master(self):
+        self.job.pods[MASTER].terminate()
+        return "the master is told to go"
+
+    # -- deaths -------------------------------------------------------------------------------------------------------
+
+    def kill_process(self):
+        return self._kill("a training process", lambda pod: self.rng.choice(pod.training() or [None]))
+
+    def kill_coordinator(self):
+        pid = self.job.pods[MASTER].coordinator()
+        return self._end(pid) and "the coordinator is killed"
+
+    def kill_warm_parent(self):
+        return self._kill("the warm parent", lambda pod: pod.zygote())
+
+    def kill_worker(self):
+        index = self._worker()
+        if index is None:
+            return None
+        self.operator.kill(index)
+        return f"pod {index} is killed"
+
+    def kill_master(self):
+        self.operator.kill(MASTER)
+        return "the master is killed"
+
+    # -- what comes back ----------------------------------------------------------------------------------------------
+
+    def freeze_process(self):
+        index = self._any()
+        pids = self.job.pods[index].training()
+        if not pids or not self._end(pids[0], signal.SIGSTOP):
+            return None
+        seconds = self._put_off(lambda: self._end(pids[0], signal.SIGCONT))
+        return f"a training process of pod {index} is frozen for {seconds:.1f} s"
+
+    def freeze_pod(self):
+        index = self._any()
+        pod = self.job.pods[index]
+        pids = [pid for pid in [*pod.processes(), pod.pid] if pid is not None]
+        for pid in pids:
+            self._end(pid, signal.SIGSTOP)
+        seconds = self._put_off(lambda: [self._end(pid, signal.SIGCONT) for pid in reversed(pids)])
+        return f"pod {index} is frozen for {seconds:.1f} s"
+
+    def cut(self):
+        index = self._any()
+        place = self.job.pods[index].place
+        self.job.network.cut(place)
+        seconds = self._put_off(lambda: self.job.network.heal(place))
+        return f"pod {index} is cut off for {seconds:.1f} s"
+
+    def give_up_master(self):
+        """It is cut off, another one takes its place, and it comes back for a while."""
+        old = self.job.pods[MASTER]
+        self.job.network.cut(old.place)
+        self.operator.killed.add(old.uid)
+        self.operator.replace(MASTER)
+        seconds = self._put_off(lambda: self._return(old))
+        return f"the master is cut off, replaced, and returns after {seconds:.1f} s"
+
+    def _return(self, old):
+        self.job.network.heal(old.place)
+        self._put_off(old.kill)
+
+    # -- whom it meets ------------------------------------------------------------------------------------------------
+
+    def _any(self):
+        return self.rng.choice(self.operator.running())
+
+    def _worker(self):
+        workers = [index for index in self.operator.running() if index != MASTER]
+        return self.rng.choice(workers) if workers else None
+
+    def _is_free(self, index):
+        pod = self.job.pods.get(index)
+        return pod is None or pod.code is not None
+
+    def _kill(self, what, pid_of):
+        index = self._any()
+        with contextlib.suppress(OSError, ValueError):  # the pod has none now, or it ends this moment
+            if self._end(pid_of(self.job.pods[index])):
+                return f"{what} of pod {index} is killed"
+        return None
+
+    @staticmethod
+    def _end(pid, number=signal.SIGKILL):
+        """Whether there was something to send the signal to."""
+        with contextlib.suppress(ProcessLookupError):
+            if pid is not None:
+                os.kill(pid, number)
+                return True
+        return False
+
+    def _put_off(self, undo):
+        seconds = self.rng.uniform(0.5, LONGEST_SECONDS)
+        self._later.append((time.monotonic() + seconds, undo))
+        return seconds

@@ -1,0 +1,68 @@
+"""Plays the operator and the kubelets: replaces pods that died, and says who is to take part."""
+
+import time
+
+from elastic_worker import contract
+
+MASTER = 0
+PATIENCE_SECONDS = 2.0
+
+
+class FailedError(Exception):
+    """The job gave up."""
+
+
+class Operator:
+    """`wanted` are the pods there should be, by index. A pod is replaced at most `patience` seconds after its end."""
+
+    def __init__(self, job, rng):
+        self.job, self.wanted = job, set()
+        self.killed = set()
+        self._rng, self._replace_at = rng, {}
+
+    def want(self, *indices):
+        """Have these pods too."""
+        self.wanted.update(indices)
+        self.job.start(*indices)
+
+    def drop(self, index):
+        """One pod less: it is told to go, and named no more."""
+        self.wanted.discard(index)
+        self.job.pods[index].terminate()
+        self.wish()
+
+    def kill(self, index):
+        """The pod is gone with all that is in it, without a word."""
+        self.killed.add(self.job.pods[index].uid)
+        self.job.pods[index].kill()
+
+    def replace(self, index):
+        """Make another one in the place of one that is gone, or is given up."""
+        self.job.start(index)
+
+    def wish(self):
+        """Name those that are wanted and there."""
+        there = [index for index in self.running() if index in self.wanted]
+        if there:
+            self.job.wish(*there)
+
+    def running(self):
+        """Indices of the pods that have not ended."""
+        return [index for index, pod in self.job.pods.items() if pod.code is None]
+
+    @property
+    def is_done(self):
+        """Whether the master has ended well."""
+        return self.job.pods[MASTER].code == 0
+
+    def look(self):
+        """Replace what has died. Raises FailedError where a pod says that no other would fare better."""
+        for index in self.wanted:
+            pod = self.job.pods[index]
+            if pod.code == contract.EXIT_DO_NOT_RETRY:
+                raise FailedError(f"{pod.name} gave up:\n{self.job.report()}")
+            if pod.code in (None, 0) or self.is_done:
+                continue
+            due = self._replace_at.setdefault(pod.uid, time.monotonic() + self._rng.uniform(0, PATIENCE_SECONDS))
+            if time.monotonic() >= due:
+                self.replace(index)
