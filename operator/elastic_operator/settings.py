@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
-from elastic_operator.plan.model import Provisioning
+from elastic_operator.plan.job import Provisioning
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
@@ -89,7 +89,9 @@ class ReclaimMode(StrEnum):
 
 def _as_written(mode: object) -> object:
     """YAML reads a bare On or Off as a boolean."""
-    return {True: ReclaimMode.ON, False: ReclaimMode.OFF}.get(mode, mode) if isinstance(mode, bool) else mode
+    if isinstance(mode, bool):
+        return ReclaimMode.ON if mode else ReclaimMode.OFF
+    return mode
 
 
 class ReclaimSettings(ApiModel):

@@ -5,7 +5,6 @@ running one; without it a control plane of our own is started, and taken down af
 from __future__ import annotations
 
 import os
-import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,8 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
-import kubernetes.client
-import kubernetes.config
 import pytest
 
 from devcluster.cluster import Cluster
@@ -23,6 +20,7 @@ from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.api.policy import COLLECTION
 from tests.api.jobs import make_job
 from tests.api.policies import make_policy
+from tests.apiserver.administrator import DEFINITIONS, client_of, install
 from tests.apiserver.faults.lab import FakeKubelets
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
@@ -46,23 +44,14 @@ def kubeconfig() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def api(kubeconfig: Path) -> Iterator[httpx.Client]:
     """An HTTP client with the administrator's rights."""
-    config = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(str(kubeconfig), client_configuration=config)
-    context = ssl.create_default_context(cafile=config.ssl_ca_cert)
-    if config.cert_file:
-        context.load_cert_chain(config.cert_file, config.key_file)
-    headers = {"Authorization": config.api_key["authorization"]} if config.api_key else {}
-    with httpx.Client(base_url=config.host, verify=context, headers=headers, timeout=30, trust_env=False) as client:
+    with client_of(kubeconfig) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def job_crd(api: httpx.Client) -> None:
     """The CRD of jobs, installed and served."""
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    api.patch(f"{path}/{PLURAL}.{GROUP}", content=crd.JOB.text(), params=options, headers=headers).raise_for_status()
+    install(api, crd.JOB).raise_for_status()
     end = time.monotonic() + READY_SECONDS
     jobs = f"/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}"
     while (answer := api.post(jobs, params={"dryRun": "All"}, json=make_job())).status_code != httpx.codes.CREATED:
@@ -127,13 +116,11 @@ def nodes(api: httpx.Client) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def policy_crd(api: httpx.Client) -> Iterator[None]:
     """The CRD of policies, installed and served, and removed after these tests."""
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.POLICY.name}"
-    options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
-    headers = {"Content-Type": "application/apply-patch+yaml"}
+    path = f"{DEFINITIONS}/{crd.POLICY.name}"
 
     def served() -> bool:
         """Applied again each time: tests before these may have asked for its removal, which takes a while."""
-        api.patch(path, content=crd.POLICY.text(), params=options, headers=headers)
+        install(api, crd.POLICY)
         return api.post(COLLECTION, params={"dryRun": "All"}, json=make_policy()).is_success
 
     eventually("the CRD of policies", served, seconds=READY_SECONDS)

@@ -7,12 +7,13 @@ import pytest
 from elastic_operator.cluster import convert
 from elastic_operator.cluster.convert import Usage
 from elastic_operator.plan import model
+from elastic_operator.plan.job import MainContainer, OwnPod
 from tests.cluster_unit.build import node, pod
 
 CREATED = 1767225600.0
 
 
-def own(**fields) -> model.OwnPod:
+def own(**fields) -> OwnPod:
     return convert.own_pod(pod(**fields), role="worker", index=3, requests={"g": 2, "h": 1}, gpu_resources=("g", "h"))
 
 
@@ -145,7 +146,7 @@ def test_the_main_container_is_the_one_called_pytorch_else_the_first():
     assert own(status=container_status(waiting={"reason": "ImagePullBackOff", "message": "m"})).main.waiting_reason == (
         "ImagePullBackOff"
     )
-    assert own(status=container_status("sidecar", running={})).main == model.MainContainer()
+    assert own(status=container_status("sidecar", running={})).main == MainContainer()
 
 
 def test_an_exit_is_told_with_its_code_and_its_message():

@@ -5,28 +5,26 @@ leaders come and go, and whenever the cluster rests, everybody has what the rule
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import httpx
-import kubernetes.client
-import kubernetes.config
 import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
 from elastic_operator.api import crd
+from elastic_operator.api.definition import Definition
 from elastic_operator.cluster.errors import AlreadyExists
-from tests.apiserver.operators import Operators
+from tests.apiserver.administrator import DEFINITIONS, client_of, install
+from tests.apiserver.operators import Operators, eventually
 from tests.life.mirror import LiveServer, Photo
 from tests.life.world import Happening, LiveWorld
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of, place_of
-from tests.simulate.server import Body
 
 NAME = "life"
 SHORT_SECONDS = 60.0
@@ -34,7 +32,6 @@ LONG_SECONDS = 60.0 * float(os.environ.get("LIFE_MINUTES", "30"))
 BETWEEN_SECONDS = (0.1, 1.5)
 REST_EVERY = 12
 CLASSES = {"low": 0, "high": 10, "elastic-pytorch-worker": 0, "elastic-pytorch-master": 1}
-APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
 
 def leader_changes(world: LiveWorld) -> str:
@@ -70,32 +67,18 @@ def server(tmp_path: Path) -> Iterator[tuple[LiveServer, Operators]]:
     """An own control plane with KWOK, and operators to start there."""
     with Cluster.up(NAME, nodes=0, progress=Progress(quiet=True)) as cluster:
         cluster.add_fake_nodes(0, gpus=0)
-        with _client(cluster.kubeconfig) as api:
-            _install(api)
+        with client_of(cluster.kubeconfig) as api:
+            _set_up(api)
             operators = Operators(cluster.kubeconfig, tmp_path)
             yield LiveServer(api), operators
             operators.end()
 
 
-def _client(kubeconfig: Path) -> httpx.Client:
-    config = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(str(kubeconfig), client_configuration=config)
-    context = ssl.create_default_context(cafile=config.ssl_ca_cert)
-    context.load_cert_chain(config.cert_file, config.key_file)
-    return httpx.Client(base_url=config.host, verify=context, timeout=30, trust_env=False)
-
-
-def _install(api: httpx.Client) -> None:
+def _set_up(api: httpx.Client) -> None:
     """The definitions, the operator's namespace, and classes of priority."""
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for one in (crd.JOB, crd.POLICY):
-        options = {"fieldManager": "tests", "force": "true"}
-        api.patch(f"{definitions}/{one.name}", content=one.text(), params=options, headers=APPLY).raise_for_status()
-        path = f"{definitions}/{one.name}"
-        end = time.monotonic() + 30
-        while not any(c["type"] == "Established" and c["status"] == "True" for c in _conditions(api.get(path).json())):
-            assert time.monotonic() < end, f"{one.name} is not served"
-            time.sleep(0.1)
+        install(api, one).raise_for_status()
+        eventually(f"the service of {one.name}", lambda one=one: _is_served(api, one))
     api.post("/api/v1/namespaces", json={"metadata": {"name": "elastic-system"}})
     classes = {name: {"value": value, "preemptionPolicy": "Never"} for name, value in CLASSES.items()}
     of_pods = {
@@ -108,8 +91,9 @@ def _install(api: httpx.Client) -> None:
         api.post("/apis/scheduling.k8s.io/v1/priorityclasses", json=body).raise_for_status()
 
 
-def _conditions(definition: Body) -> list[Body]:
-    return definition.get("status", {}).get("conditions") or []
+def _is_served(api: httpx.Client, definition: Definition) -> bool:
+    status = api.get(f"{DEFINITIONS}/{definition.name}").json().get("status", {})
+    return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or [])
 
 
 def live(server: LiveServer, operators: Operators, seed: int, seconds: float) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from devcluster.fakenodes import ANNOTATION
-from tests.api.jobs import make_container, make_job, make_template
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.life.mirror import LiveServer, Photo
 from tests.simulate import server as kinds
 from tests.simulate.checker import Checker
 from tests.simulate.entitled import check_entitlements
 from tests.simulate.facts import FLAVORS, GPU, POOL, job_sizes, name_of, owner_of, place_of, staying, terminating
+from tests.simulate.players import Players
 from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body
 from tests.simulate.violation import require
@@ -53,15 +53,17 @@ class Ends:
         self.server.update(kinds.PODS, pod, status={"phase": phase, "containerStatuses": states})
 
 
-class LiveWorld:
+class LiveWorld(Players):
     """Everything that a history happens to."""
 
+    longest_delay = 3
+
     def __init__(self, server: LiveServer, operators: Operators, dice: Random) -> None:
-        self.server, self.operators, self.dice = server, operators, dice
+        super().__init__(server, dice)
+        self.operators = operators
         self.moments, self.machines = server.moments, Ends(server)
         for namespace in NAMESPACES:
             self._make_namespace(namespace)
-        self._names = 0
         self.leaders: list[Operator] = [self._start(), self._start()]
 
     def _make_namespace(self, name: str) -> None:
@@ -72,15 +74,6 @@ class LiveWorld:
     def _start(self) -> Operator:
         return self.operators.start(environ=SETTINGS)
 
-    def new_name(self, kind: str) -> str:
-        """A name that nothing has had yet."""
-        self._names += 1
-        return f"{kind}{self._names}"
-
-    def choose(self, things: list[Body]) -> Body | None:
-        """One of them by chance; None where there is none."""
-        return self.dice.choice(things) if things else None
-
     # -- what can be in it -------------------------------------------------------------------------------------------
 
     def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
@@ -90,15 +83,6 @@ class LiveWorld:
         labels = {POOL: pool, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         meta = {"name": name, "labels": labels, "annotations": {ANNOTATION: "fake"}}
         return self.server.create(kinds.NODES, {"metadata": meta, "status": {"allocatable": room, "capacity": room}})
-
-    def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
-        """A job whose pods ask for so many GPUs of that pool."""
-        resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
-        template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})
-        elasticity = {"scaleUpDelaySeconds": min(delay, 3), "gracePeriodSeconds": 5}
-        body = make_job(self.new_name("j"), template=template, elasticity=elasticity, **spec)
-        body["metadata"]["namespace"] = namespace
-        return self.server.create(kinds.JOBS, body)
 
     def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
         """Somebody else's pod, for kube-scheduler to place."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus, Limit
 from elastic_operator.plan.decisions import Grant, Plan, Slot
-from elastic_operator.plan.model import Job, MainContainer, OwnPod
+from elastic_operator.plan.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.settle import settle

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Change, PodStatus, Retry
-from elastic_operator.plan.model import MainContainer
+from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
 from tests.plan.jobs import (

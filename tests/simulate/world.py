@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from elastic_operator.metrics import Metrics
-from tests.api.jobs import make_container, make_job, make_template
 from tests.simulate import server as kinds
 from tests.simulate.checker import Checker
 from tests.simulate.facts import GPU, POOL, terminating
 from tests.simulate.machines import Machines
 from tests.simulate.moments import Moments
 from tests.simulate.operators import Operator
+from tests.simulate.players import Players
 from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body, Server
 from tests.simulate.violation import require
@@ -40,12 +40,12 @@ class Complaints(logging.Handler):
         self.first = self.first or record
 
 
-class World:
+class World(Players):
     """Everything that a history happens to. `rule` of its moments must hold while it is used."""
 
     def __init__(self, moments: Moments, dice: Random) -> None:
-        self.moments, self.dice = moments, dice
-        self.server = Server(moments)
+        super().__init__(Server(moments), dice)
+        self.moments = moments
         of_pods = ((name, one["priority"]) for name, one in kinds.PRIORITIES.items() if name)
         for name, value in (("low", 0), ("high", 10), *of_pods):
             self.server.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
@@ -55,16 +55,6 @@ class World:
         self.operator = Operator(self.server, METRICS)
         self.checker = Checker(self.server, dice)
         self.wait = 0.0
-        self._names = 0
-
-    def new_name(self, kind: str) -> str:
-        """A name that nothing has had yet."""
-        self._names += 1
-        return f"{kind}{self._names}"
-
-    def choose(self, things: list[Body]) -> Body | None:
-        """One of them by chance; None where there is none."""
-        return self.dice.choice(things) if things else None
 
     # -- what can be in it -------------------------------------------------------------------------------------------
 
@@ -79,15 +69,6 @@ class World:
     def readiness(self, ready: bool) -> dict[str, Any]:
         """What a node says of itself."""
         return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
-
-    def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
-        """A job whose pods ask for so many GPUs of that pool."""
-        resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
-        template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})
-        elasticity = {"scaleUpDelaySeconds": delay, "gracePeriodSeconds": 5}
-        body = make_job(self.new_name("j"), template=template, elasticity=elasticity, **spec)
-        body["metadata"]["namespace"] = namespace
-        return self.server.create(kinds.JOBS, body)
 
     def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
         """Somebody else's pod, for the scheduler to place, with what the server fills in."""

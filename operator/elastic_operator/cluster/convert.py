@@ -1,4 +1,4 @@
-"""What Kubernetes objects mean to the planner: structs in, `plan.model` out. Decides nothing."""
+"""What Kubernetes objects mean to the planner: structs in, `plan.model` and `plan.job` out. Decides nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, SelectorTerm
 from elastic_operator.plan import model
+from elastic_operator.plan.job import MainContainer, OwnPod
 from elastic_worker import contract
 
 _CLUSTER_REASONS = frozenset(
@@ -155,26 +156,24 @@ def main_container_name(pod: Pod) -> str:
     return contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in names else names[0]
 
 
-def main_container(pod: Pod) -> model.MainContainer:
+def main_container(pod: Pod) -> MainContainer:
     """The state of the container that trains."""
     main = main_container_name(pod)
     state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
     if state is None:
-        return model.MainContainer()
+        return MainContainer()
     if (end := state.terminated) is not None:
-        return model.MainContainer(
+        return MainContainer(
             exit_code=end.exit_code, finished_at=_time(end.finished_at), reason=end.reason, message=end.message
         )
     if state.running is not None:
-        return model.MainContainer(running_since=_time(state.running.started_at))
+        return MainContainer(running_since=_time(state.running.started_at))
     if state.waiting is not None:
-        return model.MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
-    return model.MainContainer()
+        return MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
+    return MainContainer()
 
 
-def own_pod(
-    pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]
-) -> model.OwnPod:
+def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:
     """A pod of ours; whether it is ours, and its `role` and `index`, are found out by the ledger.
 
     `deleting_since` is when its deletion was asked for: the API's deletionTimestamp is when the grace is over.
@@ -185,7 +184,7 @@ def own_pod(
     ready = _condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds or 0)
     deadline = _time(meta.deletion_timestamp)
-    return model.OwnPod(
+    return OwnPod(
         name=meta.name,
         uid=meta.uid,
         role=role,

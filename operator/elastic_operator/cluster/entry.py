@@ -8,7 +8,8 @@ from elastic_operator.api.job import GROUP, KIND
 from elastic_operator.cluster import convert
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.plan.model import HostPort, OwnPod, Resources
+from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.model import HostPort, Resources
 
 
 @dataclass(frozen=True, slots=True)

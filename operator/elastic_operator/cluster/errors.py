@@ -46,19 +46,13 @@ class ApiError(ClusterError):
         *,
         status: int,
         reason: str = "",
-        details: Mapping[str, Any] | None = None,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.message = message
         self.status = status
         self.reason = reason
-        self.details = details or {}
         self.retry_after = retry_after
-
-    def has_cause(self, reason: str) -> bool:
-        """Whether the status names `reason` among its causes (such as `NamespaceTerminating`)."""
-        return any(cause.get("reason") == reason for cause in self.details.get("causes") or ())
 
 
 class BadRequest(ApiError):
@@ -156,13 +150,11 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
         kind = AlreadyExists
-    details = body.get("details") or {}
-    named = details.get("retryAfterSeconds")
+    named = (body.get("details") or {}).get("retryAfterSeconds")
     return kind(
         str(body.get("message") or "no message"),
         status=status,
         reason=reason,
-        details=details,
         retry_after=retry_after if retry_after is not None else (float(named) if named else None),
     )
 

@@ -45,6 +45,11 @@ class Subject:
     uid: str
 
 
+def job_subject(namespace: str, name: str, uid: str) -> Subject:
+    """A job, as what an event is about."""
+    return Subject(API_VERSION, KIND, namespace, name, uid)
+
+
 @dataclass(frozen=True, slots=True)
 class _Series:
     """An event that was told, and how often it has been since. `reported` lags behind `count` while one is queued."""
@@ -75,7 +80,7 @@ class EventRecorder:
 
     def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
         """Tell `event` of a job, some time soon."""
-        self.record_for(Subject(API_VERSION, KIND, namespace, job_name, job_uid), event)
+        self.record_for(job_subject(namespace, job_name, job_uid), event)
 
     def record_for(self, subject: Subject, event: Event) -> None:
         """Tell `event` of any object, some time soon."""

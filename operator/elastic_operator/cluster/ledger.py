@@ -23,7 +23,8 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.overdue import Leaving
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.sums import PodSum
-from elastic_operator.plan.model import HostPort, OwnPod, Resources
+from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.model import HostPort, Resources
 
 ASSUMED_SECONDS = 15.0
 """A create that was made and whose pod is not seen counts for so long. Far more than a watch event takes."""

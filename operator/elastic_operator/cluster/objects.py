@@ -85,7 +85,6 @@ class ClaimSpec(Struct, frozen=True):
     """spec of a claim."""
 
     volume_name: str = ""
-    storage_class_name: str | None = None
 
 
 class ClaimStatus(Struct, frozen=True):

@@ -167,7 +167,6 @@ class PodSpec(Struct, frozen=True):
     scheduler_name: str = ""
     priority: int | None = None
     preemption_policy: str = "PreemptLowerPriority"
-    termination_grace_period_seconds: int | None = None
 
 
 class Running(Struct, frozen=True):

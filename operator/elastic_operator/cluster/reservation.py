@@ -44,6 +44,10 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether it is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
+    def has_run_out(self, now: float) -> bool:
+        """Whether there is one that is not in force any more."""
+        return bool(self.node) and not self.holds(now)
+
     def avoided(self, now: float) -> dict[str, float]:
         """The nodes that are to be left alone, with until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
@@ -73,9 +77,9 @@ def reservation_of(pod: Pod) -> Reservation:
     return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
 
 
-def is_forgotten(pod: Pod, now: float) -> bool:
-    """Whether a place is kept for the pod, and its nomination is gone."""
-    return not pod.status.nominated_node_name and reservation_of(pod).holds(now)
+def is_forgotten(pod: Pod, reservation: Reservation, now: float) -> bool:
+    """Whether the reservation keeps a place for the pod, and the pod's nomination is gone."""
+    return not pod.status.nominated_node_name and reservation.holds(now)
 
 
 async def write(session: Session, pod: Pod, reservation: Reservation) -> Pod:

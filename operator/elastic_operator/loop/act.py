@@ -33,7 +33,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
-from elastic_operator.plan.model import Job
+from elastic_operator.plan.job import Job
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)

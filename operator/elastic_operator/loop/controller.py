@@ -18,12 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.job import API_VERSION, KIND
 from elastic_operator.api.status import ConditionType
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.events import Subject
+from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
@@ -37,7 +36,8 @@ from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.decisions import Plan, Route, Share
-from elastic_operator.plan.model import Job, Snapshot
+from elastic_operator.plan.job import Job
+from elastic_operator.plan.model import Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
@@ -217,7 +217,7 @@ class Controller:
 
     def _subject(self, uid: str) -> Subject | None:
         job = self.stores.jobs.get(uid)
-        return Subject(API_VERSION, KIND, job.metadata.namespace, job.metadata.name, uid) if job else None
+        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None
 
     def _is_settled(self, seen: Observation, allocation: Allocation) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""

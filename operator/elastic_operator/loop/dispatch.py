@@ -13,14 +13,14 @@ from typing import Any
 
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, ServerError, TooManyRequests
+from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, ServerError, TooManyRequests
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader, drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.decisions import Event, Plan
-from elastic_operator.plan.model import Job
+from elastic_operator.plan.job import Job
 
 log = logging.getLogger(__name__)
 
@@ -171,12 +171,7 @@ class Dispatcher:
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create)
         except ClusterError as error:
-            self.metrics.reconcile_errors.inc()
-            trouble = self.troubles.add(job, error, time.monotonic())
-            if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
-                log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
-            if trouble.attempts == TELL_ATTEMPTS and _is_about_the_job(error):
-                self.actor.tell(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+            self._note(job, error)
         except Exception:
             self.metrics.reconcile_errors.inc()
             log.exception("job=%s the plan could not be carried out", job.key)
@@ -184,6 +179,18 @@ class Dispatcher:
         else:
             if may_create:
                 self.troubles.clear(job.uid)
+
+    def _note(self, job: Job, error: ClusterError) -> None:
+        """A try failed: it is counted, and told now and then."""
+        self.metrics.reconcile_errors.inc()
+        trouble = self.troubles.add(job, error, time.monotonic())
+        if isinstance(error, Conflict):
+            log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
+            return
+        if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
+        if trouble.attempts == TELL_ATTEMPTS and _is_about_the_job(error):
+            self.actor.tell(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:

@@ -15,7 +15,7 @@ from elastic_operator.build.traceback import TAIL_LINES, Failure, failure_of
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)

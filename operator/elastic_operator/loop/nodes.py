@@ -8,7 +8,8 @@ from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.model import Node, OwnPod
+from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.model import Node
 
 Unready = Mapping[str, float]
 """Nodes that are not Ready, with since when."""

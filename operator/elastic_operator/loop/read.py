@@ -24,7 +24,8 @@ from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.model import Job, JobDemand, Member, OwnPod, PodShape
+from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.reported import Report

@@ -23,7 +23,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Event, Eviction, Reclaim
-from elastic_operator.plan.settle import listed
+from elastic_operator.plan.words import listed, pods
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 log = logging.getLogger(__name__)
@@ -128,9 +128,9 @@ class Reclaimer:
         """Whether so much may be taken; counts it, and if not, stops everything for a while."""
         if not evictions:
             return True
-        pods = [pod for eviction in evictions for pod in eviction.pods]
-        new = sum(map(self._breaker.is_new, pods))
-        self._open = self._breaker.check(pods)
+        going = [pod for eviction in evictions for pod in eviction.pods]
+        new = sum(map(self._breaker.is_new, going))
+        self._open = self._breaker.check(going)
         if self._open is None:
             self._metrics.evictions.inc(new)
             return True
@@ -143,12 +143,12 @@ class Reclaimer:
         evictions = allocation.evictions
         told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
-            job, pods = job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
-            if job is not None and pods:
-                text = f"{_pods(len(pods))} would go for {', '.join(eviction.takers)}. reclaim.mode is DryRun."
+            job, new = job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
+            if job is not None and new:
+                text = f"{pods(len(new))} would go for {', '.join(eviction.takers)}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record_for(job, Event("WouldReclaim", text))
-                self._metrics.would_evict.inc(len(pods))
+                self._metrics.would_evict.inc(len(new))
 
     # -- reservations --------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Reclaimer:
         self._planned, self._grace = {}, grace
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
-        for reclaim in allocation.reclaims if allocation.has_requests else ():
+        for reclaim in allocation.reclaims:
             for loser in reclaim.losers:
                 self._planned.setdefault(loser, []).append(reclaim)
             if reclaim.reserved and reclaim.is_new and not reclaim.losers:
@@ -225,7 +225,7 @@ class Reclaimer:
         if pod is None:
             return False
         now, before = self._now(), reservation_of(pod)
-        if before.node and not before.holds(now):
+        if before.has_run_out(now):
             before = before.ran_out(now)
             self._tell_expired(pod)
         until = now + max(map(self._grace, reclaim.losers), default=0.0) + self._settings.reservation_seconds
@@ -234,7 +234,7 @@ class Reclaimer:
         self._metrics.nominations.inc()
         text = f"Node {reclaim.node} is reserved for it."
         if reclaim.losers:
-            text += f" {_pods(len(reclaim.victims))} of {listed(sorted(reclaim.losers.values()))} will be gone first."
+            text += f" {pods(len(reclaim.victims))} of {listed(sorted(reclaim.losers.values()))} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), reclaim.node, len(reclaim.victims))
         self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
         return True
@@ -243,17 +243,16 @@ class Reclaimer:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(uid)
-        if pod is None or not is_forgotten(pod, self._now()):
+        if pod is None or not is_forgotten(pod, reserved := reservation_of(pod), self._now()):
             return False
         try:
-            self._pods.observe(await write(self._session, pod, reservation_of(pod)))
-        except NotFound:
-            self._pods.observe_deleted(uid)
+            renewed = await self._put(pod, reserved)
         except ClusterError as error:
             log.info("pod=%s/%s not nominated again: %s", *_name(pod), error)
             return False
-        log.info("pod=%s/%s nominated again node=%s", *_name(pod), reservation_of(pod).node)
-        return True
+        if renewed:
+            log.info("pod=%s/%s nominated again node=%s", *_name(pod), reserved.node)
+        return renewed
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
@@ -270,20 +269,26 @@ class Reclaimer:
         self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
+        """Whether it is written; a pod for which it cannot be is left alone for a while."""
         uid = pod.metadata.uid
         try:
-            written = await write(self._session, pod, reservation)
-        except NotFound:
-            self._pods.observe_deleted(uid)
+            return await self._put(pod, reservation)
         except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
             self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
-        else:
-            self._pods.observe(written)
-            return True
         return False
+
+    async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
+        """Write it, and have the store show at once what came of it; False if the pod is gone. Raises ClusterError."""
+        try:
+            written = await write(self._session, pod, reservation)
+        except NotFound:
+            self._pods.observe_deleted(pod.metadata.uid)
+            return False
+        self._pods.observe(written)
+        return True
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:
@@ -292,7 +297,3 @@ def _name(pod: objects.Pod) -> tuple[str, str]:
 
 def _subject(pod: objects.Pod) -> Subject:
     return Subject("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-
-
-def _pods(n: int) -> str:
-    return f"{n} pod{'' if n == 1 else 's'}"

@@ -14,7 +14,7 @@ import msgspec
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
-from elastic_operator.cluster.reservation import is_forgotten, reservation_of
+from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.demand import job_shape
 from elastic_operator.plan.model import PodShape, Request
@@ -27,9 +27,13 @@ NAME_FIELD = "metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A request, and what it was made from. It stays the same until `until` (epoch seconds)."""
+    """A waiting pod with what its annotation says, and the request made from both (None: not ours to help).
+
+    It stays the same until `until` (epoch seconds), as long as `key` does.
+    """
 
     pod: objects.Pod
+    reserved: Reservation
     key: object
     request: Request | None
     until: float
@@ -38,8 +42,8 @@ class _Known:
 class Requests:
     """The requests as last looked at.
 
-    `expired` are pods whose reservation has run out and is to be taken back, `unplannable` those that wait and cannot
-    be planned for, with why. `again_at` is when (epoch seconds) time alone makes any of this different.
+    `expired` are pods whose reservation has run out and is to be taken back, `forgotten` those whose reservation holds
+    and whose nomination is gone. `again_at` is when (epoch seconds) time alone makes any of this different.
 
     Args:
         volumes: What is known of the claims that a pod of that namespace names.
@@ -73,8 +77,8 @@ class Requests:
         for pod in waiting:
             self._known[pod.metadata.uid] = self._look_at(pod, known.get(pod.metadata.uid), now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
-        self.expired = tuple(pod for pod in waiting if _has_expired(pod, now))
-        self.forgotten = tuple(pod for pod in waiting if is_forgotten(pod, now))
+        self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
+        self.forgotten = tuple(one.pod for one in self._known.values() if is_forgotten(one.pod, one.reserved, now))
         found = tuple(one.request for one in self._known.values() if one.request is not None)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
@@ -85,31 +89,37 @@ class Requests:
         key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name))
         if known is not None and known.pod is pod and known.key == key and now < known.until:
             return known
-        if not self._is_ours_to_help(pod):
-            return _Known(pod, key, None, inf)
-        request, until = self._request(pod, barred, volumes, now)
+        reserved = reservation_of(pod)
+        if not self._is_ours_to_help(pod, reserved):
+            return _Known(pod, reserved, key, None, inf)
+        request, until = self._request(pod, reserved, barred, volumes, now)
         if known is not None and known.request == request:
             request = known.request
-        return _Known(pod, key, request, until)
+        return _Known(pod, reserved, key, request, until)
 
     def _is_there(self, node: str) -> bool:
         return bool(node) and self._nodes.named(node) is not None
 
-    def _is_ours_to_help(self, pod: objects.Pod) -> bool:
+    def _is_ours_to_help(self, pod: objects.Pod, reserved: Reservation) -> bool:
         """Whether a scheduler that heeds nominations lacks GPUs for it, or promised it a node; gated pods wait on."""
         spec = pod.spec
         if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
             return False
-        if reservation_of(pod).node or self._is_there(pod.status.nominated_node_name):
+        if reserved.node or self._is_there(pod.status.nominated_node_name):
             return True
         said = convert.unschedulable(pod)
         return any(f"Insufficient {resource}" in said for resource in self._settings.gpu_resources)
 
     def _request(
-        self, pod: objects.Pod, barred: tuple[float, str] | None, volumes: VolumeFacts, now: float
+        self,
+        pod: objects.Pod,
+        reserved: Reservation,
+        barred: tuple[float, str] | None,
+        volumes: VolumeFacts,
+        now: float,
     ) -> tuple[Request, float]:
         """The request, and until when it stays the same."""
-        meta, reserved, nominated = pod.metadata, reservation_of(pod), pod.status.nominated_node_name
+        meta, nominated = pod.metadata, pod.status.nominated_node_name
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
@@ -140,11 +150,6 @@ def claims_of(pod: objects.Pod) -> frozenset[str]:
     """The names of the volume claims that the pod uses."""
     sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
     return frozenset(source.claim_name for source in sources if source is not None)
-
-
-def _has_expired(pod: objects.Pod, now: float) -> bool:
-    reserved = reservation_of(pod)
-    return bool(reserved.node) and not reserved.holds(now)
 
 
 def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, now: float) -> Iterator[str]:

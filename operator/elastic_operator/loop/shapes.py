@@ -15,7 +15,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.groups import one_of_its_kind
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.demand import JobShape, job_shape
-from elastic_operator.plan.model import Job, PodShape
+from elastic_operator.plan.job import Job
+from elastic_operator.plan.model import PodShape
 from elastic_operator.plan.shape import VolumeFacts, shape_of
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER

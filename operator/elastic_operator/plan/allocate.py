@@ -64,13 +64,10 @@ class Allocation(Mapping[str, Grant]):
         return self._table.accounts
 
     @property
-    def has_requests(self) -> bool:
-        """Whether any foreign pod waits."""
-        return bool(self._table.snapshot.requests)
-
-    @property
     def reclaims(self) -> tuple[Reclaim, ...]:
         """The places for foreign pods that wait, as far as they are entitled to one."""
+        if not self._table.snapshot.requests:
+            return ()
         waiting = [claim for claim in self._table.claims if claim.request and not claim.request.nominated]
         return tuple(_reclaim(self._table, claim) for claim in waiting if claim.seats)
 

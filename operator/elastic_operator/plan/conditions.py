@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
 from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import REASONS as LOSSES
-from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, is_running, pods, set_condition
+from elastic_operator.plan.observation import Observation, is_running, set_condition
 from elastic_operator.plan.progress import heard_by, is_whole, report_of
+from elastic_operator.plan.words import pods
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})

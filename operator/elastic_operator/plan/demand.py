@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.elastic import growth_delay
-from elastic_operator.plan.model import JobDemand, Member, OwnPod, PodShape
+from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation, seconds
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import count_failure, describe_failure, failed_pods, short_failure
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import count_losses, lost_count
-from elastic_operator.plan.model import OwnPod
 from elastic_operator.plan.observation import (
     Observation,
     at,

@@ -14,6 +14,7 @@ from elastic_operator.plan.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.supply import Supplies, Supply
 from elastic_operator.plan.table import Table
+from elastic_operator.plan.words import pods
 
 _SHOWN = 3
 """So many names are spelled out; the rest is counted."""
@@ -64,7 +65,7 @@ class Explainer:
         if not claim.job.wants:
             return Why(Limit.SUSPENDED, "")
         if not claim.job.sizes:
-            return Why(Limit.AT_MAXIMUM, f"{_pods(claim.size)}. The job is ending: it gets no new pods.")
+            return Why(Limit.AT_MAXIMUM, f"{pods(claim.size)}. The job is ending: it gets no new pods.")
         if waiting := self._why_waiting(claim):
             return waiting
         if claim.size >= claim.job.sizes[-1]:
@@ -89,11 +90,11 @@ class Explainer:
         job = claim.job
         if claim.failed_at(size, self._table.now):
             reason = job.failed_reason.rstrip(".") or "its pods found no place"
-            text = f"{_head(claim)} {_pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
+            text = f"{_head(claim)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
             return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
         need = self._need(claim, size)
         if claim.served and claim.delayed_at(size, self._table.now) and need.supply.fitting >= need.count:
-            text = f"{_head(claim)} There is room for {_pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
+            text = f"{_head(claim)} There is room for {pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
             return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
         said = why_quota(self._table, claim, size, _wanted(need))
         if said:
@@ -204,12 +205,12 @@ def _reopen(supply: Supply) -> str:
 
 def _head(claim: Claim) -> str:
     least = f", {claim.minimum} at least" if not claim.served and claim.minimum < claim.job.sizes[-1] else ""
-    return f"{claim.size} of {_pods(claim.job.sizes[-1])}{least}."
+    return f"{claim.size} of {pods(claim.job.sizes[-1])}{least}."
 
 
 def _wanted_gpus(claim: Claim) -> str:
     size = next((n for n in claim.job.sizes if n > claim.size), claim.size)
-    return f"{_head(claim)} {_pods(size)} have {claim.gpus_at(size)} GPUs"
+    return f"{_head(claim)} {pods(size)} have {claim.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
@@ -241,10 +242,6 @@ def _usable(need: _Need) -> str:
 def _count_hosts(need: _Need) -> str:
     n = len(need.supply.ask.hosts)
     return f"{n} usable node{'' if n == 1 else 's'}"
-
-
-def _pods(n: int) -> str:
-    return f"{n} pod{'' if n == 1 else 's'}"
 
 
 def _listed(words: list[str] | tuple[str, ...]) -> str:

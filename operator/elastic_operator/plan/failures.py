@@ -7,7 +7,7 @@ from math import inf
 
 from elastic_operator.api.status import Retry
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, fail, present, replace_all, seconds
 
 DISTURBANCE_SECONDS = 120.0

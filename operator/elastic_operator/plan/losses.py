@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus, Retry
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, present, record, replace_all, seconds
 
 REASONS = ("PodLost", "MasterLost")

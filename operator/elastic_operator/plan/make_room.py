@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, master_of, seconds
 
 PLACE_SECONDS = 30.0

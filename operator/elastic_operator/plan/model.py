@@ -1,4 +1,5 @@
-"""The immutable facts decisions are made from; `decisions.py` has the decisions themselves.
+"""The immutable facts that the allocator decides from: nodes, what jobs ask for, foreign pods; `job.py` has the jobs
+themselves, `decisions.py` the decisions.
 
 Times are seconds since the epoch on the API server's clock, as floats. Resources are integers: cpu in millicores,
 memory and storage in bytes, everything else (GPUs, pods) in units.
@@ -10,9 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import JobStatus
-from elastic_operator.plan.reported import Report
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
@@ -202,104 +200,3 @@ class Snapshot:
     requests: tuple[Request, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MainContainer:
-    """State of a pod's main container; all None/False before it starts.
-
-    `is_consequence`: from what it said, it failed because another pod had.
-    """
-
-    running_since: float | None = None
-    exit_code: int | None = None
-    finished_at: float | None = None
-    reason: str = ""
-    message: str = ""
-    waiting_reason: str = ""
-    waiting_message: str = ""
-    is_consequence: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OwnPod:
-    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
-
-    `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
-    admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
-    `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it.
-    """
-
-    name: str
-    uid: str
-    role: str
-    index: int
-    incarnation: int
-    phase: str
-    created: float
-    node: str | None = None
-    bound: bool = False
-    deleting_since: float | None = None
-    grace_seconds: float = 0.0
-    ready: bool = False
-    requests: Resources = field(default_factory=dict)
-    gpus: int = 0
-    host_ports: frozenset[HostPort] = frozenset()
-    main: MainContainer = MainContainer()
-    disrupted: str = ""
-    unschedulable: str = ""
-    unschedulable_since: float | None = None
-    nnodes: tuple[int, int] | None = None
-    template: str = ""
-    pod_ip: str | None = None
-    master_epoch: int | None = None
-    membership: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it runs no more and holds no resources."""
-        return self.phase in ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Provisioning:
-    """How nodes are asked for: by pods that wait for the scheduler, after a delay and no longer than a limit."""
-
-    delay_seconds: float = 30.0
-    timeout_seconds: float = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job as the stores show it.
-
-    `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
-    job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
-    the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
-    for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    created: float
-    status: JobStatus
-    spec: JobSpec | None
-    invalid: str = ""
-    priority: int = 0
-    pods: tuple[OwnPod, ...] = ()
-    foreign_names: frozenset[str] = frozenset()
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""
-    blocked: str = ""
-    refused: str = ""
-    provisioning: Provisioning | None = None
-    report: Report | None = None
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.model import Job, OwnPod
+from elastic_operator.plan.job import Job, OwnPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,6 @@ def at(seconds: float) -> datetime:
 def seconds(time: datetime | None) -> float:
     """A status time as seconds since the epoch; 0.0 for none."""
     return time.timestamp() if time else 0.0
-
-
-def pods(count: int) -> str:
-    """So many pods, in words."""
-    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def set_condition(

@@ -13,15 +13,14 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
+from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.losses import losses
-from elastic_operator.plan.model import Job, OwnPod
 from elastic_operator.plan.observation import (
     Observation,
     at,
     end_incarnation,
     fail,
     is_superseded,
-    pods,
     present,
     record,
     replace_all,
@@ -29,6 +28,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.taken_back import blocked, refused, stuck
+from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
 """Running so long forgets earlier failures."""

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from elastic_operator.api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Quota, Team
-
-MOST_NAMED = 5
-"""So many things of a kind are named in a message; of the others their number is told."""
+from elastic_operator.plan.words import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
 def _conflict(owner: str, namespaces: Sequence[str]) -> str:
     one = len(namespaces) == 1
     return (
-        f"{'namespace' if one else 'namespaces'} {_listed(namespaces)}: {'belongs' if one else 'belong'} to the older"
+        f"{'namespace' if one else 'namespaces'} {listed(namespaces)}: {'belongs' if one else 'belong'} to the older"
         f" policy {owner!r}, and to one policy only; remove {'it' if one else 'them'} from spec.namespaces or"
         " spec.namespaceSelector of one of the two."
     )
@@ -234,8 +232,8 @@ def _team(policy: _Readable, parent: str | None, flavors: Collection[str], probl
         problems.add(
             policy.uid,
             "UnknownFlavor",
-            f"spec.flavors: {_listed(unknown)}: must be among the flavors in the operator's settings"
-            f" ({_listed(sorted(flavors))}); correct the name, or add the flavor there. Until then the entry is"
+            f"spec.flavors: {listed(unknown)}: must be among the flavors in the operator's settings"
+            f" ({listed(sorted(flavors))}); correct the name, or add the flavor there. Until then the entry is"
             " ignored.",
         )
     return Team(
@@ -258,9 +256,3 @@ def _quota(quota: FlavorQuota) -> Quota:
         weight=quota.borrowing.weight,
         lend_limit=quota.lending.limit,
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names in a message, not too many."""
-    shown = ", ".join(names[:MOST_NAMED])
-    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown

@@ -22,7 +22,8 @@ from elastic_operator.api.status import Condition, Truth
 from elastic_operator.plan.accounts import Account, Accounts
 from elastic_operator.plan.model import JobDemand
 from elastic_operator.plan.observation import at
-from elastic_operator.plan.policies import MOST_NAMED, Problem
+from elastic_operator.plan.policies import Problem
+from elastic_operator.plan.words import listed
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "UnknownFlavor"})
 """Reasons of problems that a policy has with itself or the settings; all others are with other policies."""
@@ -155,11 +156,9 @@ class Overview:
         guaranteed, there = self._guaranteed[flavor], self._capacity[flavor]
         if account.parent is not None or not account.guaranteed or guaranteed <= there:
             return ""
-        names = sorted(self._tops[flavor])
-        others = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        listed = ", ".join(names[:MOST_NAMED]) + others
+        names = listed(sorted(self._tops[flavor]))
         return (
-            f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({listed}), and nodes that take pods have {there}."
+            f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
             " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."
         )
 

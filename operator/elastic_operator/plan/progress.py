@@ -7,8 +7,9 @@ from dataclasses import replace
 from elastic_operator.api.status import Change, JobStatus, Training
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.observation import Observation, at, is_running, master_of, pods, seconds
+from elastic_operator.plan.observation import Observation, at, is_running, master_of, seconds
 from elastic_operator.plan.reported import GroupChange, Report
+from elastic_operator.plan.words import pods
 
 MEASURED_SECONDS = 30.0
 """The first step after a change tells how long the pause was; it is waited for no longer than this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, is_running, seconds
 from elastic_operator.plan.progress import first_ranks, is_whole, world_size
 from elastic_worker.contract import LABEL_JOB_NAME

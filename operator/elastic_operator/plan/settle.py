@@ -5,20 +5,19 @@ Creates what fits now, deletes what must go, and writes both down. The order of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType, Limit
 from elastic_operator.plan.conditions import with_conditions
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.make_room import make_room_for_master
 from elastic_operator.plan.membership import changed_membership, first_membership
-from elastic_operator.plan.model import OwnPod
-from elastic_operator.plan.observation import Observation, at, end_incarnation, pods, record, seconds
-from elastic_operator.plan.policies import MOST_NAMED
+from elastic_operator.plan.observation import Observation, at, end_incarnation, record, seconds
 from elastic_operator.plan.progress import take_report
 from elastic_operator.plan.report import with_counts
+from elastic_operator.plan.words import listed, pods
 
 FINISH_SECONDS = 60.0
 """What the workers get to end by themselves after the master succeeded."""
@@ -172,12 +171,6 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs."
     return "PreemptedByJob", f"{what}, next in the team."
-
-
-def listed(names: Sequence[str]) -> str:
-    """The names, the first few of them spelled out."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from elastic_operator.api.status import Retry
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.model import OwnPod
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, replace_all
 
 BLOCKED_SECONDS = 10

@@ -14,7 +14,8 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.model import Job, JobDemand, PodShape, Snapshot
+from elastic_operator.plan.job import Job
+from elastic_operator.plan.model import JobDemand, PodShape, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Namespace, Policy, resolve
 from elastic_operator.plan.shape import shape_of

@@ -16,7 +16,8 @@ from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.model import OwnPod, Snapshot
+from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.model import Snapshot
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError

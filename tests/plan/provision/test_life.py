@@ -8,7 +8,8 @@ import pytest
 
 from elastic_operator.api.status import Condition, ConditionType, Limit, Retry
 from elastic_operator.plan.demand import demand_of, job_shape, with_members
-from elastic_operator.plan.model import MainContainer, Member, Provisioning
+from elastic_operator.plan.job import MainContainer, Provisioning
+from elastic_operator.plan.model import Member
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.shape import shape_of
 from elastic_operator.plan.team import Flavor

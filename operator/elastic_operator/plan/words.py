@@ -1,0 +1,19 @@
+"""Counts and names in the sentences that users read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MOST_NAMED = 5
+"""So many things of a kind are named in a message; of the others their number is told."""
+
+
+def pods(count: int) -> str:
+    """So many pods, in words."""
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names, the first few of them spelled out."""
+    shown = ", ".join(names[:MOST_NAMED])
+    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown
