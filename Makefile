@@ -48,6 +48,12 @@ bench-reclaim: venv ## How fast a team gets back what 1,000 jobs on 4,000 GPUs b
 bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.allocate $(ARGS)
 
+bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.rescale $(ARGS)
+
+chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7" repeats a run's choices
+	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
+
 crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
 	@$(RUN) python -m elastic_operator.api.crd crds
 	@cp crds/*.yaml charts/elastic-pytorch/files/crds/
@@ -76,4 +82,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate crds golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale chaos crds golden image cluster-up cluster-down venv shells

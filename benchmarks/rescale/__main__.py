@@ -89,6 +89,8 @@ class _Bench:
         cost = result.cost
         told = f"pause {cost.pause:.2f} s, {cost.loss:.0f} steps not done, {cost.lost} again" if cost else "never"
         self._progress.say(f"{system}: {change}: {told}")
+        if cost is None and SYSTEMS[system].is_elastic:
+            self._progress.say(result.logs)
         return result
 
 

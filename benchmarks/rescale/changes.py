@@ -40,11 +40,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`cost` is None where the job did not train again within the limit; `steps` are the survivor's."""
+    """`cost` is None where the job did not train again within the limit: `logs` say why. `steps` are the survivor's."""
 
     cost: Cost | None
     decided: float
     steps: list[Step]
+    logs: str = ""
 
 
 def measure(system: System, name: str, options: Options) -> Result:
@@ -56,7 +57,7 @@ def measure(system: System, name: str, options: Options) -> Result:
         decided, clock = time.monotonic(), time.time()
         counted_from = change.make(job)
         if not job.comes(lambda: job.trains(change.survivor, world=change.world, since=decided), seconds=system.limit):
-            return Result(None, decided, job.steps(change.survivor))
+            return Result(None, decided, job.steps(change.survivor), job.logs())
         time.sleep(max(0.0, decided + options.window - time.monotonic()) + 0.2)
         seen = job.steps(change.survivor)
         cost = Cost(

@@ -99,7 +99,7 @@ class Job:
     def wait(self, what: str, look: Callable[[], bool], *, seconds: float = START_SECONDS) -> None:
         """Until it is so. Raises BenchError, with the end of each log, if it does not come to be."""
         if not self.comes(look, seconds=seconds):
-            raise BenchError(f"{self.system.name}: waited {seconds:.0f} s in vain: {what}\n{self._logs()}")
+            raise BenchError(f"{self.system.name}: waited {seconds:.0f} s in vain: {what}\n{self.logs()}")
 
     def comes(self, look: Callable[[], bool], *, seconds: float) -> bool:
         """Whether it is so within that time; given up at once when no pod runs."""
@@ -125,6 +125,10 @@ class Job:
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
         self.wait(f"{steps} steps", lambda: len(self.steps(pods - 1)) >= steps)
 
+    def logs(self) -> str:
+        """The end of what each pod has printed."""
+        return "\n".join(f"--- {pod.name}\n{pod.said()[-1500:]}" for pod in self.pods.values())
+
     def _place(self, index: int) -> Place:
         return Place(
             folder=self.folder,
@@ -136,9 +140,6 @@ class Job:
             incarnation=self._incarnation,
             busy=self.busy,
         )
-
-    def _logs(self) -> str:
-        return "\n".join(f"--- {pod.name}\n{pod.said()[-1500:]}" for pod in self.pods.values())
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from devcluster import cgroups
 from elastic_operator.api.job import PLURAL
@@ -19,9 +20,25 @@ from tests.cluster.templates import job, template
 
 SCRIPT = Path(__file__).with_name("elastic_script.py")
 CHECKPOINTS = "/checkpoints"
+CHECKPOINT = f"{CHECKPOINTS}/checkpoint.pt"
 EPOCHS = 2
 """So many epochs begun by a group are training."""
 MANY_STEPS = 100
+IMPORT_SECONDS = 150.0
+"""On a busy machine it takes that long until pods that came together have all imported torch."""
+
+
+def trainer(
+    *options: str, volumes: Iterable[Object] = (), mounts: Iterable[Object] = (), gpus: int = 1, **container: Any
+) -> Object:
+    """A pod template that runs the script with more `options`; with a `command` it runs that."""
+    if "command" not in container:
+        container["args"] = ["/script/train.py", CHECKPOINTS, *options]
+    script = {"name": "script", "configMap": {"name": "script"}}
+    checkpoints = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints"}}
+    own = [{"name": "script", "mountPath": "/script"}, {"name": "checkpoints", "mountPath": CHECKPOINTS}]
+    pod = {"volumes": [script, checkpoints, *volumes]}
+    return template(gpus=gpus, pod=pod, volumeMounts=[*own, *mounts], **container)
 
 
 class Training:
@@ -38,41 +55,24 @@ class Training:
     def starts(
         self,
         pods: int,
+        template: Object | None = None,
         *,
         fewest: int = 1,
-        gpus: int = 1,
-        checkpoint: str = "",
+        checkpoint: str = CHECKPOINT,
         runtime: Object | None = None,
-        elasticity: Object | None = None,
-        pod: Object | None = None,
-        mounts: Iterable[Object] = (),
-        recovery: Object | None = None,
-        **container: object,
+        **spec: Any,
     ) -> None:
-        """Apply the job, and wait until so many pods train. `checkpoint` is a file elsewhere than on the volume."""
-        script = ["/script/train.py", CHECKPOINTS, *(["--checkpoint", checkpoint] if checkpoint else [])]
-        fields: Object = {} if "command" in container else {"args": script}
-        volumes = [
-            {"name": "script", "configMap": {"name": "script"}},
-            {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints"}},
-            *(pod or {}).pop("volumes", []),
-        ]
-        own = [{"name": "script", "mountPath": "/script"}, {"name": "checkpoints", "mountPath": CHECKPOINTS}]
-        made = template(
-            gpus=gpus, volumeMounts=[*own, *mounts], pod={"volumes": volumes, **(pod or {})}, **fields, **container
+        """Apply the job, on pods as `trainer` makes them, and wait until so many train."""
+        made = job(
+            min=fewest,
+            max=pods,
+            nprocPerNode=1,
+            template=template or trainer(),
+            runtime={"mode": "Elastic", **(runtime or {})},
+            elasticity={"gracePeriodSeconds": 15, "checkpointPath": checkpoint},
+            **spec,
         )
-        path = checkpoint or f"{CHECKPOINTS}/checkpoint.pt"
-        self.team.apply(
-            job(
-                min=fewest,
-                max=pods,
-                nprocPerNode=1,
-                template=made,
-                runtime={"mode": "Elastic", **(runtime or {})},
-                elasticity={"gracePeriodSeconds": 15, "checkpointPath": path, **(elasticity or {})},
-                recovery=recovery or {},
-            )
-        )
+        self.team.apply(made)
         self.trains(pods)
 
     def ends(self) -> None:
@@ -115,7 +115,7 @@ class Training:
             begun = {step["epoch"] for step in mine}
             return _group(steps[-1]) if len(ranks) == pods and len(begun) >= EPOCHS else None
 
-        group = self.team.wait(f"{pods} pods to train after group {after}", found)
+        group = self.team.wait(f"{pods} pods to train after group {after}", found, seconds=IMPORT_SECONDS)
         assert group is not None
         return group
 

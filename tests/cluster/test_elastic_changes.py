@@ -6,11 +6,11 @@ from itertools import groupby
 import pytest
 
 from devcluster import projectimage
-from tests.cluster.elastic import CHECKPOINTS, Training
+from tests.cluster.elastic import CHECKPOINTS, Training, trainer
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.templates import job, template
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 TWO_PER_NODE = 2
 """GPUs of a pod, where a node with four is to take two pods."""
 
@@ -61,7 +61,7 @@ def costs(team):
 
 
 def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(team, training):
-    training.starts(3, gpus=TWO_PER_NODE)
+    training.starts(3, trainer(gpus=TWO_PER_NODE))
     whole = training.trains(3)
     home, away = team.nodes_of()[0], team.nodes_of()[-1]
     assert home != away
@@ -78,9 +78,9 @@ def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(tea
     with team.lab.cordoned(away):
         selector = "--pod-selector=elastic-pytorch.dev/job-name=toy"
         team.lab.kubectl("drain", away, selector, "--force", "--delete-emptydir-data", "--timeout=60s")
-        training.trains(2, after=again)
+        left = training.trains(2, after=again)
         assert training.repeated() == repeated
-    training.trains(3, after=training.last())
+    training.trains(3, after=left)
     assert training.repeated() == repeated
     assert team.uids()["toy-master-0"] == before["toy-master-0"]
     assert (team.status()["incarnation"], team.status()["masterEpoch"]) == (1, 1)
@@ -94,14 +94,14 @@ echo "torchrun has returned $?"
 
 
 def test_a_launch_script_that_calls_torchrun_runs_as_it_is(team, training):
-    training.starts(2, fewest=2, command=["bash", "-c", LAUNCH])
+    training.starts(2, trainer(command=["bash", "-c", LAUNCH]), fewest=2)
     training.ends()
     assert "torchrun has returned 0" in team.logs("toy-master-0")
     assert training.repeated() == 0
 
 
 def test_an_image_that_has_the_package_needs_no_init_container(team, training):
-    training.starts(1, image=projectimage.ref("worker"), runtime={"inject": False})
+    training.starts(1, trainer(image=projectimage.ref("worker")), runtime={"inject": False})
     assert "initContainers" not in team.all_pods()[0]["spec"]
     training.ends()
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from elastic_worker.checkpoint.finder import Finder
 from elastic_worker.checkpoint.hold import stop_at_checkpoint
 from elastic_worker.checkpoint.whole import is_whole
 from tests.worker.checkpoint.writing import Script, running, wait_for, watching, zip_bytes
@@ -136,3 +137,37 @@ async def test_a_process_that_is_gone_does_not_matter(tmp_path):
             path.write_bytes(zip_bytes())
             assert await held
             assert script.state() == "T"
+
+
+async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_path, monkeypatch):
+    path, find = tmp_path / "ckpt.bin", Finder.find
+
+    def find_late(self, notices):
+        time.sleep(1.5)
+        return find(self, notices)
+
+    monkeypatch.setattr("elastic_worker.checkpoint.hold.LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(Finder, "find", find_late)
+    with running(IDLES) as script:
+        async with watching(path, script) as watch:
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+            await asyncio.sleep(0.1)
+            path.write_bytes(b"weights")
+            await asyncio.to_thread(wait_for, lambda: script.state() == "T")
+            await asyncio.to_thread(wait_for, lambda: script.state() != "T")
+            assert not held.done()
+            held.cancel()
+
+
+async def test_an_error_while_looking_leaves_nobody_frozen_and_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "ckpt.bin"
+    monkeypatch.setattr(Finder, "find", lambda _self, _notices: 1 / 0)
+    with running(IDLES) as script:
+        async with watching(path, script) as watch:
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+            await asyncio.sleep(0.1)
+            path.write_bytes(b"weights")
+            await asyncio.to_thread(wait_for, lambda: "ZeroDivisionError" in watch.problem)
+            await asyncio.to_thread(wait_for, lambda: script.state() != "T")
+            assert script.frozen == 1
+            held.cancel()

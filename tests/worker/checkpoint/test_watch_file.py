@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 
+from elastic_worker.checkpoint import watch as watch_module
 from tests.worker.checkpoint.writing import running, settled, wait_for, watching, zip_bytes
 
 SECONDS = 20
@@ -168,3 +169,28 @@ async def test_without_descriptors_left_it_says_so_and_tries_again(tmp_path, mon
             await asyncio.to_thread(wait_for, lambda: watch.completed == 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_an_error_that_nobody_foresaw_is_told_and_the_watch_goes_on(tmp_path, monkeypatch):
+    """Whoever waits for a checkpoint would wait for ever if the watch ended unseen."""
+    path = tmp_path / "ckpt.pt"
+    monkeypatch.setattr(watch_module, "RETRY_SECONDS", 0.1)
+    faults = [RuntimeError("unforeseen")]
+
+    def writers():
+        if faults:
+            raise faults.pop()
+        return []
+
+    watch = watch_module.CheckpointWatch(path, writers=writers)
+    await watch.open()
+    try:
+        path.write_bytes(zip_bytes())
+        await asyncio.to_thread(wait_for, lambda: "unforeseen" in watch.problem)
+        await asyncio.to_thread(wait_for, lambda: not watch.problem)
+        next_one = asyncio.ensure_future(watch.next_complete())
+        await asyncio.sleep(0)
+        path.write_bytes(zip_bytes())
+        await asyncio.wait_for(next_one, SECONDS)
+    finally:
+        await watch.close()

@@ -156,3 +156,13 @@ async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
         assert await hear(second, "status")
         with pytest.raises(ConnectionError):
             await hear(first, "no such word")
+
+
+async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):
+    """Else its processes would be waited for without end."""
+    group = make_group(9, 1, 2, number=7, epoch=1).to_message()
+    async with coordinator(tmp_path, wish=(0, 1, 2), epoch=2) as door:
+        first = await door.dial(1, runs=7, group=group)
+        assert await hear(first, "stop") == 7
+        second = await door.dial(2, runs=7, group=group)
+        assert await hear(second, "stop") == 7

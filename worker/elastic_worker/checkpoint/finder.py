@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import Callable
 
 from elastic_worker.checkpoint import names
 from elastic_worker.checkpoint.candidates import Candidates
+from elastic_worker.checkpoint.inotify import Notice
 from elastic_worker.checkpoint.tree import HERE, Tree
 from elastic_worker.checkpoint.whole import Print, is_whole, print_of
 from elastic_worker.checkpoint.writers import open_for_writing
@@ -33,16 +33,21 @@ class Finder:
 
     @property
     def descriptor(self) -> int:
-        """Readable when there is something to `find`."""
+        """Readable when there is something to `read`."""
         return self._tree.descriptor
 
     def due_at(self) -> float | None:
         """Monotonic seconds when `find` is to be called even if nothing happens; None: not before."""
         return self._candidates.due_at()
 
-    def find(self) -> bool:
+    def read(self) -> tuple[list[Notice], bool]:
+        """What to hand to `find`, and whether it may be the end of a checkpoint. Does not touch the mount."""
+        notices = self._tree.read()
+        return notices, any(self._tree.may_complete(notice) for notice in notices)
+
+    def find(self, notices: Sequence[Notice]) -> bool:
         """Whether a checkpoint has just become complete."""
-        happenings = self._tree.read()
+        happenings = self._tree.happenings(notices)
         is_folder = self._tree.is_folder()
         self._candidates.note(happenings, time.monotonic(), is_folder=is_folder)
         due_at = self._candidates.due_at()

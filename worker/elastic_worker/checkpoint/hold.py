@@ -16,6 +16,8 @@ NOTICE_SECONDS = 0.2
 """Until the watch has surely been told of a file that was just closed."""
 FREEZE_SECONDS = 2.0
 """A process that waits for a disk stops only when that is done."""
+LONGEST_SECONDS = 10.0
+"""How long processes stand still at most while a checkpoint is looked at, on a mount that hangs for instance."""
 
 
 class Freezable(Protocol):
@@ -39,17 +41,49 @@ async def stop_at_checkpoint(
     seconds). False: there was none, and the processes run. So they do if this is cancelled.
     """
     deadline = _Deadline(watch, time.monotonic() + seconds, last_call)
-    while await deadline.next_complete():
-        held = False
-        try:
-            _freeze(processes)
-            held = await _is_safe(watch, processes)
-        finally:
-            if not held:
-                _thaw(processes)
-        if held:
-            return True
+    hold = _Hold(processes)
+    try:
+        # Frozen before it is looked at: looking may take longer than a step.
+        with watch.alarm(hold.freeze):
+            while (is_complete := await deadline.next_look()) is not None:
+                if is_complete:
+                    hold.freeze()
+                    if await _is_safe(watch, processes) and hold.keep():
+                        return True
+                if is_complete or not watch.behind:
+                    hold.thaw()
+    finally:
+        hold.thaw()
     return False
+
+
+class _Hold:
+    """The processes, frozen or not; not for long, unless they are kept so."""
+
+    def __init__(self, processes: Sequence[Freezable]) -> None:
+        self._processes = processes
+        self._thaw_at: asyncio.TimerHandle | None = None
+
+    def freeze(self) -> None:
+        if self._thaw_at is None:
+            self._thaw_at = asyncio.get_running_loop().call_later(LONGEST_SECONDS, self.thaw)
+            for process in self._processes:
+                process.freeze()
+
+    def thaw(self) -> None:
+        if self._thaw_at is not None:
+            self._thaw_at.cancel()
+            self._thaw_at = None
+            for process in self._processes:
+                process.thaw()
+
+    def keep(self) -> bool:
+        """Leave them frozen for good; False: it took too long, and they run."""
+        if self._thaw_at is None:
+            return False
+        self._thaw_at.cancel()
+        self._thaw_at = None
+        return True
 
 
 class _Deadline:
@@ -59,15 +93,15 @@ class _Deadline:
         self._watch, self._deadline, self._last_call = watch, deadline, last_call
         self._settled_at = self._noticed_at = deadline
 
-    async def next_complete(self) -> bool:
-        """Whether a checkpoint was completed in time."""
-        complete = asyncio.ensure_future(self._watch.next_complete())
+    async def next_look(self) -> bool | None:
+        """Whether the next look found a complete checkpoint; None: there was no other look in time."""
+        look = asyncio.ensure_future(self._watch.next_look())
         try:
-            while not complete.done() and await self._is_worth_waiting():
-                await asyncio.wait({complete}, timeout=self._slice())
-            return complete.done()
+            while not look.done() and await self._is_worth_waiting():
+                await asyncio.wait({look}, timeout=self._slice())
+            return look.result() if look.done() else None
         finally:
-            complete.cancel()
+            look.cancel()
 
     def _slice(self) -> float:
         now = time.monotonic()
@@ -98,13 +132,3 @@ async def _is_safe(watch: CheckpointWatch, processes: Sequence[Freezable]) -> bo
             return False
         await asyncio.sleep(0.001)
     return await asyncio.to_thread(lambda: not watch.being_written() and watch.verify())
-
-
-def _freeze(processes: Sequence[Freezable]) -> None:
-    for process in processes:
-        process.freeze()
-
-
-def _thaw(processes: Sequence[Freezable]) -> None:
-    for process in processes:
-        process.thaw()

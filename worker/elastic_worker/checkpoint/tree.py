@@ -7,13 +7,13 @@ watched for what will come, and the folder that the symlink leads to beside the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
 
-from elastic_worker.checkpoint import inotify
+from elastic_worker.checkpoint import inotify, names
 
 
 class Deed(Enum):
@@ -45,6 +45,7 @@ class Tree:
         self.path = Path.cwd() / path
         self._inotify = inotify.Inotify()
         self._folders: dict[int, Path] = {}
+        self._root_name = self.path.name
 
     @property
     def descriptor(self) -> int:
@@ -66,6 +67,7 @@ class Tree:
     def watch(self) -> list[Happening]:
         """Watch what there is now, and tell of the files in folders that were not watched before, the oldest first."""
         known = set(self._folders)
+        self._root_name = self.root().name
         while True:
             self._folders = self._add_all()
             # A folder made between looking and watching has left no notice.
@@ -82,11 +84,20 @@ class Tree:
                 folders[self._inotify.add(folder)] = folder
         return folders
 
-    def read(self) -> list[Happening]:
-        """What has happened since; watches are renewed where folders came or went."""
+    def read(self) -> list[inotify.Notice]:
+        """What the kernel has noticed since. Does not touch the files, so it takes no time."""
+        return self._inotify.read()
+
+    def may_complete(self, notice: inotify.Notice) -> bool:
+        """Whether by its name this may be the end of a checkpoint. Does not touch the files either."""
+        is_end = notice.name in (self.path.name, self._root_name, names.DCP_METADATA)
+        return is_end and notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO)
+
+    def happenings(self, notices: Sequence[inotify.Notice]) -> list[Happening]:
+        """What was noticed, as far as it concerns the path; watches are renewed where folders came or went."""
         happenings: list[Happening] = []
         renew = False
-        for notice in self._inotify.read():
+        for notice in notices:
             renew = renew or self._changes_folders(notice)
             happenings.extend(self._meaning(notice))
             if notice.says(inotify.OVERFLOW):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable
 
 from elastic_worker.checkpoint.finder import Finder
+from elastic_worker.checkpoint.inotify import Notice
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ class CheckpointWatch:
         self._task: asyncio.Task[None] | None = None
         self._happened = asyncio.Event()
         self._looking = False
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._notices: list[Notice] = []
+        self._waiting: set[asyncio.Future[bool]] = set()
+        self._alarms: list[Callable[[], None]] = []
 
     async def open(self) -> None:
         """Watch from now on; if that is not possible, `problem` says why and it tries again by itself."""
@@ -57,19 +59,38 @@ class CheckpointWatch:
 
     async def next_complete(self) -> None:
         """Return right after the next complete checkpoint."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        while not await self.next_look():
+            pass
+
+    async def next_look(self) -> bool:
+        """Return after the next look at what happened: whether a checkpoint was found to be complete."""
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         try:
-            await waiting
+            return await waiting
         finally:
             self._waiting.discard(waiting)
+
+    @contextmanager
+    def alarm(self, ring: Callable[[], None]) -> Iterator[None]:
+        """While it lasts, call `ring` the moment a checkpoint may be complete, before looking at it."""
+        self._alarms.append(ring)
+        try:
+            yield
+        finally:
+            self._alarms.remove(ring)
 
     @property
     def pending(self) -> bool:
         """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
         if self._finder is None:
             return False
-        return self._looking or self._happened.is_set() or self._finder.due_at() is not None
+        return self.behind or self._finder.due_at() is not None
+
+    @property
+    def behind(self) -> bool:
+        """Whether something has happened that was not looked at yet; another look follows."""
+        return self._looking or self._happened.is_set()
 
     def being_written(self) -> bool:
         """Whether one of the writers has a file of the checkpoint open for writing. Takes milliseconds."""
@@ -83,10 +104,12 @@ class CheckpointWatch:
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._happened.wait(), self._patience())
-            if self._finder is None:
-                await self._try_to_watch()
-            else:
-                await self._look(self._finder)
+            try:
+                await (self._try_to_watch() if self._finder is None else self._look(self._finder))
+            except Exception as error:
+                # Whoever waits for a checkpoint would wait for ever if this ended unseen.
+                log.exception("path=%s cannot be looked at; it is watched anew", self.path)
+                self._note_surprise(error)
 
     def _patience(self) -> float | None:
         """Seconds until there is something to do even if nothing happens; None: there is not."""
@@ -108,17 +131,26 @@ class CheckpointWatch:
         self._unlisten(finder)
         self._looking = True
         self._happened.clear()
+        notices, self._notices = self._notices, []
         try:
-            is_complete = await asyncio.to_thread(finder.find)
+            is_complete = await asyncio.to_thread(finder.find, notices)
         except OSError as error:
             self._note_problem(error)
             self._drop()
-            return
+            is_complete = False
+        except Exception as error:  # whoever waits for this look is told in any case: processes may stand still
+            log.exception("path=%s cannot be looked at; it is watched anew", self.path)
+            self._note_surprise(error)
+            is_complete = False
+        else:
+            self._listen(finder)
         finally:
             self._looking = False
-        self._listen(finder)
         if is_complete:
             self._announce()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(is_complete)
 
     def _listen(self, finder: Finder) -> None:
         asyncio.get_running_loop().add_reader(finder.descriptor, self._notice, finder)
@@ -127,7 +159,12 @@ class CheckpointWatch:
         asyncio.get_running_loop().remove_reader(finder.descriptor)
 
     def _notice(self, finder: Finder) -> None:
-        self._unlisten(finder)  # or it is called again and again until the thread has read
+        self._unlisten(finder)  # until these are dealt with
+        notices, may_complete = finder.read()
+        self._notices.extend(notices)
+        if may_complete:
+            for ring in self._alarms:
+                ring()
         self._happened.set()
 
     def _announce(self) -> None:
@@ -135,12 +172,13 @@ class CheckpointWatch:
         self.last = time.monotonic()
         log.debug("checkpoint complete path=%s completed=%d", self.path, self.completed)
         self.changed.set()
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
 
     def _note_problem(self, error: OSError) -> None:
         self._set_problem(f"checkpoints at {self.path} cannot be watched: {error.strerror or error}")
+
+    def _note_surprise(self, error: Exception) -> None:
+        self._set_problem(f"checkpoints at {self.path} cannot be watched: {error!r}")
+        self._drop()
 
     def _set_problem(self, problem: str) -> None:
         if problem == self.problem:
@@ -152,6 +190,7 @@ class CheckpointWatch:
 
     def _drop(self) -> None:
         finder, self._finder = self._finder, None
+        self._notices = []
         self._happened.clear()
         if finder is not None:
             self._unlisten(finder)

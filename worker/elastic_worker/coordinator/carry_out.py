@@ -141,11 +141,12 @@ class Carrier:
     # -- what members answer ------------------------------------------------------------------------------------------
 
     def check_runs(self, member: Member) -> None:
-        """A member that comes back with processes of another group stops them; one without its own has lost them."""
+        """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
         board = self.board
         group = board.group
         mine = group is not None and member.pod.uid in group.uids and member.runs == group.number
-        if member.runs and not mine:
+        is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
+        if member.runs and (is_over or not mine):
             self._tell(member.pod.uid, {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"

@@ -1,0 +1,24 @@
+"""A training job survives random faults and leaves nothing behind. `make chaos MINUTES=30` does more of it."""
+
+import random
+
+import pytest
+
+from tests.worker.chaos.run import run
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.mark.timeout(300)
+def test_a_job_finishes_after_half_a_minute_of_random_faults(tmp_path):
+    # The choices are the same in each run; what they meet depends on the machine's pace.
+    run(tmp_path, seed=5, seconds=30, say=print)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("turn", range(3))
+def test_a_job_finishes_after_minutes_of_faults_that_nobody_has_chosen(tmp_path, turn):
+    seed = random.SystemRandom().randrange(10_000)
+    print(f"seed {seed}, turn {turn}")
+    run(tmp_path, seed=seed, seconds=180, say=print)
