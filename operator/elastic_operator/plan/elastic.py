@@ -13,7 +13,7 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import count_failure, describe_failure, failed_pods, short_failure
 from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.losses import count_losses, lost_count
+from elastic_operator.plan.losses import MASTER_LOST, count_losses, lost_count
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -61,7 +61,7 @@ def losses(seen: Observation, now: float) -> Observation:
         return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
     if not master_is_lost or (seen.status.master_lost_time is not None and not _had_master(seen)):
         return count_losses(seen, lost, now)
-    seen = count_losses(seen, lost, now, reason="MasterLost")
+    seen = count_losses(seen, lost, now, reason=MASTER_LOST)
     status = next_master(seen.status, now)
     return replace(seen, status=status, events=(*seen.events, _replaced("The master is gone", status)))
 

@@ -10,7 +10,8 @@ from elastic_operator.plan.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECO
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, present, record, replace_all, seconds
 
-REASONS = ("PodLost", "MasterLost")
+MASTER_LOST = "MasterLost"
+REASONS = ("PodLost", MASTER_LOST)
 """Of such changes in a job's history."""
 
 
@@ -44,7 +45,7 @@ def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "Pod
     """The job with so many losses written down and told."""
     why = _why_lost(seen, lost)
     status = seen.status.model_copy(update={"restarts": seen.status.restarts + lost, "replicas": len(seen.live)})
-    status = _wait_if_repeated(status, now, why)
+    status = _wait_if_repeated(status, now, why, reasons=(reason,) if reason == MASTER_LOST else REASONS)
     status = record(status, now, seen.status.replicas, seen.status.replicas - lost, reason, why)
     event = Event("NodeLost" if node_is_lost(seen) else "PodLost", why, "Warning")
     return replace(seen, status=status, commit=True, events=(*seen.events, event))
@@ -61,11 +62,14 @@ def _reported(seen: Observation) -> list[OwnPod]:
     return [pod for pod in seen.live if not listed or seen.status.pods_not_listed or pod.name in listed]
 
 
-def _wait_if_repeated(status: JobStatus, now: float, why: str) -> JobStatus:
-    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end."""
-    lost = [c for c in status.history if c.reason in REASONS and now - seconds(c.time) <= DISTURBANCE_SECONDS]
+def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...]) -> JobStatus:
+    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end.
+
+    A new master is not kept waiting for what happened to workers: without it nobody trains.
+    """
+    lost = [c for c in status.history if c.reason in reasons and now - seconds(c.time) <= DISTURBANCE_SECONDS]
     if len(lost) < 2:
-        return status
+        return status if reasons == REASONS else status.model_copy(update={"retry": None})
     wait = min(2 ** (len(lost) - 1), MAX_BACKOFF_SECONDS)
     retry = Retry(reason=f"{len(lost) + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=len(lost))
     return status.model_copy(update={"retry": retry})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from elastic_operator.api.status import Change, JobStatus, Training
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.losses import MASTER_LOST
 from elastic_operator.plan.observation import Observation, at, is_running, master_of, seconds
 from elastic_operator.plan.reported import GroupChange, Report
 from elastic_operator.plan.words import pods
@@ -111,7 +112,8 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
     history = list(status.history)
     for index, change in enumerate(history):
         if change.from_ > 0 and change.to > 0:
-            found = next((one for one in reversed(report.changes) if _is_of(one, change)), None)
+            later = (one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0))
+            found = next((one for one in later if _is_of(one, change)), None)
             if found is not None and change.pause_seconds is None:
                 cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
                 history[index] = change.model_copy(update=cost)
@@ -120,10 +122,12 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
 
 
 def _is_of(told: GroupChange, change: Change) -> bool:
-    """Whether the group's change is what came of the job's."""
-    in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS
+    """Whether the group's change, one since the job's last known generation, is what came of the job's."""
+    in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS and told.pause_seconds is not None
+    if told.reason == change.reason == MASTER_LOST:
+        return in_time
     same_way = (told.after > told.before) == (change.to > change.from_) and told.after != told.before
-    return in_time and same_way and told.after == change.to and told.pause_seconds is not None
+    return in_time and same_way and told.after == change.to
 
 
 def _is_measured_later(latest: GroupChange, report: Report) -> bool:

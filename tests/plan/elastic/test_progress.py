@@ -112,6 +112,21 @@ def test_a_change_to_another_size_or_long_before_is_not_the_one():
         assert planned(report, history=resized()).status.history[0].pause_seconds is None
 
 
+def test_of_two_growths_alike_each_has_its_own_cost():
+    """The group's generations tell them apart: the first had led to the fifth, which the status knows already."""
+    first = make_change(generation=5, at=START + 150, pause_seconds=0.9)
+    between = make_change(generation=6, at=START + 170, before=2, after=1, pause_seconds=0.3)
+    second = make_change(generation=7, at=START + 190, pause_seconds=0.4)
+    report = make_report(*ALL, generation=7, changes=(second, between, first))
+    assert planned(report, history=resized(), membership_generation=6).status.history[0].pause_seconds == 0.4
+
+
+def test_a_lost_master_has_its_cost_though_the_group_is_as_large_as_before():
+    lost = Change(time=at(185), from_=2, to=1, reason="MasterLost")
+    told = make_change(reason="MasterLost", before=2, after=2, pause_seconds=5.5)
+    assert planned(make_report(*ALL, changes=(told,)), history=[lost]).status.history[0].pause_seconds == 5.5
+
+
 def test_a_new_generation_is_told_with_its_pause_once():
     report = make_report(*ALL, changes=(make_change(pause_seconds=0.45, lost_steps=2),))
     first = planned(report, membership_generation=4)
