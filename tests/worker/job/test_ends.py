@@ -111,3 +111,12 @@ def test_more_candidates_than_allowed_wait_and_disturb_nobody(tmp_path):
         job.start(3)
         job.wish(0, 1, 2, 3, sizes=[2, 4])
         job.wait_training(4, after=known)
+
+
+def test_a_command_that_calls_torchrun_wrongly_is_told_what_is_wrong(tmp_path):
+    command = ["--command", "--", "sh", "-c", "torchrun --no-such-flag train.py; echo it ended with $?; exit 3"]
+    with LocalJob(tmp_path, fewest=1, command=command) as job:
+        job.start(0)
+        assert job.wait_code(job.pods[0]) == 3
+        assert "--no-such-flag" in job.pods[0].said()
+        assert "it ended with 2" in job.pods[0].said()

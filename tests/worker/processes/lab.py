@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -108,4 +110,12 @@ def natively(*words: str, folder: Path, environ: Mapping[str, str] | None = None
         close_fds=False,
         check=False,
         start_new_session=True,
+        preexec_fn=_heed_signals,
     )
+
+
+def _heed_signals() -> None:
+    """Whoever runs the tests may have told them to ignore some (nohup does), and that is handed down."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)

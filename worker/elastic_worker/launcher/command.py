@@ -16,12 +16,15 @@ from elastic_worker import contract
 from elastic_worker.launcher.ending import DONE, Ending
 from elastic_worker.processes import standin
 from elastic_worker.processes.children import Children, Process
+from elastic_worker.processes.torchrun import UsageError
 
 log = logging.getLogger(__name__)
 
 TakeProgram = Callable[[list[str], str, Mapping[str, str]], Awaitable[None]]
 MOST_PATH_BYTES = 100
 SHORT_PREFIX = "elastic-torchrun-"
+USAGE_CODE = 2
+"""What torchrun itself ends with where it does not understand its command line."""
 END_SECONDS = 5.0
 """What a command gets to end by itself after its torchrun has failed or was told to go."""
 
@@ -100,8 +103,12 @@ class Command:
         if self._called:
             log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
             return 1
+        try:
+            await self._take(list(request.argv), request.directory, request.environ)
+        except UsageError as error:
+            log.error("%s", error)
+            return USAGE_CODE
         self._called = True
-        await self._take(list(request.argv), request.directory, request.environ)
         return await asyncio.shield(self._answer)
 
 
