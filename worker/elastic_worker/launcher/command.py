@@ -106,7 +106,7 @@ class Command:
         try:
             await self._take(list(request.argv), request.directory, request.environ)
         except UsageError as error:
-            log.error("%s", error)
+            log.warning("%s", error)
             return USAGE_CODE
         self._called = True
         return await asyncio.shield(self._answer)
