@@ -27,9 +27,10 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.server import StatusServer
+from elastic_worker.launcher.stores import Stores
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
-from elastic_worker.processes.starter import Starter, Store
+from elastic_worker.processes.starter import Starter
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -67,8 +68,7 @@ class Launcher:
             self._command = Command(
                 given.words, self.environ, scratch, children=self._children, take=self._take_program
             )
-        self._store: Store | None = None
-        self._spare: Store | None = None
+        self._stores = Stores(self._starter, self._starter.changed.set)
 
     async def run(self, told_to_go: Callable[[], bool]) -> Ending:
         """Until the pod ends. Raises torchrun.UsageError where what is to run cannot be read."""
@@ -132,28 +132,11 @@ class Launcher:
             self._starter.changed.clear()
             if self._starter.warm and self._group.program is not None:
                 if self.settings.is_master:
-                    await self._ensure_store()
+                    self._membership.tell(store=await self._stores.ensure())
                 self._membership.tell(warm=True)
             else:
                 self._membership.tell(warm=False)
             await self._starter.changed.wait()
-
-    async def _ensure_store(self) -> None:
-        """A store that no generation has used, ready for the next one."""
-        if self._spare is None or self._spare.process.exited.done():
-            self._spare = await self._starter.start_store()
-            self._spare.process.exited.add_done_callback(lambda _: self._starter.changed.set())
-            self._membership.tell(store=self._spare.port)
-
-    def _use_store(self, record: Generation) -> None:
-        """The generation's processes meet in the spare store; that of the generation before is not needed any more."""
-        if self._spare is None or self._spare.port != record.store_port:
-            return
-        if self._store is not None:
-            self._store.process.signal(signal.SIGKILL)
-        self._store, self._spare = self._spare, None
-        self._membership.know(store=0)
-        self._starter.changed.set()
 
     # -- the coordinator's words --------------------------------------------------------------------------------------
 
@@ -179,7 +162,8 @@ class Launcher:
     async def _form(self, record: Generation) -> None:
         try:
             await self._group.form(record)
-            self._use_store(record)
+            if self._stores.use(record):
+                self._membership.know(store=0)
         except (OSError, RuntimeError) as error:
             told = f"{self.settings.pod_name} cannot start its processes: {error}"
             log.warning("%s", told)

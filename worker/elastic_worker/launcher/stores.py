@@ -1,0 +1,35 @@
+"""The stores that training processes meet in: one per generation, the next one always ready before it is needed."""
+
+from __future__ import annotations
+
+import signal
+from typing import Callable
+
+from elastic_worker.coordinator.model import Generation
+from elastic_worker.processes.starter import Starter, Store
+
+
+class Stores:
+    """Of the master's pod. `changed` is called when the spare one is used, or has ended."""
+
+    def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
+        self._starter, self._changed = starter, changed
+        self._used: Store | None = None
+        self._spare: Store | None = None
+
+    async def ensure(self) -> int:
+        """The port of a store that no generation has used. Raises RuntimeError where none comes up."""
+        if self._spare is None or self._spare.process.exited.done():
+            self._spare = await self._starter.start_store()
+            self._spare.process.exited.add_done_callback(lambda _: self._changed())
+        return self._spare.port
+
+    def use(self, record: Generation) -> bool:
+        """Whether the generation takes the spare store; that of the generation before is not needed any more."""
+        if self._spare is None or self._spare.port != record.store_port:
+            return False
+        if self._used is not None:
+            self._used.process.signal(signal.SIGKILL)
+        self._used, self._spare = self._spare, None
+        self._changed()
+        return True
