@@ -59,6 +59,11 @@ class Group:
         return bool(self.processes)
 
     @property
+    def aligning(self) -> bool:
+        """Whether a checkpoint is waited for."""
+        return self._align is not None and not self._align.done()
+
+    @property
     def steps(self) -> int:
         """Optimizer steps of the present processes."""
         return max((process.steps.count for process in self.processes), default=0)

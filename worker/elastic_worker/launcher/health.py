@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 
+from elastic_worker.checkpoint.hold import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.membership import Membership
 
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
+ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
+"""The same while a checkpoint is waited for: processes are stopped, too, while one is looked at."""
 BUSY_SHARE = 0.01
 """Of one CPU; who uses less does nothing."""
 
@@ -40,8 +43,9 @@ class Health:
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.frozen and p.state() == "T"}
         self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
+        patience = ALIGNING_FROZEN_SECONDS if self._group.aligning else FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
-            if now >= since + FROZEN_SECONDS:
+            if now >= since + patience:
                 log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
                 frozen[pid].signal(signal.SIGKILL)
 
