@@ -86,7 +86,7 @@ class Training:
 
     def dies(self, *pods: str) -> None:
         """The pods' first processes are killed, and all others with them, as by a kernel without memory."""
-        for pid in [self._launcher(pod) for pod in pods]:
+        for pid in [self.launcher(pod) for pod in pods]:
             os.kill(pid, signal.SIGKILL)
 
     # -- what is seen of it --------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Training:
         assert len(found) == 1, found
         return found[0]
 
-    def _launcher(self, pod: str) -> int:
+    def launcher(self, pod: str) -> int:
         """The pid on this machine of the main container's first process."""
         found = [pid for pid in self._processes({self.team.uids()[f"toy-{pod}"]}) if _is_launcher(pid)]
         assert len(found) == 1, found

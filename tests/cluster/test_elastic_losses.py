@@ -100,7 +100,7 @@ def test_a_full_disk_is_survived_and_a_script_that_fails_again_and_again_fails_t
         recovery={"maxFailuresWithoutProgress": 4},
     )
     group, before = training.trains(2), team.uids()
-    disk = Path(f"/proc/{training.training_process('master-0')}/root/small")
+    disk = Path(f"/proc/{training.launcher('master-0')}/root/small")
     fill(disk / "something else")
     team.wait_log("toy-master-0", "No space left on device")
     (disk / "something else").unlink()
