@@ -93,6 +93,13 @@ class Lab:
             self.kubectl("scale", *operator, f"--replicas={replicas}")
             self.kubectl("rollout", "status", "deployment", "-n", OPERATOR_NAMESPACE, "--timeout=90s")
 
+    def move_operator_off(self, node: str) -> None:
+        """No replica of the operator is there any more: after a drain both may have been."""
+        ours = ("-n", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/name")
+        with self.cordoned(node):
+            self.kubectl("delete", "pod", *ours, "--field-selector", f"spec.nodeName={node}", "--wait")
+            self.kubectl("wait", "pod", *ours, "--for=condition=Ready", "--timeout=60s")
+
     def mend_nodes(self) -> None:
         """Uncordon what a failed test left cordoned."""
         for node in self.get("/api/v1/nodes")["items"]:
@@ -101,7 +108,9 @@ class Lab:
 
     def operator_log(self, lines: int = 60) -> str:
         """The end of what the operator's pods logged."""
-        return self.kubectl("logs", "-n", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/name", f"--tail={lines}")
+        words = ("logs", "-n", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/name", f"--tail={lines}")
+        told = self.try_kubectl(*words)
+        return told.stdout + told.stderr  # of a node that is cut off there is only the error
 
 
 def wait(what: str, look: Callable[[], T], *, seconds: float = WAIT_SECONDS, report: Callable[[], str] = str) -> T:

@@ -73,6 +73,7 @@ def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training
     team.kubectl("delete", "pod", "a", "b")
     group, old, kept = training.trains(2), team.uids()["toy-master-0"], workers(team)
     node = team.lab.cluster.node(team.nodes_of()[0])
+    team.lab.move_operator_off(team.nodes_of()[0])
     node.cut_off()
     try:
         group = training.trains(2, after=group)
