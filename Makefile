@@ -37,7 +37,7 @@ check: venv shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -n 2 --dist loadfile -m "not (processes or programs or apiserver or cluster or simulation or long)"
+	@$(RUN) pytest -q -n 2 --dist loadfile --ignore tests/worker/library -m "not (processes or programs or apiserver or cluster or simulation or long)"
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)

@@ -82,6 +82,9 @@ ENV_STATUS_PORT = "ELASTIC_STATUS_PORT"
 
 # Set by the launcher in training processes, beside what torchrun sets.
 ENV_GENERATION = "ELASTIC_GENERATION"
+"""0 in a process that is started to join a group that trains."""
+ENV_LIBRARY = "ELASTIC_LIBRARY"
+"""Path of the launcher's socket for processes that use the library."""
 
 SECRET_KEY = "token"
 STATUS_PORT = 29401

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_worker import contract
+from elastic_worker.coordinator.carry_in_place import InPlace
 from elastic_worker.coordinator.changes import Change, Changes
 from elastic_worker.coordinator.choose import lost
-from elastic_worker.coordinator.decide import Decision, backoff
+from elastic_worker.coordinator.decide import backoff
+from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,15 @@ class Carrier:
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self._answered: dict[str, bool] = {}
+        self.in_place = InPlace(self, board, tell)
 
     def do(self, decision: Decision, now: float) -> None:
         """Carry out whatever is not "stay"."""
+        if decision.act in self.in_place.acts:
+            self.in_place.acts[decision.act](decision, now)
+            return
         acts: dict[str, Callable[[], None]] = {
-            "adopt": lambda: self._enter(Phase.RUNNING, now),
+            "adopt": lambda: self._adopt(now),
             "align": lambda: self._align(decision, now),
             "resume": lambda: self._resume(now),
             "stop": lambda: self._stop(decision, now),
@@ -49,13 +55,18 @@ class Carrier:
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
+    def _adopt(self, now: float) -> None:
+        """Whoever was asked something by the coordinator of before need not wait for it."""
+        self._enter(Phase.RUNNING, now)
+        self._tell_all({"cancel": 1})
+
     def _align(self, decision: Decision, now: float) -> None:
         assert self.board.group is not None
         again = self.board.phase == Phase.ALIGNING
         self.board.why, self.board.planned_at = decision.reason, now
         self._answered.clear()
         if not again:
-            self._begin(decision, now)
+            self.begin(decision, now)
         self._enter(Phase.ALIGNING, now)
         for pod in self.board.group.pods:
             self._tell(pod.uid, {"align": decision.seconds})
@@ -70,7 +81,8 @@ class Carrier:
     def _stop(self, decision: Decision, now: float) -> None:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
-        self._begin(decision, now)
+        board.attempt, board.attempts, board.parked = None, 0, ""
+        self.begin(decision, now)
         self._enter(Phase.STOPPING, now)
         for member in board.members.values():
             if member.connected and member.runs:
@@ -85,27 +97,32 @@ class Carrier:
     def _stopped(self, now: float) -> None:
         board = self.board
         assert board.group is not None
-        self._mark("stopped", now)
+        self.mark("stopped", now)
         if board.why == "Failure":
             self._count_failure(board.group, now)
         self._enter(Phase.WAITING, now)
         for member in board.members.values():
-            member.failure, member.finished = None, 0
+            member.failure, member.finished, member.joined, member.ready_at = None, 0, 0, None
 
     def _count_failure(self, group: Generation, now: float) -> None:
         """Who failed because another pod went is not to blame."""
         board = self.board
-        if lost(board, group, now) or any(m.leaving_until is not None for m in board.members.values()):
+        if not self.is_blamed(group, now):
             board.why = "Loss"
             return
         board.failures = 1 if board.progressed else board.failures + 1
         board.restart_at = now + backoff(board.failures)
 
+    def is_blamed(self, group: Generation, now: float) -> bool:
+        """Whether a failure is the script's, and not that of pods which went."""
+        leaving = any(m.leaving_until is not None for m in self.board.members.values())
+        return not (lost(self.board, group, now) or leaving)
+
     def _form(self, decision: Decision, now: float) -> None:
         board, group = self.board, decision.group
         assert group is not None
         if board.group is None:
-            self._begin(replace(decision, reason="Start", sentence="the first group"), now)
+            self.begin(replace(decision, reason="Start", sentence="the first group"), now)
         before = len(board.group.pods) if board.group else 0
         latest = self.changes.latest
         board.step = max(0, board.step - ((latest.lost or 0) if latest and not latest.generation else 0))
@@ -191,13 +208,24 @@ class Carrier:
             log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
     def release(self) -> None:
-        """Those who were told to go and have nothing to stop may go; the master last."""
-        for member in self.board.members.values():
-            if member.connected and member.leaving_until is not None and not member.runs and not member.goodbye:
-                if member.pod.uid == self.board.me and self._others_stop():
-                    continue
-                if self.board.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED) or not self._is_in_group(member):
-                    self._tell(member.pod.uid, {"leave": 1})
+        """Those who were told to go and have nothing to stop may go; the master last.
+
+        Where all wait with their state in memory, one of those who go writes it down if nobody is left who has it.
+        """
+        board = self.board
+        for member in board.members.values():
+            if not member.connected or member.leaving_until is None or member.goodbye:
+                continue
+            if member.runs and not board.parked:
+                continue
+            if member.pod.uid == board.me and self._others_stop():
+                continue
+            if (
+                board.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED)
+                or board.parked
+                or not self._is_in_group(member)
+            ):
+                self._tell(member.pod.uid, {"leave": 1, "save": self.in_place.is_to_save(member)})
 
     # -- the account --------------------------------------------------------------------------------------------------
 
@@ -219,7 +247,8 @@ class Carrier:
             "changes": self.changes.shown(),
         }
 
-    def _begin(self, decision: Decision, now: float) -> None:
+    def begin(self, decision: Decision, now: float) -> None:
+        """A change is decided on."""
         before = len(self.board.group.pods) if self.board.group else 0
         latest = self.changes.latest
         marks = {"decided": now}
@@ -229,7 +258,8 @@ class Carrier:
             return
         self.changes.begin(Change(decision.reason, decision.sentence, time.time(), before, marks=marks))
 
-    def _mark(self, name: str, now: float) -> None:
+    def mark(self, name: str, now: float) -> None:
+        """A part of the change under way is done."""
         if self.changes.latest is not None:
             self.changes.latest.marks[name] = now
 
@@ -241,7 +271,8 @@ class Carrier:
             self._tell(uid, message)
 
     def _others_stop(self) -> bool:
-        return any(m.connected and m.runs for m in self.board.members.values() if m.pod.uid != self.board.me)
+        others = [m for m in self.board.members.values() if m.connected and m.runs and m.pod.uid != self.board.me]
+        return bool(others) and not self.board.parked
 
     def _is_in_group(self, member: Member) -> bool:
         return self.board.group is not None and member.pod.uid in self.board.group.uids

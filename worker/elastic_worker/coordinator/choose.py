@@ -15,21 +15,27 @@ def chosen(board: Board) -> tuple[Pod, ...]:
 
     The master's processes come first, survivors keep their order, newcomers follow by index.
     """
-    if board.wish is None:
-        return ()
+    return in_order(board, [m for m in board.members.values() if _is_able(board, m)])
+
+
+def in_order(board: Board, able: list[Member]) -> tuple[Pod, ...]:
+    """As many of them as may train, in the order of their ranks; none without this master, or if they are too few."""
     before = {pod.uid: place for place, pod in enumerate(board.group.pods)} if board.group else {}
-    able = [m for m in board.members.values() if _is_able(board, m)]
-    if not any(m.pod.uid == board.me for m in able):
+    if board.wish is None or not any(m.pod.uid == board.me for m in able):
         return ()
     able.sort(key=lambda m: (m.pod.uid != board.me, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
     return tuple(m.pod for m in able[: board.wish.largest(len(able))])
 
 
+def is_wanted(board: Board, uid: str) -> bool:
+    """Whether the wish names the pod; the coordinator's own takes part in any case."""
+    return board.wish is not None and (uid in board.wish.members or uid == board.me)
+
+
 def _is_able(board: Board, member: Member) -> bool:
     """Here, wanted, and warm; a pod of the last group may start its processes cold."""
-    assert board.wish is not None
-    wanted = member.pod.uid in board.wish.members or member.pod.uid == board.me
-    return member.here and wanted and (member.warm_at is not None or _was_in(board, member.pod.uid))
+    is_warm = member.warm_at is not None or _was_in(board, member.pod.uid)
+    return member.here and is_wanted(board, member.pod.uid) and is_warm
 
 
 def _was_in(board: Board, uid: str) -> bool:
@@ -70,6 +76,12 @@ def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
     if member.connected:
         return False
     return member.goodbye or failing or now >= member.since + RECONNECT_SECONDS
+
+
+def reconnects(board: Board) -> float | None:
+    """When a member that is away for a moment is given up; None if none is."""
+    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.runs]
+    return min(absent, default=None)
 
 
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:

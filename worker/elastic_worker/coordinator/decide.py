@@ -3,46 +3,25 @@
     Waiting ──form──► Running ──align──► Aligning ──stop──► Stopping ──(all stopped)──► Waiting
                          └──────────── stop (a loss, a failure) ──────────►┘
 
-A planned change waits for a checkpoint where there is one to wait for; a loss or a failure does not.
+A planned change waits for a checkpoint where there is one to wait for; a loss or a failure does not. Groups whose
+processes need not be started again are `decide_in_place`'s.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from elastic_worker.coordinator.choose import (
-    RECONNECT_SECONDS,
-    chosen,
-    expected_newcomers,
-    lost,
-    patient_until,
-    why_not,
-)
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.in_place import decide_in_place
+from elastic_worker.coordinator.model import Board, Failure, Generation, Phase, Pod
+from elastic_worker.coordinator.words import member, what_changes
 
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
 MAX_BACKOFF_SECONDS = 60.0
-LOOK_SECONDS = 10.0
-"""Whether anybody still does anything is asked so often."""
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What to do: stay, adopt, align, resume, stop, stopped, form, done or fail.
-
-    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change.
-    """
-
-    act: str
-    sentence: str
-    reason: str = ""
-    until: float | None = None
-    group: Generation | None = None
-    failure: Failure | None = None
-    seconds: float | None = None
 
 
 def decide(board: Board, now: float) -> Decision:
@@ -54,22 +33,30 @@ def decide(board: Board, now: float) -> Decision:
     if board.phase == Phase.WAITING:
         return _waiting(board, now)
     assert board.group is not None
+    if changes_in_place(board, board.group):
+        return decide_in_place(board, board.group, now)
     return _training(board, board.group, now)
 
 
+def changes_in_place(board: Board, group: Generation) -> bool:
+    """Whether somebody is here whose processes are in the group and can go over to another one as they are."""
+    members = [m for m in board.members.values() if m.connected]
+    return any(m.joined == group.number or (m.cut_off == group.number and m.holds) for m in members)
+
+
 def _training(board: Board, group: Generation, now: float) -> Decision:
-    finished = [pod for pod in group.pods if _member(board, pod).finished == group.number]
+    finished = [pod for pod in group.pods if member(board, pod).finished == group.number]
     if len(finished) == len(group.pods):
         return Decision("done", "all processes ended well")
     broken = _broken(board, group, now)
     if broken is not None:
         return broken
     if finished:
-        return Decision("stay", f"{finished[0].name} has finished; the others are about to", until=_reconnects(board))
+        return Decision("stay", f"{finished[0].name} has finished; the others are about to", until=reconnects(board))
     pods = chosen(board)
-    absent = [pod.name for pod in group.pods if not _member(board, pod).connected]
+    absent = [pod.name for pod in group.pods if not member(board, pod).connected]
     if absent:
-        return Decision("stay", f"{absent[0]} may come back", until=_reconnects(board))
+        return Decision("stay", f"{absent[0]} may come back", until=reconnects(board))
     if {pod.uid for pod in pods} == group.uids:
         if board.phase == Phase.ALIGNING:
             return Decision("resume", "nobody leaves or comes any more")
@@ -105,7 +92,7 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
             told = f"{len(coming)} pods are ready to join; {len(awaited)} more are expected"
             return Decision("stay", told, until=patience)
     reason = "Leave" if going else "Join"
-    sentence = _what_changes(board, going, coming)
+    sentence = what_changes(board, going, coming)
     if board.rules.align_seconds is None or board.aligned:
         return Decision("stop", sentence, reason=reason)
     limit = _align_until(board, going, now)
@@ -123,7 +110,7 @@ def _align_until(board: Board, going: list[Pod], now: float) -> float | None:
         return None
     assert board.rules.align_seconds is not None
     began = board.planned_at if board.phase == Phase.ALIGNING and board.why == "Leave" else now
-    ends = [_member(board, pod).leaving_until for pod in going]
+    ends = [member(board, pod).leaving_until for pod in going]
     return min([began + board.rules.align_seconds, *(end - LEAVE_MARGIN_SECONDS for end in ends if end is not None)])
 
 
@@ -148,13 +135,13 @@ def _waiting(board: Board, now: float) -> Decision:
     problem = why_not(board, pods)
     if problem:
         return Decision("stay", problem)
-    if not _member(board, pods[0]).store_port:
+    if not member(board, pods[0]).store_port:
         return Decision("stay", "the master's store is about to start")
     awaited = expected_newcomers(board)
     patience = patient_until(board)
     if awaited and now < patience and not _survivors_suffice(board, pods):
         return Decision("stay", f"{len(pods)} pods are ready; {len(awaited)} more are expected", until=patience)
-    return Decision("form", f"{len(pods)} pods", group=_next(board, pods))
+    return Decision("form", f"{len(pods)} pods", group=next_generation(board, pods, board.why))
 
 
 def _survivors_suffice(board: Board, pods: tuple[Pod, ...]) -> bool:
@@ -180,19 +167,6 @@ def _adopt(board: Board, now: float) -> Decision | None:
     )
 
 
-def _next(board: Board, pods: tuple[Pod, ...]) -> Generation:
-    assert board.wish is not None
-    return Generation(
-        number=(board.group.number if board.group else 0) + 1,
-        epoch=board.epoch,
-        wish=board.wish.number,
-        pods=pods,
-        reason=board.why,
-        failures=board.failures,
-        step=board.step,
-    )
-
-
 def backoff(failures: int) -> float:
     """Seconds before the processes are started again after so many failures in a row; the first time at once."""
     return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)
@@ -200,38 +174,4 @@ def backoff(failures: int) -> float:
 
 def _all_idle(board: Board, group: Generation) -> float:
     """For how long nobody of the group has used its CPU, in seconds."""
-    return min((_member(board, pod).idle_seconds for pod in group.pods), default=0.0)
-
-
-def _reconnects(board: Board) -> float | None:
-    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.runs]
-    return min(absent, default=None)
-
-
-def _member(board: Board, pod: Pod) -> Member:
-    """The pod as it was last seen; one that was never connected here is not."""
-    return board.member(pod.uid) or Member(pod, since=board.started, connected=False)
-
-
-def _what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
-    """In words: who leaves by itself, who has to wait for the others' sake, who joins."""
-    leaving = [pod for pod in going if not _stays(board, pod)]
-    waiting = [pod for pod in going if _stays(board, pod)]
-    parts = (
-        _named(leaving, "leaves", "leave"),
-        _named(waiting, "has to wait", "have to wait"),
-        _named(coming, "joins", "join"),
-    )
-    return " and ".join(part for part in parts if part)
-
-
-def _stays(board: Board, pod: Pod) -> bool:
-    wanted = board.wish is not None and (pod.uid in board.wish.members or pod.uid == board.me)
-    return wanted and _member(board, pod).here
-
-
-def _named(pods: list[Pod], one: str, many: str) -> str:
-    if not pods:
-        return ""
-    names = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
-    return f"{names} {one if len(pods) == 1 else many}"
+    return min((member(board, pod).idle_seconds for pod in group.pods), default=0.0)

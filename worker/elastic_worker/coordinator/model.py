@@ -116,6 +116,11 @@ class Member:
     `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none. `leaving_until`:
     it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
     master's store listens.
+
+    Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
+    brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
+    often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
+    `holds`, whether one of them has the state of the training.
     """
 
     pod: Pod
@@ -129,6 +134,12 @@ class Member:
     failure: Failure | None = None
     idle_seconds: float = 0.0
     store_port: int = 0
+    ready_at: float | None = None
+    joined: int = 0
+    starting: bool = False
+    refused: int = 0
+    cut_off: int = 0
+    holds: bool = False
 
     @property
     def here(self) -> bool:
@@ -145,6 +156,42 @@ class Phase:
     STOPPING = "Stopping"
     DONE = "Done"
     FAILED = "Failed"
+
+
+class Stage:
+    """How far a change in place has come: the next group is formed, its moment is asked for, then proposed."""
+
+    FORMING = "forming"
+    ASKING = "asking"
+    PROPOSED = "proposed"
+
+
+@dataclass
+class Attempt:
+    """A change in place under way: `group` is to take over from the one that trains.
+
+    `broken`: that one can do no further step, so nothing need be agreed. `number` tells attempts at the same generation
+    apart. `formed`, `passed` (boundaries) and `agreed` hold the pods' answers, by uid; `tick` is the boundary that was
+    proposed, `margin` how far ahead of the group. With a group of no pods all wait, for the reason in `sentence`.
+    """
+
+    group: Generation
+    number: int
+    broken: bool
+    since: float
+    stage: str = Stage.FORMING
+    formed: set[str] = field(default_factory=set)
+    problem: str = ""
+    passed: dict[str, int] = field(default_factory=dict)
+    agreed: dict[str, bool] = field(default_factory=dict)
+    tick: int = 0
+    margin: int = 2
+    sentence: str = ""
+
+    @property
+    def key(self) -> list[int]:
+        """What messages about it carry."""
+        return [self.group.number, self.number]
 
 
 @dataclass(frozen=True)
@@ -182,6 +229,11 @@ class Board:
     restart_at: float = 0.0
     progressed: bool = False
     step: int = 0
+    attempt: Attempt | None = None
+    attempts: int = 0
+    """In place, since the last group that came about."""
+    parked: str = ""
+    """Why a group that changes in place does no step now, its state kept in memory; "" while it trains."""
 
     def member(self, uid: str) -> Member | None:
         """That pod, if it was ever connected here."""

@@ -137,6 +137,7 @@ class Coordinator:
         if "stepped" in message:
             self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
         member.idle_seconds = float(message.get("idle", 0.0))
+        self._carrier.in_place.hear(member, message, now)
         self._take_progress(member, message, now)
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()

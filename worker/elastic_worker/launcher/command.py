@@ -7,13 +7,13 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Callable
 
 from elastic_worker import contract
 from elastic_worker.launcher.ending import DONE, Ending
+from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.processes import standin
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
@@ -21,8 +21,6 @@ from elastic_worker.processes.torchrun import UsageError
 log = logging.getLogger(__name__)
 
 TakeProgram = Callable[[list[str], str, Mapping[str, str]], Awaitable[None]]
-MOST_PATH_BYTES = 100
-SHORT_PREFIX = "elastic-torchrun-"
 USAGE_CODE = 2
 """What torchrun itself ends with where it does not understand its command line."""
 END_SECONDS = 5.0
@@ -41,7 +39,7 @@ class Command:
         children: Children,
         take: TakeProgram,
     ) -> None:
-        self.words, self._environ, self._socket = list(words), environ, _socket_in(scratch)
+        self.words, self._environ, self._socket = list(words), environ, short_path(scratch, "torchrun.sock")
         self._children, self._take = children, take
         self._process: Process | None = None
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -61,8 +59,7 @@ class Command:
         finally:
             server.cancel()
             await asyncio.wait({server})
-            if self._socket.parent.name.startswith(SHORT_PREFIX):
-                self._socket.parent.rmdir()
+            remove_folder_of(self._socket)
         return self._judge(code)
 
     def _judge(self, code: int) -> Ending:
@@ -110,11 +107,3 @@ class Command:
             return USAGE_CODE
         self._called = True
         return await asyncio.shield(self._answer)
-
-
-def _socket_in(folder: Path) -> Path:
-    """Where the stand-in finds us; the kernel takes short paths only."""
-    path = folder / "torchrun.sock"
-    if len(os.fsencode(path)) > MOST_PATH_BYTES:
-        path = Path(tempfile.mkdtemp(prefix=SHORT_PREFIX, dir="/dev/shm")) / path.name
-    return path

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from elastic_worker import contract
 from elastic_worker.checkpoint.hold import stop_at_checkpoint
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.launcher.describe import is_consequence, what_happened
+from elastic_worker.launcher.library import Library
 from elastic_worker.logs import brief
 from elastic_worker.settings import Settings
 
@@ -39,19 +41,25 @@ class Group:
         tell: Callable[..., None],
         *,
         environ: Mapping[str, str],
+        library: Library,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
+        self.library = library
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Generation | None = None
+        self.size = settings.processes
         self.processes: list[TrainingProcess] = []
+        self._by_rank: dict[int, TrainingProcess] = {}
         self.frozen = False
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
         self._watchers: list[asyncio.Task[None]] = []
         self._align: asyncio.Task[None] | None = None
+        self.unready: Callable[[str], None] = log.warning
+        """Told when a process ends before it was in a group."""
 
     @property
     def running(self) -> bool:
@@ -80,26 +88,49 @@ class Group:
             await self.stop(seconds=5.0)
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self.record, self._stopping, self.frozen = record, False, False
+        self.size = self._own(record).processes
         self.steps_saved = 0 if self.watch is not None and self.watch.completed else None
         began = time.monotonic()
-        for local_rank in range(self._own(record).processes):
-            process = await self.starter.start(
-                self.program,
-                environ=self._environ_of(record, local_rank),
-                directory=self.directory,
-                local_rank=local_rank,
-            )
-            self.processes.append(process)
-            self._watchers.append(asyncio.ensure_future(self._watch_exit(record, process, local_rank)))
+        for local_rank in range(self.size):
+            await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
         self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0)
+
+    async def get_ready(self) -> None:
+        """Start the processes that are missing, to be brought into a group that trains."""
+        assert self.program is not None, "a pod is not warm before it knows what to run"
+        self._stopping = False
+        running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
+        self.processes = [process for process in self.processes if not process.exited.done()]
+        missing = [rank for rank in range(self.size) if rank not in running]
+        for local_rank in missing:
+            await self._start(local_rank, self._environ_of(None, local_rank))
+        log.info("%d processes started to join a group", len(missing))
+
+    def expect_end(self) -> None:
+        """The processes are about to end, as they were told."""
+        self._stopping = True
+
+    def go_over(self, record: Generation) -> None:
+        """The processes are about to be in another group, without being started again."""
+        self.record = record
+        self.tell(runs=record.number, group=record.to_message(), finished=0)
+
+    async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
+        assert self.program is not None
+        process = await self.starter.start(
+            self.program, environ=environ, directory=self.directory, local_rank=local_rank
+        )
+        self.processes.append(process)
+        self._by_rank[local_rank] = process
+        self._watchers.append(asyncio.ensure_future(self._watch_exit(process, local_rank)))
 
     async def stop(self, *, seconds: float, dump: bool = False) -> None:
         """End all processes; after `seconds` by force."""
         self.cancel_align()
         self._stopping = True
-        processes, self.processes = self.processes, []
+        processes, self.processes, self._by_rank = self.processes, [], {}
         number = self.record.number if self.record else 0
         lost = self._count_lost(processes)
         if dump:
@@ -140,9 +171,15 @@ class Group:
 
     # -- what is seen of the processes ---------------------------------------------------------------------------------
 
-    async def _watch_exit(self, record: Generation, process: TrainingProcess, local_rank: int) -> None:
+    async def _watch_exit(self, process: TrainingProcess, local_rank: int) -> None:
         code = await _end_of(process)
+        record = self.record
         if self._stopping:
+            return
+        if record is None or self.settings.pod_uid not in record.uids:
+            told = what_happened(local_rank, code, process.error)
+            log.warning("%s, before it was in a group", brief(told))
+            self.unready(told)
             return
         rank = record.first_rank(self.settings.pod_uid) + local_rank
         if code == 0:
@@ -182,11 +219,18 @@ class Group:
 
     # -- what a process is told ----------------------------------------------------------------------------------------
 
-    def _own(self, record: Generation) -> Any:
+    def _pod(self) -> Pod:
+        settings = self.settings
+        return Pod(settings.pod_uid, settings.pod_name, settings.address, settings.processes)
+
+    def _own(self, record: Generation) -> Pod:
         return next(pod for pod in record.pods if pod.uid == self.settings.pod_uid)
 
-    def _environ_of(self, record: Generation, local_rank: int) -> dict[str, str]:
-        """The variables that torchrun sets, for one process."""
+    def _environ_of(self, record: Generation | None, local_rank: int) -> dict[str, str]:
+        """The variables that torchrun sets, for one process; without a group, as if the pod trained alone."""
+        if record is None:
+            alone = replace(self._pod(), processes=self.size)
+            record = Generation(0, self.settings.epoch, 0, (alone,))
         place = [pod.uid for pod in record.pods].index(self.settings.pod_uid)
         rank, own = record.first_rank(self.settings.pod_uid) + local_rank, self._own(record)
         values = {
@@ -207,6 +251,7 @@ class Group:
             "TORCHELASTIC_USE_AGENT_STORE": True,
             contract.ENV_GENERATION: record.number,
             contract.ENV_MASTER_EPOCH: record.epoch,
+            contract.ENV_LIBRARY: self.library.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
         if own.processes > 1:

@@ -24,9 +24,11 @@ from elastic_worker.launcher.coordinating import CoordinatorProcess
 from elastic_worker.launcher.ending import DONE, LEFT, Ending
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.health import Health
+from elastic_worker.launcher.library import Library
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.server import StatusServer
+from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
@@ -38,6 +40,11 @@ log = logging.getLogger(__name__)
 ALONE_SECONDS = 2.0
 """A pod that is told to go while nobody coordinates waits so long for somebody who does."""
 CANCEL_SECONDS = 0.2
+MOST_FAILED_STARTS = 2
+SAVE_SECONDS = 600.0
+"""For a checkpoint before the pod leaves; less if its grace period is shorter."""
+LEAVE_SECONDS = 1.0
+"""What processes that were asked to end get before they are sent SIGTERM."""
 FAREWELL_SECONDS = 0.5
 """The master's last words to the others are on their way."""
 
@@ -62,7 +69,25 @@ class Launcher:
         self._membership = Membership(settings, self._hear)
         path = settings.checkpoint_path
         self._watch = CheckpointWatch(Path(path), writers=self._pids) if path else None
-        self._group = Group(settings, self._starter, self._membership.tell, environ=self.environ, watch=self._watch)
+        self._library = Library(
+            settings.pod_uid,
+            short_path(scratch, "library.sock"),
+            tell=self._membership.tell,
+            size=lambda: self._group.size,
+        )
+        self._group = Group(
+            settings,
+            self._starter,
+            self._membership.tell,
+            environ=self.environ,
+            library=self._library,
+            watch=self._watch,
+        )
+        self._group.unready = self._failed_to_get_ready
+        self._membership.on_line = lambda here: self._library.coordinator_is(here=here)
+        self._failed_starts = 0
+        self._save = False
+        self._starting: asyncio.Future[None] | None = None
         self._command: Command | None = None
         if given.is_command:
             self._command = Command(
@@ -91,6 +116,7 @@ class Launcher:
             await _cancel(tasks)
             await self._starter.close()
             self._children.close()
+            remove_folder_of(self._library.path)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         """What runs beside each other; none of them ends by itself."""
@@ -99,6 +125,7 @@ class Launcher:
             self._membership.run(),
             Health(self._group, self._membership).run(),
             self._serve_status(),
+            self._library.serve(),
         ]
         if self.settings.is_master:
             parts.append(CoordinatorProcess(self._children, self.environ).run())
@@ -118,6 +145,7 @@ class Launcher:
         self._group.program = parsed.program
         if isinstance(parsed.nproc, int):
             self._membership.know(processes=parsed.nproc)
+            self._group.size = parsed.nproc
 
     async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:
         """A command has called torchrun."""
@@ -157,7 +185,13 @@ class Launcher:
         if "fail" in message:
             self._end_with(Ending(int(message["fail"]["exitCode"]), str(message["fail"]["message"])))
         if "leave" in message:
+            self._save = bool(message.get("save"))
             self._end_with(LEFT)
+        if "candidates" in message:
+            await self._get_ready()
+        if message.get("bind"):
+            self._go_over(Generation.from_message(message["bind"]))
+        self._library.hear(message)
 
     async def _form(self, record: Generation) -> None:
         try:
@@ -169,6 +203,31 @@ class Launcher:
             log.warning("%s", told)
             rank = record.first_rank(self.settings.pod_uid)
             self._membership.tell(failed={"generation": record.number, "rank": rank, "exitCode": 1, "message": told})
+
+    async def _get_ready(self) -> None:
+        try:
+            await self._group.get_ready()
+        except OSError as error:
+            self._failed_to_get_ready(f"{self.settings.pod_name} cannot start its processes: {error}")
+
+    def _failed_to_get_ready(self, told: str) -> None:
+        """A newcomer's process ended before it was in a group: once more, then the pod is given up."""
+        self._failed_starts += 1
+        if self._failed_starts >= MOST_FAILED_STARTS:
+            self._end_with(Ending(1, told))
+        else:
+            self._starting = asyncio.ensure_future(self._get_ready())
+
+    def _go_over(self, record: Generation) -> None:
+        """The processes change to another group, as they are."""
+        self._failed_starts = 0
+        if self.settings.pod_uid in record.uids:
+            self._group.go_over(record)
+        else:
+            self._group.record = None
+            self._membership.tell(runs=0)
+        if self._stores.use(record):
+            self._membership.know(store=0)
 
     # -- leaving and ending -------------------------------------------------------------------------------------------
 
@@ -205,6 +264,7 @@ class Launcher:
     async def _end(self, ending: Ending) -> Ending:
         """End the processes, say goodbye; a command ends by itself after its torchrun has."""
         if self._group.running:
+            await self._ask_to_end(ending)
             await self._group.stop(seconds=self._at_most(5.0))
         self._membership.tell(goodbye=True)
         if self.settings.is_master:
@@ -212,6 +272,17 @@ class Launcher:
         if self._command is None:
             return ending
         return await self._command.end(ending, self._at_most)
+
+    async def _ask_to_end(self, ending: Ending) -> None:
+        """Processes that use the library end as scripts do; where nobody else has the state, it is written first."""
+        if not self._library.in_place or ending is not LEFT:
+            return
+        self._group.expect_end()
+        save = self._save or not self._membership.connected
+        await self._library.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
+        running = [process.exited for process in self._group.processes if not process.exited.done()]
+        if running:
+            await asyncio.wait(running, timeout=self._at_most(LEAVE_SECONDS))
 
     # -- what happens here --------------------------------------------------------------------------------------------
 

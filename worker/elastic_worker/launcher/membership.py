@@ -24,7 +24,7 @@ REFUSED_SECONDS = 2.0
 QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
-LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step")
+LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step", "ready", "joined", "holds")
 """What a hello repeats."""
 
 
@@ -38,6 +38,8 @@ class Membership:
         self._epoch = 0
         self._leaving_at: float | None = None
         self._complained_at = -QUIET_SECONDS
+        self.on_line: Callable[[bool], None] = lambda _here: None
+        """Told when the coordinator is found, and when it is lost."""
 
     @property
     def connected(self) -> bool:
@@ -83,6 +85,7 @@ class Membership:
             raise wire.RefusedError(f"its master's epoch is {epoch}, {self._epoch} was seen already")
         log.info("connected to the coordinator of epoch %d", epoch)
         self._epoch, self._line = epoch, line
+        self.on_line(True)
         beat = asyncio.ensure_future(self._beat(line))
         try:
             while True:
@@ -94,6 +97,7 @@ class Membership:
         finally:
             beat.cancel()
             self._line = None
+            self.on_line(False)
             line.abort()
 
     def _hello(self) -> wire.Message:

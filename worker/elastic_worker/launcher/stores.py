@@ -14,7 +14,7 @@ class Stores:
 
     def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
         self._starter, self._changed = starter, changed
-        self._used: Store | None = None
+        self._used: list[Store] = []
         self._spare: Store | None = None
 
     async def ensure(self) -> int:
@@ -25,11 +25,12 @@ class Stores:
         return self._spare.port
 
     def use(self, record: Generation) -> bool:
-        """Whether the generation takes the spare store; that of the generation before is not needed any more."""
+        """Whether the generation takes the spare store. Processes of the one before may still be on their way out."""
         if self._spare is None or self._spare.port != record.store_port:
             return False
-        if self._used is not None:
-            self._used.process.signal(signal.SIGKILL)
-        self._used, self._spare = self._spare, None
+        if len(self._used) == 2:
+            self._used.pop(0).process.signal(signal.SIGKILL)
+        self._used.append(self._spare)
+        self._spare = None
         self._changed()
         return True

@@ -19,7 +19,7 @@ class Store(NamedTuple):
 
 def serve() -> NoReturn:
     """Serve a new store until killed. The port is written to stdout, a pipe that the launcher reads."""
-    from torch.distributed import TCPStore  # type: ignore[import-not-found]
+    from torch.distributed import TCPStore
 
     server = TCPStore(host_name="localhost", port=0, is_master=True, wait_for_workers=False)
     os.write(1, f"{server.port}\n".encode())

@@ -1,0 +1,206 @@
+"""Does what was decided for a group that changes in place: keeps the attempt, tells members, takes in their answers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from elastic_worker.coordinator.changes import Change
+from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.model import Attempt, Board, Member, Stage
+
+if TYPE_CHECKING:
+    from elastic_worker.coordinator.carry_out import Carrier
+
+log = logging.getLogger(__name__)
+
+MOST_MARGIN = 64
+
+
+class InPlace:
+    """Of one carrier."""
+
+    def __init__(self, carrier: Carrier, board: Board, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        self._carrier, self._board, self._tell = carrier, board, tell
+        self._progress_at_failure = -1
+        self.acts: dict[str, Callable[[Decision, float], None]] = {
+            "candidates": self._candidates,
+            "prepare": self._prepare,
+            "ask": self._ask,
+            "propose": self._propose,
+            "bind": self._bind,
+            "cancel": lambda _decision, _now: self.cancel(),
+            "refuse": self._refuse,
+            "park": self._park,
+            "count": self._count,
+        }
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _candidates(self, decision: Decision, _now: float) -> None:
+        for pod in decision.pods:
+            self._board.members[pod.uid].starting = True
+            self._tell(pod.uid, {"candidates": 1})
+
+    def _prepare(self, decision: Decision, now: float) -> None:
+        """Have the next group formed; it meets in the store that is kept ready for it."""
+        board, attempt = self._board, decision.attempt
+        assert attempt is not None
+        attempt.since = now
+        attempt.group = replace(attempt.group, store_port=board.members[board.me].store_port)
+        board.attempt, board.attempts = attempt, attempt.number
+        self._carrier.begin(decision, now)
+        told = {"group": attempt.group.to_message(), "at": attempt.key, "broken": attempt.broken}
+        for uid in self._concerned(attempt):
+            self._tell(uid, {"prepare": told})
+
+    def _ask(self, _decision: Decision, now: float) -> None:
+        attempt = self._attempt()
+        if attempt.stage == Stage.PROPOSED:
+            attempt.margin = min(2 * attempt.margin, MOST_MARGIN)
+        if attempt.stage == Stage.FORMING:
+            self._carrier.mark("made", now)
+        attempt.stage, attempt.passed, attempt.agreed = Stage.ASKING, {}, {}
+        self._tell_old({"ask": attempt.key})
+
+    def _propose(self, _decision: Decision, _now: float) -> None:
+        attempt = self._attempt()
+        attempt.stage, attempt.tick = Stage.PROPOSED, max(attempt.passed.values()) + attempt.margin
+        self._tell_old({"propose": attempt.tick, "at": attempt.key})
+
+    def _bind(self, decision: Decision, now: float) -> None:
+        """All go over, each at the step that was agreed on."""
+        board, attempt, old = self._board, self._attempt(), self._board.group
+        assert old is not None
+        concerned = self._concerned(attempt)
+        board.attempt, board.attempts, board.parked = None, 0, ""
+        if not attempt.group.pods:
+            self._wait_in_memory(concerned, attempt)
+            return
+        board.group = group = replace(attempt.group, step=board.step)
+        board.members[board.me].store_port = 0
+        change = self._carrier.changes.latest
+        if change is None or change.generation:
+            change = Change(group.reason, decision.sentence, time.time(), len(old.pods), marks={"decided": now})
+            self._carrier.changes.begin(change)
+        change.generation, change.to, change.lost, change.in_place = group.number, len(group.pods), 0, True
+        change.marks["formed"] = now
+        log.info("generation=%d pods=%d reason=%s in_place=1", group.number, change.to, group.reason)
+        for uid in concerned:
+            member = board.members[uid]
+            member.runs = group.number if uid in group.uids else 0
+            member.refused = 0
+            self._tell(uid, {"bind": group.to_message(), "at": attempt.key})
+
+    def _wait_in_memory(self, concerned: list[str], attempt: Attempt) -> None:
+        self._board.parked = attempt.sentence
+        for uid in concerned:
+            self._tell(uid, {"bind": None, "at": attempt.key})
+
+    def cancel(self) -> None:
+        """Forget the attempt; those who wait for it go on."""
+        board = self._board
+        if board.attempt is not None:
+            for uid in self._concerned(board.attempt):
+                self._tell(uid, {"cancel": 1})
+        board.attempt = None
+        self._carrier.changes.drop_unfinished()
+
+    def _refuse(self, _decision: Decision, _now: float) -> None:
+        board, attempt = self._board, self._attempt()
+        assert board.group is not None
+        for pod in attempt.group.pods:
+            if pod.uid not in board.group.uids:
+                board.members[pod.uid].refused = attempt.number
+        self.cancel()
+        board.attempts = 0
+
+    def _park(self, decision: Decision, now: float) -> None:
+        """Too few are left, or all go: everybody waits, with the same step done."""
+        board = self._board
+        assert board.group is not None
+        if decision.attempt is not None:
+            self._carrier.begin(decision, now)
+            decision.attempt.since = now
+            board.attempt = decision.attempt
+            return
+        board.parked = decision.sentence
+        for member in board.members.values():
+            if member.connected and member.pod.uid in board.group.uids:
+                self._tell(member.pod.uid, {"broken": board.group.number})
+
+    def _count(self, decision: Decision, now: float) -> None:
+        """A process failed; the job goes on without it, unless it happens again and again without a step in between."""
+        board, failure = self._board, decision.failure
+        assert failure is not None
+        assert board.group is not None
+        if self._carrier.is_blamed(board.group, now) and not failure.is_consequence:
+            board.failures = 1 if board.step > self._progress_at_failure else board.failures + 1
+            self._progress_at_failure = board.step
+            board.failure = failure
+        log.warning("failures=%d %s", board.failures, decision.sentence)
+        for member in board.members.values():
+            member.failure = None
+
+    def is_to_save(self, member: Member) -> bool:
+        """Whether a pod that leaves writes a checkpoint before: it has the state, and so has nobody who stays."""
+        board = self._board
+        if not board.parked or board.group is None:
+            return False
+        holders = [pod for pod in board.group.pods if board.members[pod.uid].joined == board.group.number]
+        here = [pod.uid for pod in holders if board.members[pod.uid].connected]
+        stay = [uid for uid in here if board.members[uid].here]
+        return not stay and here[:1] == [member.pod.uid]
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def hear(self, member: Member, message: dict[str, Any], now: float) -> None:
+        """What concerns groups that change in place."""
+        if "ready" in message:
+            self._take_ready(member, message, now)
+        if "cutOff" in message:
+            member.cut_off = int(message["cutOff"])
+        attempt = self._board.attempt
+        if attempt is None or message.get("at") != attempt.key:
+            return
+        uid = member.pod.uid
+        if "formed" in message:
+            attempt.formed.add(uid)
+        if "unformed" in message:
+            attempt.problem = f"{member.pod.name}: {message['unformed']}"
+        if "passed" in message and attempt.stage == Stage.ASKING:
+            attempt.passed[uid] = int(message["passed"])
+        if "agreed" in message and attempt.stage == Stage.PROPOSED and message.get("tick") == attempt.tick:
+            attempt.agreed[uid] = bool(message["agreed"])
+
+    def _take_ready(self, member: Member, message: dict[str, Any], now: float) -> None:
+        """Who was in a group with all of its processes, and is no more, is cut off from it."""
+        ready, joined = bool(message["ready"]), int(message.get("joined", 0))
+        member.ready_at = (member.ready_at or now) if ready else None
+        member.starting = member.starting and not ready
+        member.holds = bool(message.get("holds"))
+        if member.joined and not joined:
+            member.cut_off = member.joined
+        if joined != member.joined and (change := self._carrier.changes.of(joined)):
+            change.marks["joined"] = now
+        member.joined = joined
+
+    # -- who is told --------------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> Attempt:
+        assert self._board.attempt is not None
+        return self._board.attempt
+
+    def _tell_old(self, message: dict[str, Any]) -> None:
+        assert self._board.group is not None
+        for uid in self._board.group.uids:
+            self._tell(uid, message)
+
+    def _concerned(self, attempt: Attempt) -> list[str]:
+        """Those who are in the one group or the other, and can be told."""
+        assert self._board.group is not None
+        uids = self._board.group.uids | attempt.group.uids
+        return [uid for uid, member in self._board.members.items() if uid in uids and member.connected]

@@ -1,0 +1,44 @@
+"""What was decided, as data, and what decisions of both kinds are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Pod
+
+LOOK_SECONDS = 10.0
+"""Whether anybody still does anything is asked so often."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do: stay, adopt, align, resume, stop, stopped, form, done or fail.
+
+    In place also candidates, prepare, ask, propose, bind, cancel, refuse, park or count.
+
+    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change.
+    """
+
+    act: str
+    sentence: str
+    reason: str = ""
+    until: float | None = None
+    group: Generation | None = None
+    failure: Failure | None = None
+    seconds: float | None = None
+    pods: tuple[Pod, ...] = ()
+    attempt: Attempt | None = None
+
+
+def next_generation(board: Board, pods: tuple[Pod, ...], reason: str) -> Generation:
+    """The one that these pods would make now."""
+    assert board.wish is not None
+    return Generation(
+        number=(board.group.number if board.group else 0) + 1,
+        epoch=board.epoch,
+        wish=board.wish.number,
+        pods=pods,
+        reason=reason,
+        failures=board.failures,
+        step=board.step,
+    )

@@ -1,0 +1,221 @@
+"""What to do with a group whose processes change it without being started again: `decide_in_place(board, group, now)`.
+
+    (training) ──prepare──► forming ──ask──► asking ──propose──► proposed ──bind──► (training, as the next group)
+
+The next group is formed beside the one that trains. Its moment is agreed on by all who train: the step after the
+latest that any of them has begun, and a bit; whoever has agreed waits there, and all go over together or none does. A
+group that is broken, since one of its pods is gone, does no step any more: nothing is agreed then, its processes wait.
+
+Pure, as `decide` is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_worker.coordinator import words
+from elastic_worker.coordinator.choose import in_order, is_wanted, lost, reconnects, why_not
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.model import Attempt, Board, Generation, Member, Pod, Stage
+
+FORM_SECONDS = 6.0
+"""What a group gets to form: longer than its processes wait for each other."""
+AGREE_SECONDS = 5.0
+NEWCOMER_SECONDS = 10.0
+"""Further newcomers are waited for at most so long after the first one is ready."""
+MOST_ATTEMPTS = 3
+"""After so many in vain newcomers are left out until they connect anew; without any the processes start again."""
+
+
+def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
+    """The next thing to do, for a group all of whose processes are in it."""
+    finished = [pod for pod in group.pods if words.member(board, pod).finished == group.number]
+    if len(finished) == len(group.pods):
+        return Decision("done", "all processes ended well")
+    failed = _failed(board, group)
+    if failed is not None:
+        return failed
+    if finished:
+        told = f"{finished[0].name} has finished; the others are about to"
+        return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
+    broken = _why_broken(board, group, now)
+    if not broken and (absent := _absent(board, group)):
+        return Decision("stay", f"{absent} may come back", until=reconnects(board))
+    newcomers = _newcomers_to_tell(board)
+    if newcomers:
+        names = ", ".join(pod.name for pod in newcomers[:3])
+        return Decision("candidates", f"{names} get ready to join", pods=newcomers)
+    pods = _pods(board)
+    if board.attempt is not None:
+        return _follow(board, board.attempt, pods, broken, now)
+    if broken:
+        return _mend(board, group, pods, broken)
+    if not any(m.here for m in board.members.values() if m.pod.uid in group.uids):
+        return _wait_together(board, f"all {len(group.pods)} pods leave", now)
+    return _planned(board, group, pods, now)
+
+
+def is_ready(member: Member | None) -> bool:
+    """Whether all of the pod's processes can be brought into a group."""
+    return member is not None and member.here and member.ready_at is not None
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _failed(board: Board, group: Generation) -> Decision | None:
+    """A process that failed is counted; too many, and it is over for this group."""
+    failures = [m.failure for m in board.members.values() if m.failure and m.failure.generation == group.number]
+    if failures:
+        first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
+        return Decision("count", f"{first.pod}: {first.message}", failure=first)
+    limit = max(1, board.rules.max_failures)
+    if board.failures >= limit and board.failure is not None:
+        return Decision("stop", f"{board.failure.message}", reason="Failure", failure=board.failure)
+    return None
+
+
+def _why_broken(board: Board, group: Generation, now: float) -> str:
+    """Why the group that trains can do no further step; "" if it can."""
+    gone = lost(board, group, now)
+    if gone:
+        return f"lost {', '.join(pod.name for pod in gone)}"
+    for pod in group.pods:
+        member = words.member(board, pod)
+        if member.connected and (member.runs != group.number or member.cut_off == group.number):
+            return f"{pod.name} has lost a process, or its peers"
+    return board.parked
+
+
+def _absent(board: Board, group: Generation) -> str:
+    return next((pod.name for pod in group.pods if not words.member(board, pod).connected), "")
+
+
+# -- who takes part ---------------------------------------------------------------------------------------------------
+
+
+def _newcomers_to_tell(board: Board) -> tuple[Pod, ...]:
+    """Pods that are to start their processes, or those that they have lost."""
+    able = [m for m in board.members.values() if m.here and is_wanted(board, m.pod.uid) and m.refused < MOST_ATTEMPTS]
+    late = [m for m in able if m.ready_at is None and not m.starting and (m.warm_at is not None or m.joined)]
+    return tuple(m.pod for m in sorted(late, key=lambda m: (m.pod.index, m.pod.uid)))
+
+
+def _pods(board: Board) -> tuple[Pod, ...]:
+    """The best group of pods that are ready; none if the master's is not, or if they are too few."""
+    if board.wish is None:
+        return ()
+    able = [m for m in board.members.values() if is_ready(m) and is_wanted(board, m.pod.uid)]
+    able = [m for m in able if m.refused < MOST_ATTEMPTS]
+    return in_order(board, able)
+
+
+def _late(board: Board) -> list[Member]:
+    """Newcomers that have been told to get ready and are not yet."""
+    members = [m for m in board.members.values() if m.here and m.starting and m.ready_at is None]
+    return [m for m in members if is_wanted(board, m.pod.uid)]
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
+    """Nothing is broken: grow, or let go who has to leave."""
+    if not pods:
+        going = [pod for pod in group.pods if not words.member(board, pod).here]
+        if not going:
+            return Decision("stay", why_not(board, pods), until=now + LOOK_SECONDS)
+        return _wait_together(board, f"{words.what_changes(board, going, [])}; {_too_few(board)}", now)
+    behind = [pod.name for pod in group.pods if words.member(board, pod).joined != group.number]
+    if behind:
+        return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
+    if {pod.uid for pod in pods} == group.uids:
+        late = _late(board)
+        told = f"{late[0].pod.name} gets ready to join" if late else f"{len(group.pods)} pods train"
+        return Decision("stay", told, until=now + LOOK_SECONDS)
+    going = [pod for pod in group.pods if pod not in pods]
+    coming = [pod for pod in pods if pod.uid not in group.uids]
+    if not going and _late(board):
+        first = min(words.member(board, pod).ready_at or now for pod in coming)
+        if now < first + NEWCOMER_SECONDS:
+            told = f"{len(coming)} pods are ready to join; {len(_late(board))} more get ready"
+            return Decision("stay", told, until=first + NEWCOMER_SECONDS)
+    if not words.member(board, pods[0]).store_port:
+        return Decision("stay", "the master's store is about to start")
+    reason = "Leave" if going else "Join"
+    sentence = words.what_changes(board, going, coming)
+    return Decision("prepare", sentence, reason=reason, attempt=_attempt(board, pods, reason, now, broken=False))
+
+
+def _mend(board: Board, group: Generation, pods: tuple[Pod, ...], broken: str) -> Decision:
+    """The group is broken: those who are left go on, or wait with what they have in memory."""
+    master = any(pod.is_master and not is_ready(board.member(pod.uid)) for pod in group.pods)
+    reason = "MasterLost" if master else "Loss"
+    problem = why_not(board, pods)
+    if problem:
+        late = _late(board)
+        told = f"{late[0].pod.name} gets ready" if late and not pods else problem
+        if board.parked:
+            return Decision("stay", f"{broken}; {told}" if board.parked != broken else told)
+        return Decision("park", f"{broken}; {told}", reason=reason)
+    if not words.member(board, pods[0]).store_port:
+        return Decision("stay", "the master's store is about to start")
+    return Decision("prepare", broken, reason=reason, attempt=_attempt(board, pods, reason, 0.0, broken=True))
+
+
+def _wait_together(board: Board, sentence: str, now: float) -> Decision:
+    """All stop after the same step."""
+    attempt = replace(_attempt(board, (), "Leave", now, broken=False), sentence=sentence)
+    return Decision("park", sentence, reason="Leave", attempt=attempt)
+
+
+def _attempt(board: Board, pods: tuple[Pod, ...], reason: str, now: float, *, broken: bool) -> Attempt:
+    return Attempt(next_generation(board, pods, reason), board.attempts + 1, broken=broken, since=now)
+
+
+def _follow(board: Board, attempt: Attempt, pods: tuple[Pod, ...], broken: str, now: float) -> Decision:
+    """A change is under way."""
+    if pods != attempt.group.pods or bool(broken) != attempt.broken:
+        return Decision("cancel", "who takes part has changed meanwhile")
+    limit = FORM_SECONDS + (0.0 if attempt.stage == Stage.FORMING else AGREE_SECONDS)
+    if attempt.problem or now >= attempt.since + limit:
+        why = attempt.problem or "not all answered in time"
+        return _again(board, attempt, f"generation {attempt.group.number} did not come about: {why}")
+    if attempt.stage == Stage.FORMING:
+        missing = [pod.name for pod in attempt.group.pods if pod.uid not in attempt.formed]
+        if missing:
+            told = f"generation {attempt.group.number} forms; {missing[0]} has not said that it has"
+            return Decision("stay", told, until=attempt.since + FORM_SECONDS)
+        if attempt.broken:
+            return Decision("bind", _go_over(attempt))
+        return Decision("ask", "when the group may change")
+    assert board.group is not None
+    old = [pod.uid for pod in board.group.pods]
+    until = attempt.since + FORM_SECONDS + AGREE_SECONDS
+    if attempt.stage == Stage.ASKING:
+        if all(uid in attempt.passed for uid in old):
+            return Decision("propose", f"step {max(attempt.passed.values()) + attempt.margin} from now")
+        return Decision("stay", "its moment is asked for", until=until)
+    if any(agreed is False for agreed in attempt.agreed.values()):
+        return Decision("ask", "some were faster; a later moment is asked for")
+    if all(attempt.agreed.get(uid) for uid in old):
+        return Decision("bind", _go_over(attempt))
+    return Decision("stay", "its moment is being agreed on", until=until)
+
+
+def _again(board: Board, attempt: Attempt, told: str) -> Decision:
+    """It failed: tried again; without newcomers if it was often; from the start if there are none."""
+    if attempt.number < MOST_ATTEMPTS:
+        return Decision("cancel", told)
+    assert board.group is not None
+    if any(pod.uid not in board.group.uids for pod in attempt.group.pods):
+        return Decision("refuse", f"{told}; the newcomers are left out")
+    return Decision("stop", f"{told}; the processes start again", reason=attempt.group.reason)
+
+
+def _too_few(board: Board) -> str:
+    return f"the others wait with what they have in memory: {why_not(board, ())}"
+
+
+def _go_over(attempt: Attempt) -> str:
+    return f"{len(attempt.group.pods)} pods go on" if attempt.group.pods else attempt.sentence

@@ -1,0 +1,218 @@
+"""The launcher's line to the training processes of this pod that use the library: as one towards the coordinator.
+
+What the coordinator says goes to each of them, with its own rank; what they answer goes back when all have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elastic_worker.coordinator.model import Generation
+
+log = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+LINE_BYTES = 1 << 20
+IN_PLACE = "in-place"
+RESTART = "restart"
+
+
+@dataclass
+class Trainee:
+    """One training process. `joined`: the generation it is in. `waits`: it is in none, and can be brought into one."""
+
+    local_rank: int
+    kind: str
+    writer: asyncio.StreamWriter
+    joined: int = 0
+    waits: bool = False
+    progress: Message = field(default_factory=dict)
+
+    def send(self, message: Message) -> None:
+        """Put a message on its way."""
+        if not self.writer.is_closing():
+            self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+
+class Library:
+    """Of one pod. `tell` reaches the coordinator, `size` is how many processes the pod has."""
+
+    def __init__(self, uid: str, path: Path, *, tell: Callable[..., None], size: Callable[[], int]) -> None:
+        self._uid, self.path, self._tell, self._size = uid, path, tell, size
+        self._trainees: dict[int, Trainee] = {}
+        self._answers: dict[str, dict[int, Any]] = {}
+        self._ready, self._joined = False, 0
+        self._saved: asyncio.Future[None] | None = None
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """How its processes change groups: in place, or started again after a checkpoint; "" for a plain script."""
+        kinds = {trainee.kind for trainee in self._trainees.values()}
+        return kinds.pop() if len(kinds) == 1 and len(self._trainees) == self._size() else ""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether all of its processes go from group to group as they are."""
+        return self.kind == IN_PLACE
+
+    def progress(self) -> Message:
+        """What its first process last said of the training; {} if nothing was said."""
+        return self._trainees[min(self._trainees)].progress if self._trainees else {}
+
+    def slowest(self) -> tuple[int, Message]:
+        """The process that is least far, by local rank, and what it said."""
+        said = {rank: trainee.progress for rank, trainee in self._trainees.items() if trainee.progress}
+        rank = min(said, key=lambda rank: said[rank].get("tick", 0), default=-1)
+        return rank, said.get(rank, {})
+
+    # -- the socket ----------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Until cancelled. Raises OSError where the socket cannot be made."""
+        server = await asyncio.start_unix_server(self._attend, path=str(self.path), limit=LINE_BYTES)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.close()
+            for trainee in self._trainees.values():
+                trainee.writer.close()
+            self.path.unlink(missing_ok=True)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        trainee = None
+        try:
+            hello = json.loads(await reader.readline())
+            trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
+            self._trainees[trainee.local_rank] = trainee
+            self._look()
+            while line := await reader.readline():
+                self._hear(trainee, json.loads(line))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.debug("a training process is heard no more: %s", error)
+        finally:
+            if trainee is not None and self._trainees.get(trainee.local_rank) is trainee:
+                del self._trainees[trainee.local_rank]
+                self._look()
+            writer.close()
+
+    # -- from the processes to the coordinator -------------------------------------------------------------------------
+
+    def _hear(self, trainee: Trainee, message: Message) -> None:
+        if "progress" in message:
+            trainee.progress = message["progress"]
+        if "waits" in message:
+            trainee.waits, trainee.joined = bool(message["waits"]), 0
+            self._look()
+        if "joined" in message:
+            trainee.joined, trainee.waits = int(message["joined"]), False
+            self._look()
+        if "saved" in message and self._saved is not None and not self._saved.done():
+            self._saved.set_result(None)
+        for key in ("lastCheckpointStep", "checkpointError"):
+            if key in message:
+                self._tell(**{key: message[key]}, **({"checkpoints": 1} if key == "lastCheckpointStep" else {}))
+        for name in ("formed", "passed", "agreed", "stepped"):
+            if name in message:
+                self._collect(name, trainee, message)
+        if "lost" in message:
+            self._tell(cutOff=message["lost"])
+        if "unformed" in message:
+            self._tell(unformed=message["unformed"], at=message["at"])
+
+    def _collect(self, name: str, trainee: Trainee, message: Message) -> None:
+        """An answer counts when all have given it."""
+        key = f"{name} {message.get('at')} {message.get('tick')} {message.get('generation')}"
+        answers = self._answers.setdefault(key, {})
+        answers[trainee.local_rank] = message[name]
+        if len(answers) < self._size():
+            return
+        del self._answers[key]
+        together = all(answers.values()) if name == "agreed" else max(answers.values())
+        if name == "stepped":
+            pauses = [pause for pause in answers.values() if pause > 0]
+            self._tell(stepped=message["generation"], **({"pause": max(pauses)} if pauses else {}))
+        else:
+            told = {name: together, "at": message["at"]}
+            self._tell(**told, **({"tick": message["tick"]} if "tick" in message else {}))
+
+    def _look(self) -> None:
+        """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
+        trainees = list(self._trainees.values())
+        complete = len(trainees) == self._size() and all(t.kind == IN_PLACE for t in trainees)
+        ready = complete and all(t.waits or t.joined for t in trainees)
+        joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
+        if (ready, joined) != (self._ready, self._joined):
+            self._ready, self._joined = ready, joined
+            self._tell(ready=ready, joined=joined, holds=any(t.joined for t in trainees))
+
+    # -- from the coordinator to the processes -------------------------------------------------------------------------
+
+    def hear(self, message: Message) -> None:
+        """Hand on what concerns groups that change in place."""
+        if "prepare" in message:
+            self._answers.clear()
+            told = message["prepare"]
+            record = Generation.from_message(told["group"])
+            self._each(lambda rank: {"prepare": {**told, "group": None, **self._place(record, rank)}})
+        for name in ("ask", "propose", "cancel", "broken"):
+            if name in message:
+                self._each(lambda _rank: message)
+        if "bind" in message:
+            record_message = message["bind"]
+            if record_message is None:
+                self._each(lambda _rank: message)
+            else:
+                record = Generation.from_message(record_message)
+                self._each(lambda rank: {"bind": self._place(record, rank), "at": message["at"]})
+
+    def _place(self, record: Generation, local_rank: int) -> Message:
+        """What one process needs to know of a group; rank -1 if it is not in it."""
+        place = {
+            "generation": record.number,
+            "epoch": record.epoch,
+            "reason": record.reason,
+            "world": record.world_size,
+            "host": record.pods[0].address if record.pods else "",
+            "port": record.store_port,
+            "rank": -1,
+        }
+        if self._uid not in record.uids:
+            return place
+        own = [pod.uid for pod in record.pods].index(self._uid)
+        return {
+            **place,
+            "rank": record.first_rank(self._uid) + local_rank,
+            "pods": len(record.pods),
+            "pod": own,
+        }
+
+    def coordinator_is(self, *, here: bool) -> None:
+        """Whether anybody coordinates now: while nobody does, nobody can say who is lost."""
+        self._each(lambda _rank: {"away": not here})
+
+    async def leave(self, *, save: bool, seconds: float) -> None:
+        """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""
+        if not self._trainees or seconds <= 0:
+            return
+        first = min(self._trainees)
+        if save:
+            self._saved = asyncio.get_running_loop().create_future()
+            self._trainees[first].send({"save": 1})
+            await asyncio.wait({self._saved}, timeout=seconds)
+        self._each(lambda _rank: {"leave": 1})
+        for trainee in list(self._trainees.values()):
+            with suppress(OSError):
+                await trainee.writer.drain()
+
+    def _each(self, message: Callable[[int], Message]) -> None:
+        for rank, trainee in self._trainees.items():
+            trainee.send(message(rank))

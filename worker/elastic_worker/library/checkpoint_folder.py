@@ -1,0 +1,155 @@
+"""What lies in the folder of checkpoints: `step-N`, unfinished `step-N.EPOCH-GENERATION.tmp`, and `latest`.
+
+`step-N` appears by one rename, after everything in it is durable. `latest` is for people and for a quick look at who
+wrote last; the truth is the manifests. Unfinished folders carry their writer's order, so that two masters never write
+into the same one and a newer one knows what is left over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from elastic_worker.library.manifest import Manifest, Order, TornError, sync_folder, write_durably
+
+LATEST = "latest"
+_COMPLETE = re.compile(r"step-(\d+)")
+_UNFINISHED = re.compile(r"(?:step-\d+|old-\d+|latest)\.(\d+)-(\d+)\.tmp")
+
+logger = logging.getLogger(__name__)
+
+
+class OutdatedError(Exception):
+    """Somebody with a higher order has written here."""
+
+
+class Folder:
+    """The names in one folder of checkpoints; every method may raise OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self) -> None:
+        """With its parents."""
+        if not self.path.is_dir():
+            self.path.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.path.parent)
+
+    def checkpoint(self, step: int) -> Path:
+        """Where the complete one lies."""
+        return self.path / f"step-{step}"
+
+    def unfinished(self, step: int, order: Order) -> Path:
+        """Where it is written."""
+        return self.path / f"step-{step}.{order.epoch}-{order.generation}.tmp"
+
+    def checkpoints(self) -> list[tuple[int, Path]]:
+        """Steps and folders that claim to be complete, the highest step first; none if there is no folder."""
+        found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
+        return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
+
+    def leftovers(self) -> list[tuple[Order, Path]]:
+        """What is being written, or was when its writer was killed."""
+        found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries())
+        return [(Order(int(match[1]), int(match[2])), path) for match, path in found if match]
+
+    def has_latest(self) -> bool:
+        """Whether a checkpoint was ever completed here."""
+        return (self.path / LATEST).exists()
+
+    def refuse_if_outdated(self, order: Order) -> None:
+        """Raises OutdatedError if a newer master, or a newer generation, has written here."""
+        newest = max(self._orders(), default=order)
+        if newest > order:
+            raise OutdatedError(_outdated(newest, order))
+
+    def remove_leftovers(self, order: Order) -> None:
+        """Of attempts up to this order: whoever made them is gone, or cut off."""
+        for theirs, path in self.leftovers():
+            if theirs <= order:
+                logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)
+                _remove(path)
+
+    def remove_unfinished(self, step: int, order: Order) -> None:
+        """Give the space back."""
+        _remove(self.unfinished(step, order))
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make what was written the checkpoint of its step, in one rename; a torn one of the same step gives way.
+
+        Raises OutdatedError if a newer master came meanwhile.
+        """
+        unfinished = self.unfinished(manifest.step, manifest.order)
+        target = self.checkpoint(manifest.step)
+        sync_folder(unfinished)
+        self.refuse_if_outdated(manifest.order)
+        if target.exists():
+            self._discard(target, manifest.order)
+        unfinished.rename(target)
+        sync_folder(self.path)
+
+    def prune(self, *, keep: int, order: Order) -> None:
+        """Remove what is older than the `keep` newest complete ones, unless a newer master wrote it."""
+        kept = 0
+        for _, path in self.checkpoints():
+            try:
+                manifest = Manifest.read(path)
+                manifest.check_sizes(path)
+            except TornError:
+                if kept >= keep:
+                    self._discard(path, order)
+                continue
+            if kept >= keep and manifest.order <= order:
+                self._discard(path, order)
+            kept += 1
+
+    def write_latest(self, step: int, order: Order) -> None:
+        """Name the newest checkpoint; raises OutdatedError rather than hide that of a newer master."""
+        self.refuse_if_outdated(order)
+        fields = {"folder": self.checkpoint(step).name, "step": step, "order": list(order)}
+        draft = self.path / f"{LATEST}.{order.epoch}-{order.generation}.tmp"
+        write_durably(draft, json.dumps(fields).encode() + b"\n")
+        draft.rename(self.path / LATEST)
+        sync_folder(self.path)
+
+    def _discard(self, checkpoint: Path, order: Order) -> None:
+        """Renamed first: killed half way through, it must not look like a checkpoint."""
+        number = checkpoint.name[len("step-") :]
+        doomed = self.path / f"old-{number}.{order.epoch}-{order.generation}.tmp"
+        checkpoint.rename(doomed)
+        _remove(doomed)
+
+    def _orders(self) -> Iterator[Order]:
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            yield Order(*map(int, json.loads((self.path / LATEST).read_bytes())["order"]))
+        for _, path in self.checkpoints():
+            with contextlib.suppress(TornError):
+                yield Manifest.read(path).order
+
+    def _entries(self) -> list[Path]:
+        try:
+            return list(self.path.iterdir())
+        except FileNotFoundError:
+            return []
+
+
+def _outdated(newest: Order, order: Order) -> str:
+    if newest.epoch > order.epoch:
+        return f"a newer master (epoch {newest.epoch}) has written here; this one (epoch {order.epoch}) is cut off"
+    return (
+        f"a newer generation ({newest.generation}) of the group has written here; "
+        f"this one ({order.generation}) is cut off"
+    )
+
+
+def _remove(path: Path) -> None:
+    """Nothing is said of what cannot be removed, or is removed by somebody else: the next save tries again."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,34 @@
+"""Copies tensors to host memory that is kept for the next time, so that saving again and again allocates nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from elastic_worker.library.checkpoint_state import Tensors
+
+
+class Staging:
+    """One host copy of a state. Whoever reads it must be done before the next `copy`."""
+
+    def __init__(self) -> None:
+        self._buffers: Tensors = {}
+
+    def copy(self, tensors: Tensors) -> Tensors:
+        """The values of this moment, contiguous, by name. Memory of names that are gone is given back first."""
+        self._buffers = {name: buffer for name, buffer in self._buffers.items() if name in tensors}
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                self._buffer(name, tensor).copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        for device in {tensor.device for tensor in tensors.values() if tensor.is_cuda}:
+            torch.cuda.current_stream(device).synchronize()
+        return dict(self._buffers)
+
+    def _buffer(self, name: str, tensor: Any) -> Any:
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            self._buffers.pop(name, None)
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
+            self._buffers[name] = buffer
+        return buffer

@@ -1,0 +1,138 @@
+"""Takes a nested state apart into named tensors and a pickle of everything else, and puts it together again.
+
+DCP wants a flat dict with string keys; an optimizer's state has integer keys, tuples, None. The pickle keeps every
+type as it is and holds a name where a tensor was. A name is the path to the tensor: `model/layer.weight`,
+`optimizer/state/#0/exp_avg` (`#` before keys that are no strings, and before places in lists).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+try:
+    from torch.distributed.tensor import DTensor
+except ImportError:  # before torch 2.5
+    from torch.distributed._tensor import DTensor
+
+Tensors = dict[str, Any]
+"""Name -> tensor."""
+
+
+class StateError(Exception):
+    """The state cannot be saved, or not be put together again; the message names the place."""
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Whether this process holds only a part of it."""
+    return isinstance(tensor, DTensor)
+
+
+def tensors_of(state: Any) -> Tensors:
+    """The tensors in its dicts, lists and tuples by their names; two names may share memory. Raises StateError."""
+    tensors: Tensors = {}
+    for name, tensor in _walk(state, ()):
+        if name in tensors:
+            raise StateError(f"two tensors of the state have the name {name}: use keys that print differently")
+        tensors[name] = tensor
+    return tensors
+
+
+def take_apart(state: Any) -> tuple[Tensors, bytes]:
+    """All tensors by name, and the pickle of the rest. Raises StateError, for example for what cannot be pickled."""
+    tensors = tensors_of(state)
+    stream = io.BytesIO()
+    try:
+        _Pickler(stream, tensors).dump(state)
+    except Exception as error:
+        raise StateError(f"{_culprit(state)} cannot be pickled: {error}") from error
+    return tensors, stream.getvalue()
+
+
+def put_together(structure: bytes, tensors: Mapping[str, Any]) -> Any:
+    """The state with these tensors. Raises StateError."""
+    try:
+        return _Unpickler(io.BytesIO(structure), tensors.__getitem__).load()
+    except Exception as error:
+        raise StateError(f"its values cannot be read: {error!r}") from error
+
+
+def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    if _is_ours(value):
+        yield "/".join(path), value
+    else:
+        for key, child in _children(value):
+            yield from _walk(child, (*path, key))
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield _part(key) if isinstance(key, str) else f"#{_part(repr(key))}", child
+    elif isinstance(value, (list, tuple)):
+        for index, child in enumerate(value):
+            yield f"#{index}", child
+
+
+def _part(key: str) -> str:
+    """No two keys may give the same path."""
+    return key.replace("~", "~0").replace("/", "~1").replace("#", "~2")
+
+
+def _is_ours(value: Any) -> bool:
+    """Sparse and quantized tensors and foreign subclasses know best themselves how they are pickled."""
+    if isinstance(value, DTensor):
+        return True
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not value.is_quantized
+    )
+
+
+def _culprit(state: Any) -> str:
+    """The path of the deepest value that cannot be pickled alone."""
+    path, deeper = "state", True
+    while deeper:
+        deeper = False
+        for key, child in _children(state):
+            if not _can_be_pickled(child):
+                path, state, deeper = f"{path}/{key}", child, True
+                break
+    return f"{path} ({type(state).__name__})"
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        _Pickler(io.BytesIO(), {}).dump(value)
+    except Exception:  # noqa: BLE001  # whatever its own code raises
+        return False
+    return True
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors that hide in other objects get names of their own."""
+
+    def __init__(self, stream: io.BytesIO, tensors: Tensors) -> None:
+        super().__init__(stream, protocol=5)
+        self._tensors = tensors
+        self._names = {id(tensor): name for name, tensor in tensors.items()}
+
+    def persistent_id(self, value: Any) -> str | None:
+        if not _is_ours(value):
+            return None
+        if id(value) not in self._names:
+            name = f"#object/#{len(self._names)}"
+            self._names[id(value)], self._tensors[name] = name, value
+        return self._names[id(value)]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, tensor: Callable[[str], Any]) -> None:
+        super().__init__(stream)
+        self._tensor = tensor
+
+    def persistent_load(self, name: str) -> Any:
+        return self._tensor(name)

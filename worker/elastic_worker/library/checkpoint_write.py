@@ -1,0 +1,92 @@
+"""Carries an attempt out: by this process alone, or by all ranks of a group, each of which writes its shards.
+
+With a group every rank takes every collective, whatever fails on whichever of them, so that nobody waits for nobody;
+all then raise the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from elastic_worker.library import checkpoint_dcp
+from elastic_worker.library.checkpoint_attempt import Attempt
+from elastic_worker.library.checkpoint_state import StateError, Tensors, take_apart
+from elastic_worker.library.manifest import Digest, digests
+
+
+class ElsewhereError(Exception):
+    """It failed on a rank of the group; the message says why."""
+
+
+def write_alone(attempt: Attempt, tensors: Tensors, structure: bytes) -> bool:
+    """False if the step was saved before. Raises whatever goes wrong, after the space is given back."""
+    try:
+        if not attempt.begin(structure):
+            return False
+        checkpoint_dcp.write_alone(tensors, attempt.folder)
+        attempt.complete(digests(attempt.folder.iterdir()))
+    except BaseException:
+        attempt.abandon()
+        raise
+    return True
+
+
+def write_together(attempt: Attempt, state: Any, group: Any) -> bool:
+    """Every rank of the group calls with its shards; plain values are those of its first rank.
+
+    False if the step was saved before.
+    Raises FailedOnRanks or ElsewhereError on all ranks, or what torch raises when a peer is lost.
+    """
+    is_first = dist.get_rank(group) == 0
+    try:
+        return _write_together(attempt, state, group, is_first)
+    except BaseException:
+        if is_first:
+            attempt.abandon()
+        raise
+
+
+def _write_together(attempt: Attempt, state: Any, group: Any, is_first: bool) -> bool:
+    tensors: Tensors = {}
+
+    def begin() -> bool | None:
+        _refuse_unfit(group)
+        tensors_here, structure = take_apart(state)
+        tensors.update(tensors_here)
+        return attempt.begin(structure) if is_first else None
+
+    def digest() -> dict[str, Digest]:
+        mine = checkpoint_dcp.files_of_rank(attempt.folder, dist.get_rank(group))
+        if is_first:
+            mine += [path for path in attempt.folder.iterdir() if not path.name.startswith("__")]
+        return digests(mine)
+
+    if not _on_all(attempt, group, begin)[0]:
+        return False
+    checkpoint_dcp.write_together(tensors, attempt.folder, group)
+    files = {name: found for part in _on_all(attempt, group, digest) for name, found in part.items()}
+    _on_all(attempt, group, lambda: attempt.complete(files) if is_first else None)
+    return True
+
+
+def _on_all(attempt: Attempt, group: Any, act: Callable[[], Any]) -> list[Any]:
+    """What each rank's `act` returned, by rank. Raises ElsewhereError on all ranks if one of them failed."""
+    outcome: tuple[Any, str]
+    try:
+        outcome = act(), ""
+    except Exception as error:  # noqa: BLE001  # the others wait for an answer, whatever it is
+        outcome = None, attempt.reason(error) or repr(error)
+    outcomes: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(outcomes, outcome, group=group)
+    for rank, (_, reason) in enumerate(outcomes):
+        if reason:
+            raise ElsewhereError(reason if rank == 0 else f"on rank {rank}: {reason}")
+    return [value for value, _ in outcomes]
+
+
+def _refuse_unfit(group: Any) -> None:
+    if dist.get_global_rank(group, 0) != 0:
+        raise StateError("the group that saves must begin with rank 0: DCP of older torch gathers there")

@@ -1,0 +1,169 @@
+"""DistributedDataParallel on one object for many groups.
+
+torch's wrapper belongs to one process group for life. Here it is a plain wrapper until the first group, and `regroup`
+runs torch's own constructor again on the same object, so that a script's references, hooks and options stay. All
+private calls into torch's DistributedDataParallel are in this module.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import distributed as torch_ddp
+
+if TYPE_CHECKING:
+    from elastic_worker.library.groups import Formed
+
+HAS_INIT_SYNC = "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters
+CONSTRUCTION_COLLECTIVES = ("_verify_param_shape_across_processes", "_sync_module_states")
+"""What the constructor calls where it cannot be told not to."""
+REFUSED_OPTIONS = {
+    "process_group": "leave it out, the job chooses the group",
+    "device_mesh": "leave it out, the job chooses the group",
+    "init_sync": "leave it out, the job sends the state to newcomers",
+    "mixed_precision": "use torch.autocast",
+    "delay_all_reduce_named_params": "leave it out, it is bound to one group",
+    "param_to_hook_all_reduce": "leave it out, it is bound to one group",
+}
+MODULE_STATE = tuple(vars(torch.nn.Module()))
+"""What `torch.nn.Module`'s constructor would empty: hooks, the mode, submodules."""
+
+
+class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
+    """Wraps `module` like DistributedDataParallel, with its options but for the group; trains after `regroup`.
+
+    Gradients are averaged over the ranks, as in torch.
+    """
+
+    def __init__(self, module: Any, **options: Any) -> None:
+        for name in sorted(options.keys() & REFUSED_OPTIONS.keys()):
+            raise TypeError(f"job.wrap(model, {name}=...): {REFUSED_OPTIONS[name]}")
+        torch.nn.Module.__init__(self)
+        self.module = module
+        self._options, self._alone = options, False
+        self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+
+    def regroup(self, formed: Formed) -> None:
+        """Reduce in this group from now on. No communication: the state of all ranks must be the same already."""
+        self._release()
+        sync = self.__dict__.get("require_backward_grad_sync", True)
+        kept = {name: self.__dict__[name] for name in MODULE_STATE}
+        with _without_collectives():
+            DistributedDataParallel.__init__(self, self.module, process_group=formed.group, **self._init_options())
+        self.__dict__.update(kept)
+        self._alone, self.require_backward_grad_sync = False, sync
+        for register, arguments in self._comm_hook_calls:
+            register(self, *arguments)
+
+    def use_alone(self) -> None:
+        """Go on without any group: nothing is reduced."""
+        self._release()
+        self._alone = True
+
+    def set_sync(self, last: bool) -> None:
+        """Whether the coming forward and backward are the last micro-batch of the step, whose backward reduces."""
+        self.require_backward_grad_sync = last
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._alone:
+            return self.module(*inputs, **kwargs)
+        if "reducer" not in self.__dict__:
+            raise RuntimeError("the model was called before its group was formed: call job.restore(state) first")
+        return super().forward(*inputs, **kwargs)
+
+    def train(self, mode: bool = True) -> ElasticDDP:
+        torch.nn.Module.train(self, mode)
+        return self
+
+    def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
+        """As in torch; may be called before there is a group, and holds for all groups to come."""
+        self._remember(DistributedDataParallel.register_comm_hook, state, hook)
+
+    def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
+        self._remember(DistributedDataParallel._register_builtin_comm_hook, comm_hook_type)
+
+    def _remember(self, register: Callable[..., None], *arguments: Any) -> None:
+        if "reducer" in self.__dict__:
+            register(self, *arguments)
+        self._comm_hook_calls.append((register, arguments))
+
+    def _init_options(self) -> dict[str, Any]:
+        return {**self._options, **({"init_sync": False} if HAS_INIT_SYNC else {})}
+
+    def _release(self) -> None:
+        """Let go of the reducer, even of one that failed half way; its hooks leave the parameters."""
+        reducer = self.__dict__.pop("reducer", None)
+        self.__dict__.pop("process_group", None)
+        self.__dict__.pop("logger", None)
+        if reducer is not None:
+            reducer._remove_autograd_hooks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("the wrapped model cannot be pickled or copied: use model.module, or model.state_dict()")
+
+
+@contextmanager
+def _without_collectives() -> Iterator[None]:
+    """The constructor communicates nothing.
+
+    Verifying shapes and sending rank 0's parameters is of no use here, and costs as much as the hand-over of the state.
+    """
+    stays = {name: getattr(torch_ddp, name) for name in CONSTRUCTION_COLLECTIVES if not HAS_INIT_SYNC}
+    for name in stays:
+        setattr(torch_ddp, name, lambda *_args, **_kwargs: None)
+    try:
+        with warnings.catch_warnings():
+            # torch 2.15 says for each construction that it renames an option.
+            warnings.filterwarnings("ignore", message=".*`broadcast_buffers` is deprecated", category=FutureWarning)
+            yield
+    finally:
+        for name, function in stays.items():
+            setattr(torch_ddp, name, function)
+
+
+def is_fsdp(module: Any) -> bool:
+    """Whether `fully_shard` (FSDP2) was applied to the module or to a part of it."""
+    kinds = _kinds("FSDPModule", "torch.distributed.fsdp", "torch.distributed._composable.fsdp")
+    return any(isinstance(part, kinds) for part in module.modules())
+
+
+def check_supported(module: Any, optimizers: Iterable[Any] = ()) -> None:
+    """Raises TypeError for what cannot change its size in place, with what to use instead."""
+    for part in module.modules():
+        if isinstance(part, _kinds("FullyShardedDataParallel", "torch.distributed.fsdp")):
+            raise TypeError("FullyShardedDataParallel (FSDP1) cannot change its size: use fully_shard (FSDP2)")
+        if isinstance(part, DistributedDataParallel):
+            raise TypeError("the model is a DistributedDataParallel already: pass the bare module to job.wrap")
+    sharded = is_fsdp(module)
+    for name, parameter in module.named_parameters():
+        if _is_parallel(parameter, sharded=sharded):
+            raise TypeError(
+                f"parameter {name} is split by tensor or pipeline parallelism, which cannot change its size: "
+                "use data parallelism (job.wrap) or fully_shard (FSDP2) only"
+            )
+    for optimizer in optimizers:
+        if isinstance(optimizer, _kinds("ZeroRedundancyOptimizer", "torch.distributed.optim")):
+            raise TypeError(
+                "ZeroRedundancyOptimizer keeps parts of the state on one rank only, which a lost rank takes along: "
+                "use the optimizer itself, or fully_shard (FSDP2)"
+            )
+
+
+def _is_parallel(parameter: Any, *, sharded: bool) -> bool:
+    """Whether it is a DTensor that FSDP2 alone would not have made; FSDP2 shards in one dimension of the mesh."""
+    if not isinstance(parameter, _kinds("DTensor", "torch.distributed.tensor", "torch.distributed._tensor")):
+        return False
+    return not sharded or sum(placement.is_shard() for placement in parameter.placements) > 1
+
+
+def _kinds(name: str, *modules: str) -> tuple[Any, ...]:
+    """The class from those of the modules that are imported: an object of it can be there only then."""
+    loaded = (getattr(sys.modules.get(module), name, None) for module in modules)
+    return tuple(kind for kind in loaded if isinstance(kind, type))

@@ -1,0 +1,69 @@
+"""Evaluations: spread over all ranks, added up at the end, repeated where the group changes in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from elastic_worker.library.job import Job
+
+
+@dataclass(frozen=True)
+class EvalBatch:
+    """`indices` of samples for this rank; empty where there are more ranks than samples left."""
+
+    indices: list[int]
+
+
+class Evaluation:
+    """Made by `job.eval_batches(...)`: iterate, `add` sums for each batch, read `result` afterwards.
+
+    Sums that the script keeps itself would count twice after a change of the group; those given to `add` do not.
+    """
+
+    def __init__(self, job: Job, length: int, batch_size: int, known: dict[str, float] | None) -> None:
+        self._job, self._length, self._size = job, length, batch_size
+        self._result, self._sums = known, dict[str, float]()
+
+    def __iter__(self) -> Iterator[EvalBatch]:
+        while self._result is None:
+            self._sums.clear()
+            yield from self._batches()
+            self._result = self._job.add_up(self._sums)
+
+    def _batches(self) -> Iterator[EvalBatch]:
+        """The whole of it, for the group as it is; again from the front when that changes."""
+        first = 0
+        while first < self._length:
+            if self._job.pass_boundary():
+                self._sums.clear()
+                first = 0
+            rank, world = self._job.rank, self._job.world_size
+            begin = first + rank * self._size
+            yield EvalBatch(list(range(begin, min(begin + self._size, self._length))))
+            first += world * self._size
+
+    def add(self, **sums: Any) -> None:
+        """Add to the sums of these names: numbers, or tensors of one element."""
+        for name, value in sums.items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(value)
+
+    @property
+    def result(self) -> dict[str, float]:
+        """The sums over all ranks. Raises RuntimeError before the end of the loop."""
+        if self._result is None:
+            raise RuntimeError("the evaluation is not over: read .result after the loop")
+        return dict(self._result)
+
+
+def length_of(data: Any) -> int:
+    """Of a data set, or the number itself. Raises TypeError for iterable ones."""
+    if isinstance(data, int):
+        return data
+    if isinstance(data, torch.utils.data.IterableDataset) or not hasattr(data, "__len__"):
+        raise TypeError(f"{type(data).__name__} has no length: job.eval_batches needs a data set with indices")
+    return len(data)

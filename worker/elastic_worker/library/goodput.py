@@ -1,0 +1,41 @@
+"""Where the time of a training process goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+PARTS = ("startup", "productive", "lost", "regroup", "checkpoint", "other")
+WINDOW = 50
+
+
+class Goodput:
+    """Seconds by part: each moment belongs to one. `productive` are steps that counted, `lost` those that did not."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._since = time.monotonic()
+        self._steps: list[float] = []
+
+    def spend(self, part: str) -> float:
+        """The time since the last call went into `part`; how much that was."""
+        now = time.monotonic()
+        spent, self._since = now - self._since, now
+        self.seconds[part] += spent
+        return spent
+
+    def step_done(self) -> None:
+        """A step was committed."""
+        self._steps.append(self.spend("productive"))
+        if len(self._steps) > WINDOW:
+            del self._steps[0]
+
+    def median_step(self) -> float:
+        """Of the latest steps, in seconds; 0.0 before the first."""
+        return sorted(self._steps)[len(self._steps) // 2] if self._steps else 0.0
+
+    def shown(self) -> dict[str, Any]:
+        """As told to the launcher: seconds by part, and the share that was productive."""
+        total = sum(self.seconds.values())
+        share = round(self.seconds["productive"] / total, 4) if total else 0.0
+        return {"share": share, **{part: round(seconds, 3) for part, seconds in self.seconds.items()}}

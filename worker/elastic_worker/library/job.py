@@ -1,0 +1,279 @@
+"""The job as a training script sees it: made by `elastic.init()`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from elastic_worker.library import ddp, groups
+from elastic_worker.library.checkpoints import Checkpoints
+from elastic_worker.library.evaluation import Evaluation, length_of
+from elastic_worker.library.goodput import Goodput
+from elastic_worker.library.loader import Loader
+from elastic_worker.library.place import Place
+from elastic_worker.library.reports import Reports
+from elastic_worker.library.sampler import Sampler, Share
+from elastic_worker.library.standing import Standing
+from elastic_worker.library.state import State, StateError
+from elastic_worker.library.step import Batch, Step, StepError
+
+log = logging.getLogger(__name__)
+
+
+class NotFormedError(RuntimeError):
+    """Something was asked for that is known in a group only."""
+
+
+def init(*, checkpoints: str | Path | None = None, backend: str | None = None, keep: int = 2) -> Job:
+    """The job that this process takes part in; the group itself is formed by `job.restore`.
+
+    Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
+    the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU.
+    """
+    return Job(checkpoints=checkpoints, backend=backend or "", keep=keep)
+
+
+class Job:
+    """Of one training process. See docs/library.md."""
+
+    def __init__(self, *, checkpoints: str | Path | None, backend: str, keep: int) -> None:
+        self.current_state: State | None = None
+        self._standing = Standing(backend=backend, environ=os.environ)
+        self._standing.load, self._standing.save = self._load, self._save_now
+        self._standing.entered = self._entered
+        self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
+        self._on_regroup: list[Callable[[Job], None]] = []
+        self._active: Step | None = None
+        self._batch: Batch | None = None
+        self._evaluated = 0
+        self._goodput = Goodput()
+        self._reports = Reports(self._standing.link, self._goodput)
+
+    # -- who and where -------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes."""
+        return self._standing.device
+
+    @property
+    def local_rank(self) -> int:
+        """Which of the pod's processes this is."""
+        return self._standing.local_rank
+
+    @property
+    def rank(self) -> int:
+        """In the present group; it may be another one after each step. Raises NotFormedError before job.restore."""
+        return self._in_group("rank").rank
+
+    @property
+    def world_size(self) -> int:
+        """Processes of the present group. Raises NotFormedError before job.restore."""
+        return self._in_group("world_size").world
+
+    @property
+    def generation(self) -> int:
+        """How many groups there have been. Raises NotFormedError before job.restore."""
+        return self._in_group("generation").generation
+
+    @property
+    def step_count(self) -> int:
+        """Global batches that were applied so far."""
+        return self.current_state.step if self.current_state else 0
+
+    def on_regroup(self, call: Callable[[Job], None]) -> None:
+        """Have `call(job)` called in each new group, the first included, when the state is there."""
+        self._on_regroup.append(call)
+
+    def _in_group(self, what: str) -> Place:
+        if self._standing.place is None:
+            raise NotFormedError(f"job.{what} is known from job.restore(state) on: the group is formed there")
+        return self._standing.place
+
+    def _state_now(self, what: str) -> State:
+        if self.current_state is None or self._standing.place is None:
+            raise NotFormedError(f"{what} comes after job.restore(state)")
+        return self.current_state
+
+    # -- setting up ----------------------------------------------------------------------------------------------------
+
+    def wrap(self, model: torch.nn.Module, **options: Any) -> ddp.ElasticDDP:
+        """The model as DistributedDataParallel with these options, on this process's device. Raises TypeError."""
+        ddp.check_supported(model, ())
+        wrapped = ddp.ElasticDDP(model.to(self.device), **options)
+        self._standing.models.append(wrapped)
+        return wrapped
+
+    def state(self, **objects: Any) -> State:
+        """All that makes up the training, by names of your choice. Raises StateError, TypeError.
+
+        The sampler is among them. What is called `scheduler` is stepped by step.update(); `scaler` scales losses.
+        """
+        state = State(objects)
+        for model in self._standing.models:
+            ddp.check_supported(model.module, state.optimizers)
+        for optimizer in state.optimizers:
+            optimizer.register_step_pre_hook(self._note_update)
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
+
+        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit.
+        """
+        self.current_state = state
+        self._goodput.spend("startup")
+        self._standing.take_part(state)
+        self._goodput.spend("regroup")
+        idle = state.data.idle_ranks(self.world_size)
+        if idle and self.rank == 0:
+            told = "%d of %d processes have nothing to do: a global batch has too few micro-batches, make them smaller"
+            log.warning(told, idle, self.world_size)
+
+    def _entered(self) -> None:
+        self._reports.entered(self._in_group("generation").generation)
+        for call in self._on_regroup:
+            call(self)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """The numbers of the epochs that are left, from the one that the state is in."""
+        data = self._state_now("job.epochs").data
+        while data.epoch < count:
+            yield data.epoch
+            data.next_epoch()
+
+    def batches(self, data: Sampler, loader: Loader | None = None) -> Iterator[Batch]:
+        """What is left of the epoch. A batch whose step was aborted comes again."""
+        state = self._state_now("job.batches")
+        if data is not state.data:
+            raise StateError("job.batches needs the sampler that was given to job.state")
+        shares: Iterator[Share] | None = None
+        while data.share(self.rank, self.world_size) is not None:
+            self._goodput.spend("other")
+            if self._standing.pass_boundary():
+                shares = None
+                self._goodput.spend("regroup")
+            if loader is not None and shares is None:
+                shares = loader.shares(self.rank, self.world_size)
+            share = data.share(self.rank, self.world_size) if shares is None else next(shares)
+            assert share is not None
+            step, self._batch = state.step, Batch(share, self)
+            yield self._batch
+            if state.step == step:
+                shares = None
+                if not self._standing.aborted:
+                    raise StepError("a batch was not applied: use `with job.step(state) as step` for each batch")
+
+    def loader(self, dataset: Any, **options: Any) -> Loader:
+        """A DataLoader for job.batches(state.data, loader): what it fetched is in `micro.data`. See Loader."""
+        return Loader(dataset, self._state_now("job.loader").data, **options)
+
+    def step(self, state: State) -> Step:
+        """The body of one step: `with job.step(state) as step`."""
+        if state is not self.current_state:
+            raise StateError("job.step needs the state that was given to job.restore")
+        return Step(self, state)
+
+    def begin_step(self, step: Step) -> None:
+        """Called by Step."""
+        if self._batch is None or self._active is not None:
+            raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
+        self._active = step
+
+    def end_step(self) -> None:
+        """Called by Step."""
+        self._active = None
+
+    def has_lost_a_peer(self) -> bool:
+        """Called by Step, after an error of communication."""
+        return self._standing.has_lost_a_peer()
+
+    def note_aborted(self) -> None:
+        """The batch will come again. Called by Step."""
+        self._standing.aborted = True
+        self._goodput.spend("lost")
+
+    def commit(self, state: State, loss: Any) -> None:
+        """The batch counts from now on. Called by Step."""
+        assert self._batch is not None
+        state.data.commit(self._batch.share)
+        state.step += 1
+        state.evaluations.clear()
+        self._batch, self._evaluated = None, 0
+        self._goodput.step_done()
+        self._reports.committed(state, loss, self._checkpoints)
+
+    def _note_update(self, *_: Any) -> None:
+        if self._active is not None:
+            self._active.note_update()
+
+    # -- beside training -----------------------------------------------------------------------------------------------
+
+    def eval_batches(self, data: Any, batch_size: int = 256) -> Evaluation:
+        """An evaluation of a data set, or of so many samples. See Evaluation."""
+        state = self._state_now("job.eval_batches")
+        self._evaluated += 1
+        known = state.evaluations[self._evaluated - 1] if self._evaluated <= len(state.evaluations) else None
+        return Evaluation(self, length_of(data), batch_size, known)
+
+    def pass_boundary(self) -> bool:
+        """Called by Evaluation."""
+        return self._standing.pass_boundary()
+
+    def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
+        """Over all ranks; None if the group was lost meanwhile. Called by Evaluation."""
+        total = dict(sums)
+        if self._standing.formed is not None:
+            gathered: list[dict[str, float]] = [{}] * self.world_size
+            try:
+                dist.all_gather_object(gathered, sums)
+            except Exception as error:
+                if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
+                    raise
+                return None
+            names = {name for each in gathered for name in each}
+            total = {name: sum(each.get(name, 0.0) for each in gathered) for name in sorted(names)}
+        self._state_now("job.eval_batches").evaluations.append(total)
+        return total
+
+    def checkpoint(self, state: State, *, wait: bool = False) -> None:
+        """Write the state down, in the background; with `wait`, return when it is durable.
+
+        Rank 0 writes; a full disk is told in the job's status and ends nothing. Raises StateError without a folder.
+        """
+        if self._checkpoints is None:
+            raise StateError("job.checkpoint needs a folder that all pods see: elastic.init(checkpoints=...)")
+        if state.saved_step == state.step:
+            return
+        self._goodput.spend("other")
+        state.saved_step = state.step
+        if self.rank == 0:
+            self._write(state, wait=wait)
+        self._goodput.spend("checkpoint")
+
+    def _write(self, state: State, *, wait: bool) -> None:
+        assert self._checkpoints is not None
+        place = self._in_group("checkpoint")
+        order = (place.epoch, place.generation)
+        self._checkpoints.save(state.capture(), step=state.step, order=order, meta={"world": place.world}, wait=wait)
+
+    def _save_now(self) -> None:
+        """This process is about to end, and nobody else has the state."""
+        state = self.current_state
+        if self._checkpoints is not None and state is not None and self._standing.place is not None:
+            self._write(state, wait=True)
+
+    def _load(self) -> None:
+        found = self._checkpoints.newest() if self._checkpoints is not None else None
+        if found is None or self._checkpoints is None or self.current_state is None:
+            return
+        self.current_state.apply(self._checkpoints.load(found, None))
+        log.info("step %d is restored from %s", found.step, found.path)

@@ -1,0 +1,136 @@
+"""The manifest of a checkpoint: written last, it says which files belong to it, how long they are and their checksums.
+
+A checkpoint is complete if its manifest is there and every file is as the manifest says. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAME = "manifest.json"
+FORMAT = 1
+_READ_BYTES = 4 << 20
+
+
+class Order(NamedTuple):
+    """Who writes: the master's epoch, and the generation of the group. A higher one is newer."""
+
+    epoch: int
+    generation: int
+
+
+class Digest(NamedTuple):
+    """What a file must be: its length in bytes and its checksum."""
+
+    size: int
+    crc32: int
+
+
+class TornError(Exception):
+    """A checkpoint is not complete; the message says which file is wrong and why."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was saved, by whom, in which files. `world` is the number of ranks that trained."""
+
+    step: int
+    order: Order
+    torch: str
+    world: int
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Digest] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Put it into the folder, durably. Raises OSError."""
+        fields = {"format": FORMAT, **asdict(self), "order": list(self.order)}
+        fields["files"] = {name: digest._asdict() for name, digest in self.files.items()}
+        write_durably(folder / NAME, json.dumps(fields, indent=1).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Raises TornError if there is none, or none that can be understood."""
+        try:
+            fields = json.loads((folder / NAME).read_bytes())
+            if fields["format"] != FORMAT:
+                raise TornError(f"{NAME} has format {fields['format']}, this version of elastic_worker reads {FORMAT}")
+            return cls(
+                step=int(fields["step"]),
+                order=Order(*map(int, fields["order"])),
+                torch=str(fields["torch"]),
+                world=int(fields["world"]),
+                meta=dict(fields["meta"]),
+                files={name: Digest(int(d["size"]), int(d["crc32"])) for name, d in fields["files"].items()},
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            raise TornError(f"{NAME} is missing") from None
+        except OSError as error:
+            raise TornError(f"{NAME} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TornError(f"{NAME} is damaged: {error!r}") from error
+
+    def check_sizes(self, folder: Path) -> None:
+        """Raises TornError for a file that is missing or has another length."""
+        for name, digest in self.files.items():
+            try:
+                size = (folder / name).stat().st_size
+            except FileNotFoundError:
+                raise TornError(f"{name} is missing") from None
+            except OSError as error:
+                raise TornError(f"{name} cannot be read: {error.strerror}") from error
+            if size != digest.size:
+                raise TornError(f"{name} has {size} bytes instead of {digest.size}")
+
+    def check(self, folder: Path) -> None:
+        """Read every file. Raises TornError for the first that is not what was written."""
+        self.check_sizes(folder)
+        for name, digest in self.files.items():
+            try:
+                found = digest_of(folder / name)
+            except OSError as error:
+                raise TornError(f"{name} cannot be read: {error.strerror}") from error
+            if found != digest:
+                raise TornError(f"{name} has checksum {found.crc32:08x} instead of {digest.crc32:08x}")
+
+
+def digests(files: Iterable[Path]) -> dict[str, Digest]:
+    """By name; raises OSError."""
+    return {file.name: digest_of(file) for file in sorted(files)}
+
+
+def digest_of(file: Path) -> Digest:
+    """Reads all of it."""
+    size = crc = 0
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with file.open("rb", buffering=0) as stream:
+        while count := stream.readinto(buffer):
+            crc = zlib.crc32(buffer[:count], crc)
+            size += count
+    return Digest(size, crc)
+
+
+def write_durably(file: Path, content: bytes) -> None:
+    """Raises OSError. The name itself is durable only after `sync_folder`."""
+    with file.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in it durable; file systems that cannot do that are left alone. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

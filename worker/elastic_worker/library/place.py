@@ -1,0 +1,92 @@
+"""Where a process stands: in which group, with which rank, and what started it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_worker import contract
+
+
+class SurroundingsError(RuntimeError):
+    """The variables of whoever started the process do not fit together; the message names them."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """In one group. `rank` -1: not in it. `pods` and `pod`: how many there are, and which of them this is."""
+
+    generation: int
+    rank: int
+    world: int
+    host: str
+    port: int
+    epoch: int = 0
+    reason: str = "Start"
+    pods: int = 1
+    pod: int = 0
+
+    @staticmethod
+    def from_message(message: Mapping[str, Any]) -> Place:
+        """From what the launcher says."""
+        return Place(**{name: message[name] for name in Place.__dataclass_fields__ if name in message})
+
+    def set_environment(self) -> None:
+        """What torchrun's variables say, for libraries that read them later."""
+        values = {
+            "RANK": self.rank,
+            "WORLD_SIZE": self.world,
+            "GROUP_RANK": self.pod,
+            "GROUP_WORLD_SIZE": self.pods,
+            "ROLE_RANK": self.rank,
+            "ROLE_WORLD_SIZE": self.world,
+            "MASTER_ADDR": self.host,
+            "MASTER_PORT": self.port,
+            "TORCHELASTIC_RESTART_COUNT": self.generation,
+            contract.ENV_GENERATION: self.generation,
+            contract.ENV_MASTER_EPOCH: self.epoch,
+        }
+        os.environ.update({name: str(value) for name, value in values.items()})
+
+
+def find(environ: Mapping[str, str]) -> Place:
+    """From the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
+
+    Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any script with torch.
+    Raises SurroundingsError.
+    """
+    if "RANK" in environ and "WORLD_SIZE" in environ:
+        rank, world = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
+    elif "SLURM_PROCID" in environ and _number(environ, "SLURM_NTASKS", 1) > 1:
+        rank, world = _number(environ, "SLURM_PROCID"), _number(environ, "SLURM_NTASKS")
+    else:
+        return Place(generation=1, rank=0, world=1, host="127.0.0.1", port=0)
+    host = environ.get("MASTER_ADDR", "")
+    if world > 1 and not host:
+        raise SurroundingsError(f"{world} processes, but MASTER_ADDR is not set: set it to the host of rank 0")
+    return Place(
+        generation=_number(environ, contract.ENV_GENERATION, 1),
+        rank=rank,
+        world=world,
+        host=host or "127.0.0.1",
+        port=_number(environ, "MASTER_PORT", 29500),
+        epoch=_number(environ, contract.ENV_MASTER_EPOCH, 0),
+    )
+
+
+def local_rank(environ: Mapping[str, str]) -> int:
+    """Which of the processes on this machine it is."""
+    name = next((name for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in environ), "")
+    return _number(environ, name) if name else 0
+
+
+def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
+    value = environ.get(name, "")
+    if not value and default is not None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise SurroundingsError(f"{name} must be a whole number, not {value!r}") from None

@@ -1,0 +1,64 @@
+"""What the launcher is told of the training: how far it is, where the time goes, how long changes took."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from elastic_worker.library.checkpoints import Checkpoints
+from elastic_worker.library.goodput import Goodput
+from elastic_worker.library.link import Link
+from elastic_worker.library.state import State
+
+TELL_SECONDS = 0.5
+
+
+class Reports:
+    """Of one process; without a launcher nobody is told."""
+
+    def __init__(self, link: Link | None, goodput: Goodput) -> None:
+        self._link, self._goodput = link, goodput
+        self._last_commit = self._told_at = 0.0
+        self._entered: tuple[int, float] | None = None
+        self._checkpoint: tuple[int | None, str] = (None, "")
+
+    def entered(self, generation: int) -> None:
+        """The process is in a new group; its first step there is told at once, with the pause since the last one."""
+        self._entered = generation, self._last_commit
+
+    def committed(self, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
+        """A step was done."""
+        now = time.monotonic()
+        if self._link is not None:
+            if self._entered is not None:
+                generation, before = self._entered
+                self._link.send(generation=generation, stepped=round(now - before, 4) if before else 0.0)
+                self._entered = None
+                self._told_at = 0.0
+            if now >= self._told_at + TELL_SECONDS:
+                self._told_at = now
+                self._tell(self._link, state, loss, checkpoints)
+        self._last_commit = now
+
+    def _tell(self, link: Link, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
+        told: dict[str, Any] = {
+            "step": state.step,
+            "epoch": state.data.epoch,
+            "samples": state.data.epoch * state.data.length + state.data.cursor,
+            "tick": link.passed,
+            "median": round(self._goodput.median_step(), 4),
+            "goodput": self._goodput.shown(),
+        }
+        if loss is not None:
+            told["loss"] = float(loss)
+        link.send(progress=told)
+        if checkpoints is None:
+            return
+        known = checkpoints.last_step, checkpoints.problem
+        if known != self._checkpoint:
+            step, problem = self._checkpoint
+            self._checkpoint = known
+            if known[0] is not None and known[0] != step:
+                link.send(lastCheckpointStep=known[0])
+            if known[1] != problem:
+                link.send(checkpointError=known[1])

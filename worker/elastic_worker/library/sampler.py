@@ -1,0 +1,270 @@
+"""Which samples come next, and which of them this rank takes: every sample once per epoch, whatever the world does.
+
+One cursor counts the samples of the epoch that are committed. A global batch is the next `global_batch` samples of the
+epoch's order; it is cut into micro-batches of one shape, which are dealt to the ranks. Order, cuts, weights and seeds
+do not depend on the world, so a batch that was aborted comes again in other shares. The same state is held by every
+rank; nothing is communicated.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from elastic_worker.library.seeds import stable_hash
+
+SAME_IN_STATE = ("length", "seed", "shuffle")
+"""What makes the order of an epoch: a cursor means nothing in another one."""
+PRINT_SAMPLES = 64
+"""So many samples from the beginning of an order tell whether another version of torch shuffles alike."""
+
+
+class SamplerError(ValueError):
+    """An argument, a state or a share does not fit; the text says which, and what to do."""
+
+
+@dataclass
+class Micro:
+    """The samples of one forward pass.
+
+    `weight` is their part of the global batch: with a loss that is the mean over the micro-batch, the gradients of
+    `weight * loss`, summed over all ranks, are those of one process. `last` is the rank's last one of this global
+    batch. `data` is what a loader fetched.
+    """
+
+    indices: list[int]
+    weight: float
+    last: bool
+    seed: int
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
+
+    A dummy share has one micro-batch of one sample and weight 0: its rank takes part in the collectives, no more.
+    """
+
+    epoch: int
+    first: int
+    samples: int
+    micro: tuple[Micro, ...]
+    is_dummy: bool
+
+
+class Sampler:
+    """Deals `length` samples per epoch in global batches of `global_batch`, the last one of an epoch being smaller.
+
+    `micro_batch` samples go through the model at once. It has no default, as it decides how much memory a forward pass
+    takes and how many ranks can take part (global_batch / micro_batch), and stays as it is when the world changes.
+    `drop_last` leaves out an epoch's last batch if it is smaller.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        *,
+        global_batch: int,
+        micro_batch: int | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+    ) -> None:
+        self.length = _length(length)
+        self.global_batch = _positive("global_batch", global_batch)
+        self.micro_batch = _micro_batch(micro_batch, global_batch=self.global_batch)
+        self.seed = _whole("seed", seed)
+        self.shuffle = bool(shuffle)
+        self.drop_last = bool(drop_last)
+        if drop_last and self.length < self.global_batch:
+            raise SamplerError(
+                f"drop_last=True leaves nothing of {self.length} samples with global_batch={self.global_batch}: "
+                f"use a global_batch of at most {self.length}, or drop_last=False"
+            )
+        self.epoch = 0
+        self.cursor = 0
+        self._order: tuple[int, Sequence[int] | torch.Tensor] | None = None
+
+    def share(self, rank: int, world: int) -> Share | None:
+        """Of the next global batch; None when the epoch is over."""
+        return self.peek(rank, world, 0)
+
+    def peek(self, rank: int, world: int, ahead: int) -> Share | None:
+        """Of the global batch that comes `ahead` batches after the next one; None beyond the end of this epoch."""
+        return self.share_at(self.cursor + _whole("ahead", ahead, least=0) * self.global_batch, rank, world)
+
+    def share_at(self, first: int, rank: int, world: int) -> Share | None:
+        """Of the global batch that begins at the cursor `first` of this epoch, wherever the cursor is by now."""
+        world = _positive("world", world)
+        rank = _whole("rank", rank, least=0)
+        if rank >= world:
+            raise SamplerError(f"rank={rank} is not in a world of {world}: ranks are 0 to {world - 1}")
+        samples = self._samples_at(first)
+        if samples == 0:
+            return None
+        count = -(-samples // self.micro_batch)
+        begin, end = _dealt(count, rank, world)
+        if begin == end:
+            return Share(self.epoch, first, samples, (self._micro(first, 1, weight=0.0, last=True),), is_dummy=True)
+        micro = []
+        for number in range(begin, end):
+            offset = number * self.micro_batch
+            size = min(self.micro_batch, samples - offset)
+            micro.append(self._micro(first + offset, size, weight=size / samples, last=number == end - 1))
+        return Share(self.epoch, first, samples, tuple(micro), is_dummy=False)
+
+    def batches_left(self) -> int:
+        """Global batches of this epoch that are not committed."""
+        left = self.length - self.cursor
+        return left // self.global_batch if self.drop_last else -(-left // self.global_batch)
+
+    def idle_ranks(self, world: int) -> int:
+        """How many ranks of such a world get no sample of a full global batch."""
+        return max(0, _positive("world", world) - self.global_batch // self.micro_batch)
+
+    def commit(self, share: Share) -> None:
+        """Its global batch is in the weights. Raises SamplerError if it is not the one at the cursor."""
+        if not self.is_next(share):
+            raise SamplerError(
+                f"the share is of {share.samples} samples from {share.first} on in epoch {share.epoch}, but the next "
+                f"batch is of {self._samples_at(self.cursor)} from {self.cursor} on in epoch {self.epoch}: commit each "
+                "global batch once, on every rank, in the order in which they come"
+            )
+        self.cursor += share.samples
+
+    def is_next(self, share: Share) -> bool:
+        """Whether it is of the global batch at the cursor."""
+        return (share.epoch, share.first, share.samples) == (self.epoch, self.cursor, self._samples_at(self.cursor))
+
+    def next_epoch(self) -> None:
+        """Begin the next one; what is left of this one is left out."""
+        self.epoch += 1
+        self.cursor = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON-able; the same on every rank."""
+        return {
+            "length": self.length,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "epoch": self.epoch,
+            "cursor": self.cursor,
+            "global_batch": self.global_batch,
+            "micro_batch": self.micro_batch,
+            "order": self._print_of_order(self.epoch),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there. Batches may have other sizes than before: the cursor counts samples.
+
+        Raises SamplerError if the state is of another order, without changing anything.
+        """
+        missing = [name for name in (*SAME_IN_STATE, "epoch", "cursor", "order") if name not in state]
+        if missing:
+            raise SamplerError(f"the state has no {', '.join(missing)}: it was not made by Sampler.state_dict()")
+        for name in SAME_IN_STATE:
+            if state[name] != getattr(self, name):
+                raise SamplerError(
+                    f"the state was saved with {name}={state[name]!r}, but this Sampler has {name}="
+                    f"{getattr(self, name)!r}: its position means nothing in another order. Make the Sampler with "
+                    f"{name}={state[name]!r}, or leave the sampler out of what is restored to begin with epoch 0"
+                )
+        epoch = _whole("epoch of the state", state["epoch"], least=0)
+        cursor = _whole("cursor of the state", state["cursor"], least=0)
+        if cursor > self.length:
+            raise SamplerError(f"the state's cursor={cursor} is beyond its length={self.length}")
+        if 0 < cursor < self.length and state["order"] != self._print_of_order(epoch):
+            raise SamplerError(
+                f"torch {torch.__version__} shuffles epoch {epoch} in another order than the version that the state "
+                f"was saved with, at cursor={cursor}: finish the epoch with that version, or set cursor to 0 in the "
+                "state to begin the epoch again"
+            )
+        self.epoch, self.cursor = epoch, cursor
+
+    def _samples_at(self, first: int) -> int:
+        samples = max(0, min(self.global_batch, self.length - first))
+        return 0 if self.drop_last and samples < self.global_batch else samples
+
+    def _micro(self, first: int, size: int, *, weight: float, last: bool) -> Micro:
+        order = self._order_of(self.epoch)[first : first + size]
+        indices = order.tolist() if isinstance(order, torch.Tensor) else list(order)
+        return Micro(indices, weight, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
+
+    def _order_of(self, epoch: int) -> Sequence[int] | torch.Tensor:
+        """Four bytes and some 30 ns per sample, once per epoch."""
+        if not self.shuffle:
+            return range(self.length)
+        if self._order is None or self._order[0] != epoch:
+            self._order = None
+            dtype = torch.int32 if self.length < 2**31 else torch.int64
+            generator = torch.Generator().manual_seed(stable_hash("order", self.seed, epoch))
+            self._order = epoch, torch.randperm(self.length, generator=generator, dtype=dtype)
+        return self._order[1]
+
+    def _print_of_order(self, epoch: int) -> int:
+        order = self._order_of(epoch)[:PRINT_SAMPLES]
+        return stable_hash("print", *(int(index) for index in order))
+
+
+def _dealt(count: int, rank: int, world: int) -> tuple[int, int]:
+    """The first of `count` things that the rank gets, and the one after its last: contiguous, larger shares first."""
+    each, more = divmod(count, world)
+    begin = rank * each + min(rank, more)
+    return begin, begin + each + (rank < more)
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, IterableDataset):
+        raise SamplerError(
+            f"length is an IterableDataset ({type(value).__name__}): its samples cannot be asked for by number, so "
+            "it cannot be resumed with each sample exactly once. Use a data set with __getitem__ and __len__, and "
+            "pass len(dataset)"
+        )
+    if isinstance(value, Sized):
+        raise SamplerError(f"length is a {type(value).__name__}, not a number: pass len(dataset)")
+    if not hasattr(value, "__index__"):
+        raise SamplerError(
+            f"length is a {type(value).__name__}, not a number: pass len(dataset). A data set without a length, or "
+            "that can only be iterated over, cannot be resumed with each sample exactly once"
+        )
+    return _positive("length", value)
+
+
+def _micro_batch(value: Any, *, global_batch: int) -> int:
+    if value is None:
+        raise SamplerError(
+            "micro_batch is missing: the number of samples that go through the model at once. It stays when the world "
+            f"changes, and at most global_batch / micro_batch ranks get work: micro_batch={global_batch} is for one "
+            "rank, half of it for two"
+        )
+    size = _positive("micro_batch", value)
+    if global_batch % size:
+        below = next(size_ for size_ in range(min(size, global_batch), 0, -1) if global_batch % size_ == 0)
+        raise SamplerError(
+            f"global_batch={global_batch} is no multiple of micro_batch={size}: all micro-batches have one shape, so "
+            f"use micro_batch={below}, or global_batch={-(-global_batch // size) * size}"
+        )
+    return size
+
+
+def _positive(name: str, value: Any) -> int:
+    return _whole(name, value, least=1)
+
+
+def _whole(name: str, value: Any, *, least: int | None = None) -> int:
+    """As int; other kinds of whole numbers, NumPy's for example, are taken too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise SamplerError(f"{name}={value!r} is a {type(value).__name__}: it must be a whole number")
+    if least is not None and number < least:
+        raise SamplerError(f"{name}={number} must be {least} or more")
+    return number

@@ -1,0 +1,64 @@
+"""Random numbers that belong to a micro-batch, not to the rank that happens to run it.
+
+torch.manual_seed does this too, but in 50 to 80 us, as it asks every kind of device; here it is some 7 us.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+NUMPY_BITS = 0xFFFF_FFFF
+
+
+def stable_hash(purpose: str, *numbers: int) -> int:
+    """63 bits, the same in every process and on every machine."""
+    text = "/".join((purpose, *map(str, numbers)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def seed_for(micro: Any) -> None:
+    """Set what dropout and the like draw from to `micro.seed`: torch's generators, NumPy's if imported, `random`'s.
+
+    GPUs have generators of their own; they are set if CUDA is in use already, never woken up.
+    """
+    set_cpu_seeds(micro.seed)
+    if torch.cuda.is_initialized():
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(micro.seed)
+
+
+def set_cpu_seeds(seed: int) -> None:
+    """`seed`: 63 bits. Of these, torch's generator of the CPU and NumPy's use the lower 32."""
+    torch.default_generator.manual_seed(seed)
+    numpy_random = _numpy_random()
+    if numpy_random is not None:
+        numpy_random.seed(seed & NUMPY_BITS)
+    random.seed(seed)
+
+
+@contextmanager
+def kept_on_cpu() -> Iterator[None]:
+    """Leave the CPU's generators as they were, whatever is drawn or set within."""
+    of_torch, of_python = torch.default_generator.get_state(), random.getstate()
+    numpy_random = _numpy_random()
+    of_numpy = numpy_random.get_state() if numpy_random is not None else None
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(of_torch)
+        random.setstate(of_python)
+        if numpy_random is not None:
+            numpy_random.set_state(of_numpy)
+
+
+def _numpy_random() -> Any:
+    """None if NumPy is not imported; NumPy 2 imports numpy.random only when it is first drawn from."""
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else numpy.random

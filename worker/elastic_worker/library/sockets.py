@@ -1,0 +1,93 @@
+"""The TCP sockets of this process, found by the addresses at their ends.
+
+A library that owns sockets and does not hand them out (gloo) is reached here: a socket belongs to a mesh of connections
+if it was accepted by the mesh's own listener or goes to the listener of a peer. Descriptor numbers are never kept, as
+they are reused.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+DESCRIPTORS = "/proc/self/fd"
+Address = tuple[str, int]
+"""IP address and port."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Connections between processes of which each has one listener. `peers` are the listeners of the others."""
+
+    own: Address
+    peers: frozenset[Address]
+
+
+def listeners() -> set[Address]:
+    """Where this process listens."""
+    found = set()
+    for number in _numbers():
+        with _opened(number) as sock, suppress(OSError):
+            if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                found.add(_address(sock.getsockname()))
+    return found
+
+
+def shut_down(mesh: Mesh) -> int:
+    """Shut the connections of the mesh down, whoever reads or writes them; returns how many.
+
+    They stay open as descriptors until their owner closes them: it sees an end of file.
+    """
+    count = 0
+    for number in _numbers():
+        with _opened(number) as sock, suppress(OSError):
+            if sock is not None and _belongs(sock, mesh):
+                sock.shutdown(socket.SHUT_RDWR)
+                count += 1
+    return count
+
+
+def route_to(host: str, port: int) -> str | None:
+    """The own address that packets to `host` leave from; None where there is no route."""
+    with suppress(OSError):
+        for family, kind, *_, target in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+            with socket.socket(family, kind) as sock:
+                sock.connect(target)
+                return _address(sock.getsockname())[0]
+    return None
+
+
+def _belongs(sock: socket.socket, mesh: Mesh) -> bool:
+    return _address(sock.getpeername()) in mesh.peers or _address(sock.getsockname()) == mesh.own
+
+
+def _numbers() -> list[int]:
+    return [int(name) for name in os.listdir(DESCRIPTORS)]  # noqa: PTH208  # names only, no paths
+
+
+@contextmanager
+def _opened(number: int) -> Iterator[socket.socket | None]:
+    """A second descriptor of a TCP socket, closed at the end; None for anything else."""
+    try:
+        copy = os.dup(number)
+    except OSError:
+        yield None
+        return
+    try:
+        sock = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        yield None
+        return
+    with sock:
+        tcp = sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6)
+        yield sock if tcp else None
+
+
+def _address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:
+    """An IPv4 address looks the same, whichever kind of socket it is used through."""
+    host = name[0]
+    return (host[len("::ffff:") :] if host.startswith("::ffff:") else host), name[1]

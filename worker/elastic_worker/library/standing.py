@@ -1,0 +1,198 @@
+"""Which group a process is in, how it comes into the next one, and who tells it to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from elastic_worker import contract
+from elastic_worker.library import ddp, groups, handover
+from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
+from elastic_worker.library.place import Place, find, local_rank
+from elastic_worker.library.state import State, StateError
+
+log = logging.getLogger(__name__)
+
+FIRST_FORM_SECONDS = 3600.0
+"""For the first group: all scripts have to get as far as job.restore. Who fails before is ended by the launcher."""
+IN_PLACE = "in-place"
+
+
+class Standing:
+    """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once."""
+
+    def __init__(self, *, backend: str, environ: Mapping[str, str]) -> None:
+        self.local_rank = local_rank(environ)
+        self.device = _device(self.local_rank)
+        self.backend = backend or ("nccl" if self.device.type == "cuda" else "gloo")
+        self.place: Place | None = None
+        self.formed: groups.Formed | None = None
+        self.state: State | None = None
+        self.models: list[ddp.ElasticDDP] = []
+        self.load: Callable[[], None] = lambda: None
+        self.save: Callable[[], None] = lambda: None
+        self.entered: Callable[[], None] = lambda: None
+        self.aborted = False
+        self._own = find(environ)
+        self._has_state = self._at_boundary = False
+        self.link = self._dial(environ.get(contract.ENV_LIBRARY, ""))
+
+    def _dial(self, path: str) -> Link | None:
+        if not path:
+            return None
+        problem = groups.self_test()
+        if problem:
+            log.warning("this torch cannot change its group in place (%s): processes start again instead", problem)
+            return None
+        hello = {"localRank": self.local_rank, "kind": IN_PLACE}
+        return Link(path, hello, form=self._form)
+
+    # -- the first group -----------------------------------------------------------------------------------------------
+
+    def take_part(self, state: State) -> None:
+        """Be in a group, the first one or one that trains already, with the state of the training."""
+        self.state = state
+        if self.link is not None and not self._own.generation:
+            self.link.park()
+            self._go_over(self._next_verdict())
+        else:
+            self._first_group()
+        self._at_boundary = True
+
+    def _first_group(self) -> None:
+        own = self._own
+        if self.link is None:
+            formed = self._public_group()
+        else:
+            formed = groups.form(**self._where(own), prefix=f"library-{own.generation}.0", timeout=FIRST_FORM_SECONDS)
+            self.link.enter(own.generation, formed)
+        if own.rank == 0:
+            self.load()
+            self._has_state = True
+        try:
+            self._enter(own, formed)
+        except Exception as error:
+            if self.link is None or not groups.is_communication_error(error):
+                raise
+            self._go_over(self._wait_for_another())
+
+    def _public_group(self) -> groups.Formed | None:
+        """Where no launcher of ours is: torch's own way. A process alone needs no group."""
+        if self._own.world == 1:
+            return None
+        if not dist.is_initialized():
+            dist.init_process_group(self.backend, rank=self._own.rank, world_size=self._own.world)
+        return groups.Formed(self.backend, dist.get_rank(), dist.get_world_size(), "default", dist.group.WORLD, None)
+
+    # -- from group to group -------------------------------------------------------------------------------------------
+
+    def pass_boundary(self) -> bool:
+        """A point at which the group may change; whether it did. Raises Leave."""
+        if self._at_boundary or self.link is None:
+            self._at_boundary = False
+            return False
+        verdict = self.link.boundary(self.save)
+        if verdict is None:
+            return False
+        self._go_over(verdict)
+        return True
+
+    def has_lost_a_peer(self) -> bool:
+        """After an error of communication: whether the group has lost somebody, so that a new one follows."""
+        if self.link is None or self.formed is None:
+            return False
+        groups.abort(self.formed)
+        return self.link.is_confirmed()
+
+    def _where(self, place: Place) -> dict[str, Any]:
+        where = {"host": place.host, "port": place.port, "rank": place.rank, "world": place.world}
+        return {**where, "backend": self.backend, "device": self.device}
+
+    def _form(self, place: Place, name: str) -> groups.Formed:
+        return groups.form(**self._where(place), prefix=name, timeout=FORM_SECONDS)
+
+    def _next_verdict(self) -> Verdict:
+        assert self.link is not None
+        verdict = None
+        while verdict is None:
+            verdict = self.link.wait(self.save)
+        return verdict
+
+    def _wait_for_another(self) -> Verdict:
+        """In a group that is of no use any more."""
+        assert self.link is not None
+        self.link.lost()
+        return self._next_verdict()
+
+    def _go_over(self, verdict: Verdict) -> None:
+        """Be in the next group, or in the one after it if that is lost before all are there."""
+        while True:
+            assert verdict.place is not None
+            try:
+                if verdict.formed is not None:
+                    self._enter(verdict.place, verdict.formed)
+                    return
+                why = "it was not formed here"
+            except Exception as error:
+                if not groups.is_communication_error(error):
+                    raise
+                why = str(error)
+            log.warning("generation %d was lost at its beginning: %s", verdict.place.generation, why)
+            verdict = self._wait_for_another()
+
+    def _enter(self, place: Place, formed: groups.Formed | None) -> None:
+        """Install a group and bring its members to the same state."""
+        assert self.state is not None
+        began, before = time.monotonic(), self.formed
+        self.place, self.formed = place, formed
+        place.set_environment()
+        if formed is not None:
+            if self.link is not None:
+                groups.install(formed)
+            self._share_state(self.state, formed)
+        for model in self.models:
+            if formed is None:
+                model.use_alone()
+            else:
+                model.regroup(formed)
+        if before is not None:
+            threading.Thread(target=groups.discard, args=(before,), daemon=True).start()
+        seconds, step = time.monotonic() - began, self.state.step
+        told = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
+        log.info(told, place.generation, place.rank, place.world, step, seconds)
+        if self.link is not None:
+            self.link.send(joined=place.generation, aborted=self.aborted)
+        self.aborted = False
+        self.entered()
+
+    def _share_state(self, state: State, formed: groups.Formed) -> None:
+        def apply(captured: dict[str, Any]) -> None:
+            self._has_state = False
+            state.apply(captured)
+            self._has_state = True
+
+        known = self._has_state
+        shared = handover.hand_over(
+            formed,
+            capture=state.capture_for_peer,
+            apply=apply,
+            have=known,
+            step=state.step if known else -1,
+            mark=state.mark() if known else 0,
+        )
+        if shared.source is None:
+            raise StateError("nobody in the group has the state of the training")
+
+
+def _device(index: int) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", index % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,120 @@
+"""What makes up a training, as one thing: handed to newcomers, written to checkpoints, found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from elastic_worker.library.ddp import ElasticDDP
+from elastic_worker.library.handover import mark_of
+from elastic_worker.library.sampler import Sampler
+
+STEPPED_WITH_UPDATE = "scheduler"
+SCALER = "scaler"
+
+
+class StateError(ValueError):
+    """What was given to job.state, or found in a checkpoint, cannot be used; the message names it."""
+
+
+class State:
+    """Made by `job.state(...)`. `objects` are by the names they were given under; `data` is the sampler among them.
+
+    `step` counts global batches that were applied; `saved_step` is the last one that a checkpoint was asked for;
+    `evaluations` are the results of those that were done since the last step.
+    """
+
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        self.objects = dict(objects)
+        for name, each in self.objects.items():
+            if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+                told = f"{type(each).__name__} has no state_dict and load_state_dict"
+                raise StateError(f"job.state({name}=...): {told}; wrap it in an object that has both")
+        samplers = [each for each in self.objects.values() if isinstance(each, Sampler)]
+        if len(samplers) != 1:
+            raise StateError(f"job.state() needs one elastic.Sampler (as data=...), not {len(samplers)}")
+        self.data: Sampler = samplers[0]
+        self.step = 0
+        self.saved_step = -1
+        self.evaluations: list[dict[str, float]] = []
+
+    @property
+    def models(self) -> list[ElasticDDP]:
+        """Those that job.wrap made."""
+        return [each for each in self.objects.values() if isinstance(each, ElasticDDP)]
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All of them, in the order in which they were given."""
+        return [each for each in self.objects.values() if isinstance(each, torch.optim.Optimizer)]
+
+    @property
+    def scaler(self) -> Any:
+        """The gradient scaler, None where there is none."""
+        return self.objects.get(SCALER)
+
+    @property
+    def scheduler(self) -> Any:
+        """The one that goes on with each step, None where there is none."""
+        return self.objects.get(STEPPED_WITH_UPDATE)
+
+    def mark(self) -> int:
+        """A cheap checksum of the parameters."""
+        return mark_of([p.detach() for model in self.models for p in model.module.parameters()])
+
+    # -- as one thing --------------------------------------------------------------------------------------------------
+
+    def capture(self) -> dict[str, Any]:
+        """Nested dicts of tensors and plain values; the tensors are the objects' own, not copies."""
+        return {
+            "objects": {name: _bare(each).state_dict() for name, each in self.objects.items()},
+            "progress": {"step": self.step},
+        }
+
+    def capture_for_peer(self) -> dict[str, Any]:
+        """The same, and what a peer in the middle of an epoch needs to know beside."""
+        buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
+        progress = {"step": self.step, "saved_step": self.saved_step, "evaluations": self.evaluations}
+        return {**self.capture(), "progress": progress, "buffers": buffers}
+
+    def apply(self, captured: Mapping[str, Any]) -> None:
+        """Become what was captured. Raises StateError where that was another model, optimizer or data set."""
+        found, mine = set(captured["objects"]), set(self.objects)
+        if found != mine:
+            told = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
+            raise StateError(f"the state does not fit: {told}; give job.state() the same names as then")
+        for name, each in self.objects.items():
+            _load(name, _bare(each), captured["objects"][name])
+        for name, key, value in self._unsaved_buffers():
+            if f"{name}.{key}" in captured.get("buffers", {}):
+                value.copy_(captured["buffers"][f"{name}.{key}"])
+        progress = captured["progress"]
+        self.step = int(progress["step"])
+        self.saved_step = int(progress.get("saved_step", self.step))
+        self.evaluations = [dict(result) for result in progress.get("evaluations", [])]
+
+    def _unsaved_buffers(self) -> Iterator[tuple[str, str, torch.Tensor]]:
+        """Buffers that modules keep out of their state_dict."""
+        for name, each in self.objects.items():
+            module = _bare(each)
+            if isinstance(module, torch.nn.Module):
+                saved = module.state_dict().keys()
+                yield from ((name, key, buffer) for key, buffer in module.named_buffers() if key not in saved)
+
+
+def _bare(each: Any) -> Any:
+    return each.module if isinstance(each, ElasticDDP) else each
+
+
+def _load(name: str, into: Any, captured: Any) -> None:
+    try:
+        into.load_state_dict(captured)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        told = f"the state of {name!r} does not fit: {error}"
+        raise StateError(f"{told}\nIt is another run's: choose another folder for checkpoints") from error
+
+
+def _names(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
