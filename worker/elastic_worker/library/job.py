@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
+from elastic_worker import contract
 from elastic_worker.library import ddp, groups
 from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.evaluation import Evaluation, length_of
@@ -52,6 +53,7 @@ class Job:
         self._active: Step | None = None
         self._batch: Batch | None = None
         self._evaluated = 0
+        self._job_uid = os.environ.get(contract.ENV_JOB_UID, "")
         self._goodput = Goodput()
         self._reports = Reports(self._standing.link, self._goodput)
 
@@ -262,8 +264,9 @@ class Job:
     def _write(self, state: State, *, wait: bool) -> None:
         assert self._checkpoints is not None
         place = self._in_group("checkpoint")
-        order = (place.epoch, place.generation)
-        self._checkpoints.save(state.capture(), step=state.step, order=order, meta={"world": place.world}, wait=wait)
+        order = (state.epoch_base + place.epoch, place.generation)
+        meta = {"world": place.world, "job": self._job_uid, "base": state.epoch_base}
+        self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait)
 
     def _save_now(self) -> None:
         """This process is about to end, and nobody else has the state."""
@@ -275,5 +278,7 @@ class Job:
         found = self._checkpoints.newest() if self._checkpoints is not None else None
         if found is None or self._checkpoints is None or self.current_state is None:
             return
+        same_job = found.meta.get("job") == self._job_uid
         self.current_state.apply(self._checkpoints.load(found, None))
+        self.current_state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
         log.info("step %d is restored from %s", found.step, found.path)

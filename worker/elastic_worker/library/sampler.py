@@ -192,8 +192,7 @@ class Sampler:
         return 0 if self.drop_last and samples < self.global_batch else samples
 
     def _micro(self, first: int, size: int, *, weight: float, last: bool) -> Micro:
-        order = self._order_of(self.epoch)[first : first + size]
-        indices = order.tolist() if isinstance(order, torch.Tensor) else list(order)
+        indices = _listed(self._order_of(self.epoch)[first : first + size])
         return Micro(indices, weight, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
 
     def _order_of(self, epoch: int) -> Sequence[int] | torch.Tensor:
@@ -208,8 +207,11 @@ class Sampler:
         return self._order[1]
 
     def _print_of_order(self, epoch: int) -> int:
-        order = self._order_of(epoch)[:PRINT_SAMPLES]
-        return stable_hash("print", *(int(index) for index in order))
+        return stable_hash("print", *_listed(self._order_of(epoch)[:PRINT_SAMPLES]))
+
+
+def _listed(order: Sequence[int] | torch.Tensor) -> list[int]:
+    return order.tolist() if isinstance(order, torch.Tensor) else list(order)
 
 
 def _dealt(count: int, rank: int, world: int) -> tuple[int, int]:

@@ -23,7 +23,8 @@ class State:
     """Made by `job.state(...)`. `objects` are by the names they were given under; `data` is the sampler among them.
 
     `step` counts global batches that were applied; `saved_step` is the last one that a checkpoint was asked for;
-    `evaluations` are the results of those that were done since the last step.
+    `evaluations` are the results of those that were done since the last step. `epoch_base` is added to the master's
+    epoch in checkpoints, where an older job has written to the same folder.
     """
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
@@ -38,6 +39,7 @@ class State:
         self.data: Sampler = samplers[0]
         self.step = 0
         self.saved_step = -1
+        self.epoch_base = 0
         self.evaluations: list[dict[str, float]] = []
 
     @property
@@ -76,7 +78,12 @@ class State:
     def capture_for_peer(self) -> dict[str, Any]:
         """The same, and what a peer in the middle of an epoch needs to know beside."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
-        progress = {"step": self.step, "saved_step": self.saved_step, "evaluations": self.evaluations}
+        progress = {
+            "step": self.step,
+            "saved_step": self.saved_step,
+            "evaluations": self.evaluations,
+            "epoch_base": self.epoch_base,
+        }
         return {**self.capture(), "progress": progress, "buffers": buffers}
 
     def apply(self, captured: Mapping[str, Any]) -> None:
@@ -93,6 +100,7 @@ class State:
         progress = captured["progress"]
         self.step = int(progress["step"])
         self.saved_step = int(progress.get("saved_step", self.step))
+        self.epoch_base = int(progress.get("epoch_base", self.epoch_base))
         self.evaluations = [dict(result) for result in progress.get("evaluations", [])]
 
     def _unsaved_buffers(self) -> Iterator[tuple[str, str, torch.Tensor]]:

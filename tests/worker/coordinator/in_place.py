@@ -1,0 +1,243 @@
+"""A job in memory whose processes use the library: the coordinator's own code, and pods that do what a launcher and its
+processes do. Words travel, so each pod is a queue that is emptied when a history says so.
+
+A group does a step when all of its pods have passed the boundary before it; no pod can be more than one ahead.
+"""
+
+from collections import deque
+
+from elastic_worker.coordinator.carry_out import Carrier
+from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
+from tests.worker.coordinator.boards import failure, make_pod, make_wish
+
+
+class TrainingPod:
+    """What the link of its processes keeps."""
+
+    def __init__(self):
+        self.words = deque()
+        self.processes = self.waits = False
+        self.group, self.passed, self.step = None, 0, -1
+        self.key = self.formed = self.wanted = self.verdict = None
+        self.broken = self.parked = False
+
+    @property
+    def generation(self):
+        return self.group.number if self.group else 0
+
+    @property
+    def stands(self):
+        """Whether it does not go on by itself."""
+        return self.broken or self.parked or self.waits or self.wanted == self.passed
+
+
+class LibraryJob:
+    """Pods 0 to 5; the master is pod 0."""
+
+    def __init__(self, *, fewest=2):
+        self.now, self.fewest, self.wishes, self.over = 10.0, fewest, 0, ""
+        self.board = Board("u0", 1, Rules(max_failures=10_000), started=self.now, phase_since=self.now)
+        self.carrier = Carrier(self.board, self._post)
+        self.pods: dict[str, TrainingPod] = {}
+        self.highest_that_stepped, self.steps_done = 0, 0
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def arrive(self, index):
+        pod = make_pod(index)
+        if pod.uid not in self.board.members and not self.over:
+            self.board.members[pod.uid] = Member(pod, since=self.now, store_port=4000, warm_at=self.now)
+            self.pods[pod.uid] = TrainingPod()
+        self.look()
+
+    def lose(self, index):
+        member = self._here(index)
+        if member is not None:
+            member.connected, member.since = False, self.now
+            del self.pods[member.pod.uid]
+        self.look()
+
+    def leave(self, index):
+        member = self._here(index)
+        if member is not None and member.leaving_until is None:
+            member.leaving_until = self.now + 30.0
+        self.look()
+
+    def crash(self, index):
+        """Its process dies."""
+        member = self._here(index)
+        pod = self.pods.get(f"u{index}")
+        if member is None or not pod.processes:
+            return
+        generation, words = pod.generation, pod.words
+        self.pods[f"u{index}"] = pod = TrainingPod()
+        pod.words = words
+        if generation:
+            member.failure = failure(index, generation=generation)
+        self._tell(f"u{index}", {"ready": False, "joined": 0, "holds": False})
+        self.look()
+
+    def wish(self, indices):
+        self.wishes += 1
+        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
+        self.look()
+
+    def wait(self, seconds):
+        self.now += seconds
+        self.look()
+
+    def deliver(self, index):
+        """One word reaches the pod."""
+        pod = self.pods.get(f"u{index}")
+        if pod is not None and pod.words:
+            self._hear(f"u{index}", pod, pod.words.popleft())
+        self.look()
+
+    def train(self, index):
+        """The pod goes on to the next boundary, if it can."""
+        pod = self.pods.get(f"u{index}")
+        if pod is None or not pod.processes:
+            return
+        if pod.verdict is not None and pod.stands:
+            self._go_over(f"u{index}", pod)
+        elif pod.group is not None and not pod.stands:
+            peers = [self.pods.get(each.uid) for each in pod.group.pods]
+            there = [p for p in peers if p is not None and p.generation == pod.generation and not p.broken]
+            if len(there) < len(peers) or any(peer.passed < pod.passed for peer in there):
+                return  # it waits in its collective
+            pod.passed += 1
+            if not pod.stands:
+                self._stepped(pod)
+        self.look()
+
+    def settle(self):
+        """Everything that can happen by itself does."""
+        for _ in range(25):
+            for uid in list(self.pods):
+                index = int(uid[1:])
+                while uid in self.pods and self.pods[uid].words:
+                    self.deliver(index)
+                self.train(index)
+
+    def look(self):
+        for _ in range(50):
+            decision = decide(self.board, self.now)
+            if decision.act == "stay":
+                self.carrier.release()
+                return
+            self.carrier.do(decision, self.now)
+        raise AssertionError(f"it decides without end: {decision}")
+
+    # -- a pod --------------------------------------------------------------------------------------------------------
+
+    def _hear(self, uid, pod, word):
+        member = self.board.members[uid]
+        if "form" in word:
+            self._restart(pod)
+            pod.processes, pod.group, pod.passed, pod.step = True, Generation.from_message(word["form"]), 0, 0
+            member.store_port = 4000
+            self._tell(uid, {"ready": True, "joined": pod.generation, "holds": True})
+        if "stop" in word:
+            self._restart(pod)
+            self._tell(uid, {"ready": False, "joined": 0, "holds": False})
+            self.carrier.stopped(member, None)
+        if "candidates" in word and not pod.processes:
+            pod.processes = pod.waits = True
+            self._tell(uid, {"ready": True, "joined": 0, "holds": False})
+        if "leave" in word:
+            assert pod.verdict is None or not pod.group, f"{uid} is told to go while it still takes part"
+            member.connected, member.goodbye, member.since = False, True, self.now
+            del self.pods[uid]
+        if "prepare" in word:
+            self._prepare(uid, pod, word["prepare"])
+        if "ask" in word:
+            self._tell(uid, {"passed": pod.passed, "at": word["ask"]})
+        if "propose" in word:
+            agreed = pod.passed < word["propose"]
+            pod.wanted = word["propose"] if agreed else None
+            self._tell(uid, {"agreed": agreed, "tick": word["propose"], "at": word["at"]})
+        if "cancel" in word:
+            pod.key = pod.formed = None
+            pod.wanted = pod.wanted if pod.verdict is not None else None
+        if "bind" in word:
+            group = Generation.from_message(word["bind"]) if word["bind"] else None
+            pod.verdict = (group, pod.formed if pod.key == word["at"] else None)
+            pod.key = pod.formed = None
+            if uid == "u0":
+                member.store_port = 4000
+        if word.get("broken") == pod.generation and pod.group:
+            pod.broken = True
+
+    def _prepare(self, uid, pod, told):
+        pod.key = pod.formed = None
+        if pod.verdict is None:
+            pod.wanted = None
+        if told["broken"]:
+            pod.broken, pod.verdict = True, None
+        group = Generation.from_message(told["group"])
+        if uid in group.uids:
+            pod.key = told["at"]
+            pod.formed = group.number
+            self._tell(uid, {"formed": 1, "at": told["at"]})
+
+    def _go_over(self, uid, pod):
+        """All who were in the old group go over after the same step, unless that group is broken."""
+        (group, formed), pod.verdict = pod.verdict, None
+        was_broken, at = pod.broken, pod.passed
+        pod.wanted, pod.broken, pod.parked = None, False, False
+        if group is None:
+            pod.parked = True
+            return
+        if uid not in group.uids:
+            pod.group, pod.waits = None, True
+            self._tell(uid, {"ready": True, "joined": 0, "holds": False})
+            return
+        if formed != group.number:
+            pod.broken = True
+            self._tell(uid, {"cutOff": group.number})
+            return
+        if pod.group is not None and not was_broken and not pod.waits:
+            before = self.moments.setdefault((pod.generation, group.number), at)
+            assert before == at, f"{uid} goes over at {at}, others at {before}"
+        pod.group, pod.passed, pod.waits = group, 0, False
+        self._tell(uid, {"ready": True, "joined": group.number, "holds": True})
+
+    @property
+    def moments(self):
+        return self.__dict__.setdefault("_moments", {})
+
+    def _restart(self, pod):
+        words = pod.words
+        pod.__init__()
+        pod.words = words
+
+    def _stepped(self, pod):
+        assert pod.generation >= self.highest_that_stepped, "an older group trains beside a newer one"
+        self.highest_that_stepped = pod.generation
+        self.steps_done += 1
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _post(self, uid, word):
+        if uid in self.pods:
+            self.pods[uid].words.append(word)
+        if "done" in word or "fail" in word:
+            self.over = "done" if "done" in word else "failed"
+
+    def _tell(self, uid, message):
+        self.carrier.in_place.hear(self.board.members[uid], message, self.now)
+
+    def _here(self, index):
+        member = self.board.members.get(f"u{index}")
+        return member if member is not None and member.connected else None
+
+    @property
+    def trains(self):
+        """Who does steps together now; nobody is the empty set."""
+        group = self.board.group
+        if self.board.phase != Phase.RUNNING or group is None:
+            return set()
+        pods = [self.pods.get(uid) for uid in group.uids]
+        together = all(p is not None and p.generation == group.number and not p.stands for p in pods)
+        return set(group.uids) if together else set()
