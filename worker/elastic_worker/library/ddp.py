@@ -72,7 +72,8 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self.require_backward_grad_sync = last
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self._alone:
+        if self._alone or not torch.is_grad_enabled():
+            # Evaluation communicates nothing: ranks may have different numbers of batches.
             return self.module(*inputs, **kwargs)
         if "reducer" not in self.__dict__:
             raise RuntimeError("the model was called before its group was formed: call job.restore(state) first")

@@ -21,6 +21,7 @@ import torch
 from torch import distributed as dist
 
 from elastic_worker.library import groups
+from elastic_worker.library.forming import NCCL
 
 if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
@@ -187,7 +188,7 @@ def _like(original: Any, items: dict[Any, Any]) -> Any:
 
 def _send(formed: Formed, source: int, capture: Callable[[], Any]) -> int:
     try:
-        parcel, tensors = _pack(capture(), device_sends=formed.backend == groups.NCCL)
+        parcel, tensors = _pack(capture(), device_sends=formed.backend == NCCL)
         structure = pickle.dumps(parcel, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
         _broadcast_numbers(formed, source, [FAILED])

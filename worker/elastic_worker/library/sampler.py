@@ -48,7 +48,8 @@ class Micro:
 class Share:
     """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
 
-    A dummy share has one micro-batch of one sample and weight 0: its rank takes part in the collectives, no more.
+    A dummy share has the batch's first micro-batch with weight 0: its rank takes part in the collectives, no more. It
+    is of the others' shape, since a layer like BatchNorm refuses a single sample.
     """
 
     epoch: int
@@ -111,7 +112,8 @@ class Sampler:
         count = -(-samples // self.micro_batch)
         begin, end = _dealt(count, rank, world)
         if begin == end:
-            return Share(self.epoch, first, samples, (self._micro(first, 1, weight=0.0, last=True),), is_dummy=True)
+            like_others = self._micro(first, min(self.micro_batch, samples), weight=0.0, last=True)
+            return Share(self.epoch, first, samples, (like_others,), is_dummy=True)
         micro = []
         for number in range(begin, end):
             offset = number * self.micro_batch

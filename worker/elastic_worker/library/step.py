@@ -60,7 +60,7 @@ class Step:
         """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all."""
         world = self._job.world_size
         (loss * world if world > 1 else loss).backward()
-        self._reduced = all(model.require_backward_grad_sync for model in self._state.models)
+        self._reduced = all(getattr(model, "require_backward_grad_sync", True) for model in self._state.models)
 
     def update(self, *, loss: torch.Tensor | float | None = None, clip_norm: float | None = None) -> None:
         """Have the optimizers take their step, and the scheduler; forget the gradients.

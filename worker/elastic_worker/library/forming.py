@@ -1,0 +1,217 @@
+"""Makes a process group from torch's own parts, beside the one that is in use, without registering it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch import distributed as dist
+
+from elastic_worker.library import sockets
+
+GLOO, NCCL = "gloo", "nccl"
+COLLECTIVE_SECONDS = 1800.0
+"""How long a collective may take: torch's own default for gloo."""
+_device_lock = threading.Lock()
+
+
+class GroupError(Exception):
+    """A group could not be formed: somebody did not come in time, or the store is gone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Formed:
+    """A process group, full mesh connected. `mesh` is None where its connections are not known."""
+
+    backend: str
+    rank: int
+    world: int
+    name: str
+    group: Any
+    store: Any
+    mesh: sockets.Mesh | None = None
+
+
+def form(
+    *,
+    backend: str,
+    host: str,
+    port: int,
+    prefix: str,
+    rank: int,
+    world: int,
+    timeout: float,
+    device: torch.device | str = "cpu",
+    collective_timeout: float = COLLECTIVE_SECONDS,
+) -> Formed:
+    """Meet the other ranks in the store at `host`:`port`, connect to all of them; registers nothing.
+
+    Blocks for `timeout` seconds at most, and a little; the collectives' own limit is `collective_timeout` seconds.
+    `prefix` must be new for every attempt. With NCCL the group has gloo for host tensors, too. Raises GroupError.
+    """
+    if backend not in (GLOO, NCCL):
+        raise ValueError(f"backend={backend!r}: must be 'gloo' or 'nccl'")
+    with as_group_error(f"rank {rank} of {world} could not form the group {prefix}"):
+        began = time.monotonic()
+        store = meet(host, port, prefix, timeout)
+        listener = Listener(host, port)
+        mesh = publish(store, rank, world, listener.address)
+        limit = timedelta(seconds=collective_timeout)
+
+        def build() -> Any:
+            group = empty_group(store, backend, rank, world, limit)
+            members = Members(store, prefix, rank, world, limit)
+            add_gloo(group, members, listener.device, kinds=["cpu"] if backend == NCCL else ["cpu", "cuda"])
+            if backend == NCCL:
+                _add_nccl(group, members, torch.device(device))
+            return group
+
+        group = within(began + timeout - time.monotonic(), build, otherwise=lambda: close(mesh))
+        group._set_group_name(prefix)
+        group._set_group_desc("default_pg")
+        store.set_timeout(limit)
+    return Formed(backend, rank, world, prefix, group, store, mesh)
+
+
+def meet(host: str, port: int, prefix: str, timeout: float) -> Any:
+    """A store under a prefix, in the server at that address."""
+    limit = timedelta(seconds=timeout)
+    store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
+    return dist.PrefixStore(prefix, store)
+
+
+def close(mesh: sockets.Mesh | None) -> None:
+    """Shut its connections down: whoever waits for something from them gets an error."""
+    if mesh is not None:
+        sockets.shut_down(mesh)
+
+
+def within(seconds: float, build: Callable[[], Any], *, otherwise: Callable[[], None]) -> Any:
+    """What `build` makes, on a thread that is left behind when it does not come back in time.
+
+    gloo's constructor has one limit for connecting and for all collectives to come, until 2.5 even for good.
+    """
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            result = build()
+        except Exception as error:  # noqa: BLE001  # raised where it is waited for
+            result = error
+        made.put(result)
+
+    threading.Thread(target=run, name="elastic-form", daemon=True).start()
+    try:
+        result = made.get(timeout=max(seconds, 0.0))
+    except queue.Empty:
+        otherwise()
+        raise GroupError(f"a peer did not connect within {seconds:.1f} s") from None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def empty_group(store: Any, backend: str, rank: int, world: int, timeout: timedelta) -> Any:
+    """A group without connections. Until 2.5 the backend's name is an option of the constructor, later it is set."""
+    kind = dist.ProcessGroup.BackendType
+    if hasattr(dist.ProcessGroup, "_set_default_backend"):
+        group = dist.ProcessGroup(store, rank, world)
+        group._set_default_backend(kind.NCCL if backend == NCCL else kind.GLOO)
+        return group
+    options = dist.ProcessGroup.Options(backend=backend)
+    options._timeout = timeout
+    return dist.ProcessGroup(store, rank, world, options)
+
+
+class Listener:
+    """A gloo device on the interface that leads to the store, and the `address` where it listens, None if unknown.
+
+    GLOO_SOCKET_IFNAME decides where it is set. A route over the loopback says nothing about other machines: there gloo
+    chooses, by the machine's name.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        with _device_lock:
+            before = sockets.listeners()
+            self.device = self._make(host, port)
+            new = sockets.listeners() - before
+        self.address = new.pop() if len(new) == 1 else None
+
+    @staticmethod
+    def _make(host: str, port: int) -> Any:
+        gloo = dist.ProcessGroupGloo
+        interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+        if interface:
+            return gloo.create_device(interface=interface)
+        address = sockets.route_to(host, port)
+        if address is None or ipaddress.ip_address(address).is_loopback:
+            return gloo.create_default_device()
+        return gloo.create_device(hostname=address)
+
+
+def publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
+    """Tell the others where this rank's gloo listens, and wait for what they tell."""
+    store.set(f"listener/{rank}", json.dumps(own))
+    others = [json.loads(store.get(f"listener/{other}")) for other in range(world) if other != rank]
+    if own is None or None in others:
+        return None
+    return sockets.Mesh(own, frozenset((host, port) for host, port in others))
+
+
+class Members(NamedTuple):
+    """What a backend's constructor wants to know."""
+
+    store: Any
+    name: str
+    rank: int
+    world: int
+    timeout: timedelta
+
+
+def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> None:
+    """Connect to everybody; for tensors on devices of these kinds."""
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [device]
+    options._timeout = members.timeout
+    options._threads = 2
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", members.store), members.rank, members.world, options)
+    _start_sequence(gloo)
+    for kind in kinds:
+        group._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
+
+
+def _start_sequence(backend: Any) -> None:
+    """Until torch starts the numbers by itself: there the groups are told by `_set_default_backend`'s absence."""
+    if not hasattr(dist.ProcessGroup, "_set_default_backend"):
+        backend._set_sequence_number_for_group()
+
+
+def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
+    """Connect at once: else the first collective would, on the thread that trains."""
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = members.timeout
+    options.global_ranks_in_group = []
+    options.group_name = members.name
+    nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", members.store), members.rank, members.world, options)
+    _start_sequence(nccl)
+    group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.NCCL, nccl)
+    nccl.eager_connect_single_device(device)
+
+
+@contextmanager
+def as_group_error(what: str) -> Iterator[None]:
+    """Whatever goes wrong becomes a GroupError that says what was done."""
+    try:
+        yield
+    except (RuntimeError, GroupError) as error:
+        raise GroupError(f"{what}: {error}") from error
