@@ -14,7 +14,7 @@ from elastic_worker import contract
 from tests.worker.job.network import SERVICE, Network
 from tests.worker.job.pod import PYTHON, WORKER, LocalPod, torch_environment
 
-SCRIPT = Path(__file__).with_name("train.py")
+SCRIPTS = Path(__file__).parent
 WAIT_SECONDS = 90.0
 TOKEN = "a secret of this job"
 
@@ -35,9 +35,10 @@ class LocalJob:
         environ=(),
         tree="newest",
         network=False,
+        script="train.py",
     ):
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
-        self.command = command or ["--", str(SCRIPT), str(folder), *map(str, options)]
+        self.command = command or ["--", str(SCRIPTS / script), str(folder), *map(str, options)]
         self.environ = {**torch_environment(tree), **dict(environ)}
         if checkpoint:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")

@@ -3,7 +3,7 @@
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import SCRIPT, LocalJob
+from tests.worker.job.local import SCRIPTS, LocalJob
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
@@ -64,7 +64,7 @@ def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path):
     script = tmp_path / "launch.sh"
     script.write_text(
         "set -e\necho prepared > $1/prepared\n"
-        f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {SCRIPT} $1 --epochs 3\n"
+        f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {SCRIPTS / "train.py"} $1 --epochs 3\n"
         "echo after > $1/after-$ELASTIC_ROLE\n"
     )
     with LocalJob(tmp_path, fewest=2, command=["--command", "--", "bash", str(script), str(tmp_path)]) as job:

@@ -232,13 +232,13 @@ class Carrier:
     def status(self, sentence: str) -> dict[str, Any]:
         """What /status shows, as far as the coordinator knows it."""
         board, group = self.board, self.board.group
-        training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None
+        training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not board.parked
         return {
             "contract": contract.VERSION,
             "epoch": board.epoch,
             "generation": group.number if group else 0,
             "wish": board.wish.number if board.wish else 0,
-            "state": board.phase,
+            "state": Phase.WAITING if board.parked else board.phase,
             "reason": sentence,
             "members": [pod.name for pod in group.pods] if training and group else [],
             "worldSize": group.world_size if training and group else 0,

@@ -97,8 +97,16 @@ def _absent(board: Board, group: Generation) -> str:
 def _newcomers_to_tell(board: Board) -> tuple[Pod, ...]:
     """Pods that are to start their processes, or those that they have lost."""
     able = [m for m in board.members.values() if m.here and is_wanted(board, m.pod.uid) and m.refused < MOST_ATTEMPTS]
-    late = [m for m in able if m.ready_at is None and not m.starting and (m.warm_at is not None or m.joined)]
+    late = [m for m in able if m.ready_at is None and not m.starting and not _is_on_its_way(board, m)]
+    late = [m for m in late if m.warm_at is not None or m.runs]
     return tuple(m.pod for m in sorted(late, key=lambda m: (m.pod.index, m.pod.uid)))
+
+
+def _is_on_its_way(board: Board, member: Member) -> bool:
+    """Whether its processes were started for the group that trains, and are about to be in it."""
+    assert board.group is not None
+    number = board.group.number
+    return member.runs == number and member.cut_off != number
 
 
 def _pods(board: Board) -> tuple[Pod, ...]:
@@ -156,7 +164,7 @@ def _mend(board: Board, group: Generation, pods: tuple[Pod, ...], broken: str) -
         late = _late(board)
         told = f"{late[0].pod.name} gets ready" if late and not pods else problem
         if board.parked:
-            return Decision("stay", f"{broken}; {told}" if board.parked != broken else told)
+            return Decision("stay", f"the state is kept in memory: {told}")
         return Decision("park", f"{broken}; {told}", reason=reason)
     if not words.member(board, pods[0]).store_port:
         return Decision("stay", "the master's store is about to start")

@@ -141,6 +141,7 @@ class Group:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers, self.frozen = [], False
+        self.library.forget()
         self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
 
     def align(self, seconds: float | None) -> None:
@@ -176,6 +177,8 @@ class Group:
         record = self.record
         if self._stopping:
             return
+        if code:
+            self.library.gone(local_rank)
         if record is None or self.settings.pod_uid not in record.uids:
             told = what_happened(local_rank, code, process.error)
             log.warning("%s, before it was in a group", brief(told))

@@ -88,7 +88,6 @@ class Library:
             self.path.unlink(missing_ok=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        trainee = None
         try:
             hello = json.loads(await reader.readline())
             trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
@@ -99,10 +98,17 @@ class Library:
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.debug("a training process is heard no more: %s", error)
         finally:
-            if trainee is not None and self._trainees.get(trainee.local_rank) is trainee:
-                del self._trainees[trainee.local_rank]
-                self._look()
             writer.close()
+
+    def gone(self, local_rank: int) -> None:
+        """That process has failed. One that ends well stays in its group until all have."""
+        if self._trainees.pop(local_rank, None) is not None:
+            self._look()
+
+    def forget(self) -> None:
+        """All processes have ended, as they were told."""
+        self._trainees.clear()
+        self._look()
 
     # -- from the processes to the coordinator -------------------------------------------------------------------------
 

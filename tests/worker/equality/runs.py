@@ -1,0 +1,151 @@
+"""Whole runs of a training script, of one size or of changing sizes, and what they wrote down."""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from devcluster import torchtree
+from tests.worker.job.local import LocalJob, free_port
+from tests.worker.job.pod import PYTHON, torch_environment
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+TRAIN = HERE / "train.py"
+LIBRARY = HERE.parent / "job" / "library.py"
+TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
+
+
+def environment(**more):
+    """Of a process that finds torch and the library, and that no launcher has started."""
+    surroundings = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "TORCHELASTIC_")
+    clean = {name: value for name, value in torch_environment(TREE).items() if not name.startswith(surroundings)}
+    return {**clean, "PYTHONPATH": f"{clean['PYTHONPATH']}:{ROOT / 'worker'}", **more}
+
+
+def start(command, **more):
+    """A process whose output is kept for `end`."""
+    command = [PYTHON, *map(str, command)]
+    outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen(command, env=environment(**more), text=True, start_new_session=True, **outputs)
+
+
+def end(process, *, seconds=90):
+    """Its exit code and its output; it is killed with all that it started if it takes longer."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        output, _ = process.communicate()
+        raise AssertionError(f"it did not end within {seconds} s\n{output}") from None
+    return process.returncode, output
+
+
+def run(command, *, seconds=90, **more):
+    """To its good end; gives its output."""
+    code, output = end(start(command, **more), seconds=seconds)
+    assert code == 0, output
+    return output
+
+
+def alone(script, folder, *arguments):
+    """One process without any launcher."""
+    folder.mkdir(exist_ok=True)
+    run([script, folder, *arguments])
+    return Written(folder)
+
+
+def torchrun(script, folder, *arguments, world):
+    """torch's own launcher."""
+    folder.mkdir(exist_ok=True)
+    own = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world]
+    run([*own, script, folder, *arguments])
+    return Written(folder)
+
+
+def several(folder, cases, *, script=TRAIN, seconds=200):
+    """Runs of one size each, as torchrun does it, but with a single import of torch. `cases`: name -> (world, arguments)."""
+    groups = []
+    for name, (world, arguments) in cases.items():
+        (folder / name).mkdir(parents=True)
+        groups.append([world, free_port(), [str(folder / name), *map(str, arguments)]])
+    run([HERE / "several.py", script, json.dumps(groups)], seconds=seconds)
+    return {name: Written(folder / name) for name in cases}
+
+
+def elastic(folder, *arguments, script=TRAIN, **options):
+    """A job with the launcher, one process per pod; to be entered."""
+    folder.mkdir(exist_ok=True)
+    command = ["--", str(script), str(folder), *map(str, arguments)]
+    return LocalJob(folder, command=command, checkpoint=False, tree=TREE, **options)
+
+
+def set_pace(folder, seconds):
+    """How long each step is to take from now on, beside its work."""
+    unfinished = folder / "pace.tmp"
+    unfinished.write_text(str(seconds))
+    unfinished.replace(folder / "pace")
+
+
+class Written:
+    """What the processes of a run wrote down."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        files = folder.glob("steps-*.jsonl")
+        lines = [line for file in files for line in file.read_text().splitlines() if line.endswith("}")]
+        self.lines = [json.loads(line) for line in lines]
+
+    def final(self, name, rank=0):
+        """The parameters and buffers of the model at the end."""
+        return self.end(rank)["models"][name]
+
+    def end(self, rank=0):
+        """What the process of this rank wrote last."""
+        return torch.load(self.folder / f"final-{rank}.pt")
+
+    def commits(self):
+        """Step -> the lines of those who count: for each step, the highest generation that committed it."""
+        latest = {}
+        for line in self.lines:
+            latest[line["step"]] = max(latest.get(line["step"], 0), line["generation"])
+        chosen = {step: [] for step in sorted(latest)}
+        for line in self.lines:
+            if line["generation"] == latest[line["step"]]:
+                chosen[line["step"]].append(line)
+        return chosen
+
+    def losses(self, name):
+        """Of the global batches, in the order of steps."""
+        return [sum(line["losses"][name] for line in lines) for lines in self.commits().values()]
+
+    def worlds(self):
+        """The sizes that it went through, in order."""
+        seen = []
+        for lines in self.commits().values():
+            if seen[-1:] != [lines[0]["world"]]:
+                seen.append(lines[0]["world"])
+        return seen
+
+    def repeated(self):
+        """Steps that more than one generation committed."""
+        generations = Counter(step for step, _ in {(line["step"], line["generation"]) for line in self.lines})
+        return [step for step, count in generations.items() if count > 1]
+
+
+def farthest(one, other, *, only=lambda _name: True):
+    """The largest difference of two state_dicts, relative to the largest number of each tensor."""
+    assert one.keys() == other.keys()
+    distances = [0.0]
+    for name in filter(only, one):
+        scale = other[name].abs().max().item() or 1.0
+        distances.append((one[name] - other[name]).abs().max().item() / scale)
+    return max(distances)
+
+
+def is_parameter(name):
+    """Not one of the buffers that batch normalization keeps."""
+    return "running" not in name and "num_batches" not in name

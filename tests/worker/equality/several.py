@@ -1,0 +1,44 @@
+"""Runs a script as groups of processes with torchrun's variables, all forked from one that has imported torch.
+
+    several.py SCRIPT '[[WORLD, PORT, [ARGUMENT, ...]], ...]'
+
+One group after the other; ends with 0 if all processes do. It is for runs of one size, of which there are many: torch's
+import takes longest.
+"""
+
+import json
+import os
+import runpy
+import sys
+
+import torch
+import torch._dynamo
+import torch.distributed.checkpoint
+import torch.nn.parallel
+
+
+def main():
+    script, groups = sys.argv[1], json.loads(sys.argv[2])
+    failed = False
+    for world, port, arguments in groups:
+        pids = []
+        for rank in range(world):
+            pid = os.fork()
+            if not pid:
+                run(script, rank, world, port, arguments)
+            pids.append(pid)
+        failed |= any([os.waitpid(pid, 0)[1] for pid in pids])
+    sys.exit(failed)
+
+
+def run(script, rank, world, port, arguments):
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
+    os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
+    sys.argv[:] = [script, *arguments]
+    sys.path[0] = os.path.dirname(script)  # noqa: PTH120 (as python does)
+    runpy.run_path(script, run_name="__main__")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

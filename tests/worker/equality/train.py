@@ -1,0 +1,101 @@
+"""Trains some small models with the library, side by side in one state, and writes down each commit and the end.
+
+Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation,
+rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss. At the end it
+writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds.
+"""
+
+import argparse
+import json
+import os
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import models
+import torch
+
+import elastic_worker as elastic
+
+
+def main():
+    options = parse()
+    job = elastic.init(checkpoints=options.checkpoints)
+    bare = models.build(options.models.split(","))
+    wrapped = {name: job.wrap(model) for name, model in bare.items()}
+    state = job.state(**wrapped, **parts(options, bare))
+    job.restore(state)
+    rows = models.samples(options.length)
+    pod = os.environ.get("ELASTIC_POD_NAME", "alone")
+    with (options.folder / f"steps-{pod}-{job.local_rank}.jsonl").open("a", buffering=1) as log:
+        for epoch in job.epochs(options.epochs):
+            for batch in job.batches(state.data):
+                with job.step(state) as step:
+                    losses, mine = dict.fromkeys(bare, 0.0), []
+                    for micro in batch.micro:
+                        total = 0.0
+                        for name, model in wrapped.items():
+                            with autocast(options):
+                                loss = models.loss_of(model, rows[micro.indices]) * micro.weight * options.magnify
+                            losses[name] += loss.item()
+                            total = total + loss.double()
+                        step.backward(total)
+                        mine += micro.indices if micro.weight else []
+                    time.sleep(pace(options.folder))
+                    step.update(loss=sum(losses.values()), clip_norm=options.clip)
+                write(log, job, epoch=epoch, step=state.step, samples=mine, losses=losses)
+    if options.checkpoints:
+        job.checkpoint(state, wait=True)
+    final = {name: model.state_dict() for name, model in bare.items()}
+    torch.save({"models": final, "scaler": state.scaler and state.scaler.state_dict()}, options.folder / f"final-{job.rank}.pt")
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--models", default="mlp")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--length", type=int, default=480)
+    parser.add_argument("--batch", type=int, default=48)
+    parser.add_argument("--micro", type=int, default=4)
+    parser.add_argument("--magnify", type=float, default=1.0)
+    parser.add_argument("--clip", type=float)
+    parser.add_argument("--schedule", action="store_true")
+    parser.add_argument("--scaler", action="store_true")
+    parser.add_argument("--autocast", action="store_true")
+    parser.add_argument("--drop-last", action="store_true")
+    parser.add_argument("--checkpoints")
+    return parser.parse_args()
+
+
+def parts(options, bare):
+    """All of the state but the models."""
+    made = {f"optimizer_{name}": models.optimizer_of(model) for name, model in bare.items()}
+    if options.schedule:
+        made["scheduler"] = torch.optim.lr_scheduler.LambdaLR(next(iter(made.values())), models.factor)
+    if options.scaler:
+        made["scaler"] = models.scaler()
+    data = elastic.Sampler(
+        options.length, global_batch=options.batch, micro_batch=options.micro, seed=7, drop_last=options.drop_last
+    )
+    return {**made, "data": data}
+
+
+def autocast(options):
+    return torch.autocast("cpu", dtype=torch.bfloat16) if options.autocast else nullcontext()
+
+
+def pace(folder):
+    try:
+        return float((folder / "pace").read_text() or 0)
+    except FileNotFoundError:
+        return 0.0
+
+
+def write(log, job, **what):
+    where = {"time": time.monotonic(), "generation": job.generation, "rank": job.rank, "world": job.world_size}
+    log.write(json.dumps({**where, **what}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What the processes of a library job wrote down, put together: which batch counted, and was each sample in it once."""
+
+import itertools
+from collections import Counter, defaultdict
+
+from tests.worker.job.local import LocalJob
+
+SCRIPT = "library.py"
+LENGTH, BATCH = 960, 48
+STEPS = LENGTH // BATCH
+"""In one epoch."""
+
+
+class LibraryJob(LocalJob):
+    """A LocalJob whose script uses the library; steps are numbered through, so that none can be missed."""
+
+    def __init__(self, folder, *options, **more):
+        super().__init__(folder, options=options, checkpoint=False, script=SCRIPT, **more)
+
+    def wait_world(self, world, *, after=0, steps=5):
+        """Until `steps` steps were done by so many processes, in a generation later than `after`; returns that."""
+
+        def trains():
+            done = defaultdict(Counter)
+            for each in self.steps():
+                if each["generation"] > after and each["world"] == world:
+                    done[each["generation"]][each["rank"]] += 1
+            latest = max(done, default=0)
+            counts = done[latest]
+            return len(counts) == world and min(counts.values()) >= steps and latest
+
+        return self.wait(f"{world} processes to train", trains)
+
+    def change(self):
+        """The newest change, as told in /status."""
+        return self.status()["changes"][0]
+
+    def lineage(self):
+        """For each step what its ranks wrote: of the latest generation that did it, as earlier ones did not count."""
+        by_step = defaultdict(list)
+        for each in self.steps():
+            by_step[each["step"]].append(each)
+        counted = {}
+        for step, lines in by_step.items():
+            latest = max(line["generation"] for line in lines)
+            counted[step] = [line for line in lines if line["generation"] == latest]
+        return counted
+
+    def repeated_steps(self):
+        """Steps that were committed in more than one generation."""
+        generations = defaultdict(set)
+        for each in self.steps():
+            generations[each["step"]].add(each["generation"])
+        return sorted(step for step, seen in generations.items() if len(seen) > 1)
+
+    def assert_exactly_once(self):
+        """No step is missing; and in each epoch that is over, each sample was applied once. Returns the steps done.
+
+        A rank that was killed right after a step may not have written it down: only whole steps are looked at, and of
+        those that are not, the samples of the missing ranks are taken to be the rest.
+        """
+        lineage = self.lineage()
+        done = max(lineage)
+        missing = [step for step in range(1, done + 1) if step not in lineage]
+        assert not missing, f"steps {missing[:5]} were never done\n{self.report()}"
+        epochs, incomplete = defaultdict(Counter), set()
+        for lines in itertools.islice(lineage.values(), done):
+            line = lines[0]
+            samples = [sample for each in lines for sample in each["samples"]]
+            assert len(samples) == len(set(samples)), f"step {line['step']} has a sample twice"
+            if len({each["rank"] for each in lines}) < line["world"]:
+                incomplete.add(line["epoch"])
+            else:
+                assert len(samples) == BATCH
+            epochs[line["epoch"]].update(samples)
+        whole = [epoch for epoch in sorted(epochs)[:-1] if epoch not in incomplete]
+        for epoch in whole:
+            assert sorted(epochs[epoch].elements()) == list(range(LENGTH)), f"epoch {epoch}"
+        for epoch in set(epochs) - set(whole):
+            assert max(epochs[epoch].values()) == 1, f"epoch {epoch} has a sample twice"
+        return done

@@ -1,0 +1,127 @@
+"""Planned changes of a job whose script uses the library: no process starts again, no step is done twice."""
+
+import signal
+
+import pytest
+
+from tests.worker.job.exactly_once import LibraryJob
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+
+def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
+    with LibraryJob(tmp_path) as job:
+        job.start(0, 1)
+        small = job.wait_world(2)
+        first = job.pods[0].training(), job.pods[1].training()
+        job.start(2, 3)
+        large = job.wait_world(4, after=small)
+        joined = job.wait("the change is told", lambda: [c for c in job.status()["changes"] if c["to"] == 4])[0]
+        assert (joined["reason"], joined["lostSteps"]) == ("Join", 0)
+        job.pods[3].terminate()
+        job.wish(0, 1, 2)
+        assert job.wait_code(job.pods[3]) == 143
+        middle = job.wait_world(3, after=large)
+        for index in (1, 2):
+            job.pods[index].terminate()
+        job.wish(0)
+        last = job.wait_world(1, after=middle)
+        assert [job.wait_code(job.pods[index]) for index in (1, 2)] == [143, 143]
+        job.start(4)
+        job.wait_world(2, after=last)
+        assert job.pods[0].training() == first[0]
+        assert job.repeated_steps() == []
+        assert job.assert_exactly_once() > 30
+        assert [change["reason"] for change in job.status()["changes"]][-1] == "Start"
+
+
+def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
+    with LibraryJob(tmp_path, "--epochs", 6, "--evaluate", nproc=2) as job:
+        job.start(0, 1)
+        before = job.wait_world(4)
+        job.start(2)
+        grown = job.wait_world(6, after=before)
+        job.pods[1].terminate()
+        job.wish(0, 2)
+        job.wait_world(4, after=grown)
+        assert [job.wait_code(job.pods[index]) for index in (0, 2)] == [0, 0]
+        assert job.repeated_steps() == []
+        assert job.assert_exactly_once() == 6 * 20
+        job.assert_nothing_left()
+
+
+def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_what_was_done(tmp_path):
+    with LibraryJob(tmp_path, "--epochs", 3, "--evaluate", "--pause", 0.05) as job:
+        job.start(0, 1)
+        job.wait_world(2)
+        # 20 steps, then about 30 evaluation batches: the newcomer comes into one or the other.
+        job.start(2)
+        job.wait_world(3)
+        job.pods[1].terminate()
+        job.wish(0, 2)
+        assert [job.wait_code(job.pods[index], seconds=120) for index in (0, 2)] == [0, 0]
+        assert job.assert_exactly_once() == 60
+        results = [line for file in tmp_path.glob("evaluated-*") for line in file.read_text().splitlines()]
+        assert results
+        assert all('"count": 960.0' in line for line in results)
+
+
+def test_more_pods_than_may_take_part_wait_and_step_in(tmp_path):
+    with LibraryJob(tmp_path) as job:
+        job.start(0, 1)
+        small = job.wait_world(2)
+        job.start(2, 3)
+        job.wish(0, 1, 2, 3, max=3)
+        grown = job.wait_world(3, after=small)
+        job.pods[1].kill()
+        job.wish(0, 2, 3, max=3)
+        job.wait_world(3, after=grown)
+        assert job.assert_exactly_once() > 10
+
+
+def test_below_the_minimum_all_wait_with_their_state_and_go_on(tmp_path):
+    with LibraryJob(tmp_path, fewest=2) as job:
+        job.start(0, 1)
+        before = job.wait_world(2)
+        training = job.pods[0].training()
+        job.pods[1].terminate()
+        job.wish(0)
+        job.wait_code(job.pods[1])
+        job.wait("the pause", lambda: "in memory" in job.status().get("reason", ""))
+        done = len(job.steps())
+        job.start(2)
+        job.wait_world(2, after=before)
+        assert len(job.steps()) > done
+        assert job.pods[0].training() == training
+        assert job.repeated_steps() == []
+        job.assert_exactly_once()
+
+
+def test_all_pods_leave_and_the_state_is_written_first(tmp_path):
+    with LibraryJob(tmp_path) as job:
+        job.start(0, 1)
+        job.wait_world(2, steps=8)
+        for pod in job.pods.values():
+            pod.terminate()
+        assert [job.wait_code(pod) for pod in job.pods.values()] == [143, 143]
+        done = job.assert_exactly_once()
+        job.pods.clear()
+        job.start(5, 0)
+        job.wait("it goes on", lambda: max(step["step"] for step in job.steps()) > done + 5)
+        assert job.repeated_steps() == []
+        job.assert_exactly_once()
+
+
+def test_a_pod_that_is_told_to_go_while_it_gets_ready_just_goes(tmp_path):
+    with LibraryJob(tmp_path, "--setup", 2) as job:
+        job.start(0, 1)
+        before = job.wait_world(2)
+        job.start(2)
+        job.wait("its script runs", lambda: "started to join" in job.pods[2].said())
+        job.pods[2].signal(signal.SIGTERM)
+        job.wish(0, 1)
+        assert job.wait_code(job.pods[2]) == 143
+        steps = len(job.steps())
+        job.wait("more steps", lambda: len(job.steps()) > steps + 40)
+        assert job.generation() == before
+        job.assert_exactly_once()
