@@ -25,14 +25,17 @@ def conv():
 
 
 def norm():
-    """Batch statistics over samples and pixels, and over samples alone."""
+    """Batch statistics over samples and pixels, and over samples alone.
+
+    No biases before them: their gradients would be rounding errors, of which the optimizer makes steps.
+    """
     return nn.Sequential(
         nn.Unflatten(1, (1, 4, 4)),
-        nn.Conv2d(1, 4, 3, padding=1),
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
         nn.BatchNorm2d(4),
         nn.Tanh(),
         nn.Flatten(),
-        nn.Linear(64, 24),
+        nn.Linear(64, 24, bias=False),
         nn.BatchNorm1d(24),
         nn.Linear(24, WIDTH),
     )

@@ -65,6 +65,8 @@ def _count(model, *, yes):
 
 def _update(model, optimizer, scheduler, scales, clip):
     if clip is not None:
+        if scales is not None:
+            scales.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     if scales is None:
         optimizer.step()

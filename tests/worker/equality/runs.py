@@ -72,8 +72,8 @@ def several(folder, cases, *, script=TRAIN, seconds=200):
     for name, (world, arguments) in cases.items():
         (folder / name).mkdir(parents=True)
         groups.append([world, free_port(), [str(folder / name), *map(str, arguments)]])
-    run([HERE / "several.py", script, json.dumps(groups)], seconds=seconds)
-    return {name: Written(folder / name) for name in cases}
+    _, output = end(start([HERE / "several.py", script, json.dumps(groups)]), seconds=seconds)
+    return {name: Written(folder / name, output=output) for name in cases}
 
 
 def elastic(folder, *arguments, script=TRAIN, **options):
@@ -93,8 +93,8 @@ def set_pace(folder, seconds):
 class Written:
     """What the processes of a run wrote down."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, *, output=""):
+        self.folder, self.output = folder, output
         files = folder.glob("steps-*.jsonl")
         lines = [line for file in files for line in file.read_text().splitlines() if line.endswith("}")]
         self.lines = [json.loads(line) for line in lines]
@@ -105,7 +105,9 @@ class Written:
 
     def end(self, rank=0):
         """What the process of this rank wrote last."""
-        return torch.load(self.folder / f"final-{rank}.pt")
+        path = self.folder / f"final-{rank}.pt"
+        assert path.exists(), f"{path} was not written\n{self.output}"
+        return torch.load(path)
 
     def commits(self):
         """Step -> the lines of those who count: for each step, the highest generation that committed it."""

@@ -10,11 +10,14 @@ import json
 import os
 import runpy
 import sys
+import traceback
 
 import torch
 import torch._dynamo
 import torch.distributed.checkpoint
 import torch.nn.parallel
+
+import elastic_worker.library.job
 
 
 def main():
@@ -36,8 +39,13 @@ def run(script, rank, world, port, arguments):
     os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
     sys.argv[:] = [script, *arguments]
     sys.path[0] = os.path.dirname(script)  # noqa: PTH120 (as python does)
-    runpy.run_path(script, run_name="__main__")
-    sys.exit(0)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except BaseException:  # noqa: BLE001 (of a process that must not go on as its parent)
+        traceback.print_exc()
+        os._exit(1)
+    # Taking down an interpreter with all of torch takes longer than the training.
+    os._exit(0)
 
 
 if __name__ == "__main__":

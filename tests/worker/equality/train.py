@@ -2,7 +2,8 @@
 
 Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation,
 rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss. At the end it
-writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds.
+writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds; before it takes part, for as
+long as there is FOLDER/hold.
 """
 
 import argparse
@@ -24,12 +25,15 @@ def main():
     bare = models.build(options.models.split(","))
     wrapped = {name: job.wrap(model) for name, model in bare.items()}
     state = job.state(**wrapped, **parts(options, bare))
+    while (options.folder / "hold").exists():
+        time.sleep(0.05)
     job.restore(state)
     rows = models.samples(options.length)
     pod = os.environ.get("ELASTIC_POD_NAME", "alone")
     with (options.folder / f"steps-{pod}-{job.local_rank}.jsonl").open("a", buffering=1) as log:
         for epoch in job.epochs(options.epochs):
             for batch in job.batches(state.data):
+                before = state.step
                 with job.step(state) as step:
                     losses, mine = dict.fromkeys(bare, 0.0), []
                     for micro in batch.micro:
@@ -43,7 +47,8 @@ def main():
                         mine += micro.indices if micro.weight else []
                     time.sleep(pace(options.folder))
                     step.update(loss=sum(losses.values()), clip_norm=options.clip)
-                write(log, job, epoch=epoch, step=state.step, samples=mine, losses=losses)
+                if state.step > before:  # not after a step that was aborted: its batch comes again
+                    write(log, job, epoch=epoch, step=state.step, samples=mine, losses=losses)
     if options.checkpoints:
         job.checkpoint(state, wait=True)
     final = {name: model.state_dict() for name, model in bare.items()}

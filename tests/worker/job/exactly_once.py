@@ -71,7 +71,7 @@ class LibraryJob(LocalJob):
             if len({each["rank"] for each in lines}) < line["world"]:
                 incomplete.add(line["epoch"])
             else:
-                assert len(samples) == BATCH
+                assert len(samples) == BATCH, lines
             epochs[line["epoch"]].update(samples)
         whole = [epoch for epoch in sorted(epochs)[:-1] if epoch not in incomplete]
         for epoch in whole:

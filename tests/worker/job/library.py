@@ -50,7 +50,8 @@ def main():
                         mine += micro.indices if micro.weight else []
                     time.sleep(options.pause)
                     step.update(loss=total)
-                write(log, job, epoch, state.step, mine, total)
+                if step.committed:
+                    write(log, job, epoch, state.step, mine, total)
                 if options.checkpoint_every and state.step % options.checkpoint_every == 0:
                     job.checkpoint(state)
             if options.evaluate:

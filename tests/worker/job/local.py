@@ -38,6 +38,7 @@ class LocalJob:
         script="train.py",
     ):
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.command = command or ["--", str(SCRIPTS / script), str(folder), *map(str, options)]
         self.environ = {**torch_environment(tree), **dict(environ)}
         if checkpoint:

@@ -81,7 +81,7 @@ class InPlace:
             self._wait_in_memory(concerned, attempt)
             return
         board.group = group = replace(attempt.group, step=board.step)
-        board.members[board.me].store_port = 0
+        board.members[board.me].store_port, board.in_place = 0, group.number
         change = self._carrier.changes.latest
         if change is None or change.generation:
             change = Change(group.reason, decision.sentence, time.time(), len(old.pods), marks={"decided": now})

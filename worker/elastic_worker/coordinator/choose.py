@@ -87,8 +87,8 @@ def reconnects(board: Board) -> float | None:
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
-    Two halves of a cut network must not both train. Pods that said goodbye are no half; and a wish newer than the
-    group's is the operator's word.
+    Two halves of a cut network must not both train. Pods that said goodbye are no half, and who is connected does what
+    is said here, whether it can train or not; a wish newer than the group's is the operator's word.
     """
     group = board.group
     if board.wish is None:
@@ -99,7 +99,7 @@ def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
         return ""
     goodbyes: set[str] = {m.pod.uid for m in board.members.values() if m.goodbye or m.leaving_until is not None}
     stay = group.uids - goodbyes
-    here = stay & {pod.uid for pod in pods}
+    here = {uid for uid in stay if (member := board.member(uid)) is not None and member.connected}
     if 2 * len(here) > len(stay) or here == stay:
         return ""
     told = f"only {len(here)} of the {len(stay)} pods of generation {group.number} are here, not more than half"

@@ -39,8 +39,10 @@ def decide(board: Board, now: float) -> Decision:
 
 
 def changes_in_place(board: Board, group: Generation) -> bool:
-    """Whether somebody is here whose processes are in the group and can go over to another one as they are."""
-    members = [m for m in board.members.values() if m.connected]
+    """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
+    members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids]
+    if board.in_place == group.number:
+        return any(m.joined or m.holds for m in members)
     return any(m.joined == group.number or (m.cut_off == group.number and m.holds) for m in members)
 
 

@@ -71,7 +71,8 @@ def _failed(board: Board, group: Generation) -> Decision | None:
         return Decision("count", f"{first.pod}: {first.message}", failure=first)
     limit = max(1, board.rules.max_failures)
     if board.failures >= limit and board.failure is not None:
-        return Decision("stop", f"{board.failure.message}", reason="Failure", failure=board.failure)
+        told = f"{board.failure.message} (failure {board.failures} in a row)"
+        return Decision("fail", told, failure=replace(board.failure, message=told))
     return None
 
 

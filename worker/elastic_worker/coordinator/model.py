@@ -230,6 +230,8 @@ class Board:
     progressed: bool = False
     step: int = 0
     attempt: Attempt | None = None
+    in_place: int = 0
+    """The last generation that came about in place."""
     attempts: int = 0
     """In place, since the last group that came about."""
     parked: str = ""

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 NO_LIMIT_SECONDS = 30 * 86_400.0
 FAILURE_POLL_SECONDS = 0.05
+END_SECONDS = 5.0
+"""What a process that has failed gets to end by itself before another takes its place, and its GPU."""
 DUMP_SECONDS = 0.5
 """What faulthandler gets to print the stacks."""
 
@@ -52,6 +54,7 @@ class Group:
         self.size = settings.processes
         self.processes: list[TrainingProcess] = []
         self._by_rank: dict[int, TrainingProcess] = {}
+        self._failed: list[TrainingProcess] = []
         self.frozen = False
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
@@ -101,6 +104,8 @@ class Group:
         """Start the processes that are missing, to be brought into a group that trains."""
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self._stopping = False
+        failed, self._failed = self._failed, []
+        await asyncio.gather(*(process.stop(END_SECONDS) for process in failed))
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
         missing = [rank for rank in range(self.size) if rank not in running]
@@ -130,7 +135,7 @@ class Group:
         """End all processes; after `seconds` by force."""
         self.cancel_align()
         self._stopping = True
-        processes, self.processes, self._by_rank = self.processes, [], {}
+        processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
         number = self.record.number if self.record else 0
         lost = self._count_lost(processes)
         if dump:
@@ -178,6 +183,7 @@ class Group:
         if self._stopping:
             return
         if code:
+            self._failed.append(process)
             self.library.gone(local_rank)
         if record is None or self.settings.pod_uid not in record.uids:
             told = what_happened(local_rank, code, process.error)

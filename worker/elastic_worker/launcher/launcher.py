@@ -179,6 +179,7 @@ class Launcher:
         if "resume" in message:
             self._group.cancel_align()
         if "stop" in message:
+            await self._cancel_getting_ready()
             await self._group.stop(seconds=self._at_most(float(message["seconds"])), dump=bool(message.get("dump")))
         if "done" in message:
             self._end_with(DONE)
@@ -188,12 +189,13 @@ class Launcher:
             self._save = bool(message.get("save"))
             self._end_with(LEFT)
         if "candidates" in message:
-            await self._get_ready()
+            self._begin_to_get_ready()
         if message.get("bind"):
             self._go_over(Generation.from_message(message["bind"]))
         self._library.hear(message)
 
     async def _form(self, record: Generation) -> None:
+        await self._cancel_getting_ready()
         try:
             await self._group.form(record)
             if self._stores.use(record):
@@ -216,7 +218,23 @@ class Launcher:
         if self._failed_starts >= MOST_FAILED_STARTS:
             self._end_with(Ending(1, told))
         else:
-            self._starting = asyncio.ensure_future(self._get_ready())
+            self._begin_to_get_ready()
+
+    def _begin_to_get_ready(self) -> None:
+        """Beside whatever else is said: a process that has failed may take seconds to end."""
+        before = self._starting
+
+        async def after() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            await self._get_ready()
+
+        self._starting = asyncio.ensure_future(after())
+
+    async def _cancel_getting_ready(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
 
     def _go_over(self, record: Generation) -> None:
         """The processes change to another group, as they are."""
@@ -263,6 +281,7 @@ class Launcher:
 
     async def _end(self, ending: Ending) -> Ending:
         """End the processes, say goodbye; a command ends by itself after its torchrun has."""
+        await self._cancel_getting_ready()
         if self._group.running:
             await self._ask_to_end(ending)
             await self._group.stop(seconds=self._at_most(5.0))

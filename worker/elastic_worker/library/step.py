@@ -48,6 +48,8 @@ class Step:
         self._job, self._state = job, state
         self._reduced = self._updated = False
         self._loss: Any = None
+        self.committed = False
+        """Whether the batch was applied; known after the block. If not, it comes again, with what is done after it."""
         self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def __enter__(self) -> Step:
@@ -108,15 +110,19 @@ class Step:
         if error is None:
             if not self._updated:
                 raise StepError("the step ends without an update: call step.update(), or optimizer.step()")
-            job.commit(self._state, self._loss)
+            self._commit()
             return False
         if not (isinstance(error, Exception) and groups.is_communication_error(error) and job.has_lost_a_peer()):
             return False
         if self._updated:
-            job.commit(self._state, self._loss)
+            self._commit()
         else:
             self._undo()
         return True
+
+    def _commit(self) -> None:
+        self._job.commit(self._state, self._loss)
+        self.committed = True
 
     def _undo(self) -> None:
         """As if it had not begun."""

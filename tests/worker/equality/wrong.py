@@ -1,0 +1,251 @@
+"""Uses the library in a wrong way: wrong.py FOLDER CASE. Writes what that raised to FOLDER/error, as KIND: TEXT."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import elastic_worker as elastic
+
+FOLDER = Path(sys.argv[1])
+BATCH, MICRO = 8, 4
+
+
+def job_and_state(*, length=32, width=4, checkpoints=None, **more):
+    job = elastic.init(checkpoints=checkpoints)
+    model = job.wrap(nn.Linear(width, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = elastic.Sampler(length, global_batch=BATCH, micro_batch=MICRO)
+    return job, job.state(model=model, optimizer=optimizer, data=data, **more)
+
+
+def restored(**how):
+    job, state = job_and_state(**how)
+    job.restore(state)
+    return job, state
+
+
+def backward(step, state, batch, *, most=None):
+    for number, _ in enumerate(batch.micro):
+        if number == most:
+            break
+        step.backward(state.objects["model"](torch.ones(1, 4)).sum())
+
+
+def saved():
+    """Two checkpoints, of steps 1 and 2."""
+    job, state = restored(checkpoints=FOLDER / "checkpoints")
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch)
+            step.update()
+        job.checkpoint(state, wait=True)
+        if state.step == 2:
+            return
+
+
+def another_data_set():
+    saved()
+    restored(length=33, checkpoints=FOLDER / "checkpoints")
+
+
+def another_model():
+    saved()
+    restored(width=5, checkpoints=FOLDER / "checkpoints")
+
+
+def another_object():
+    saved()
+    restored(scheduler=nn.Linear(1, 1), checkpoints=FOLDER / "checkpoints")
+
+
+def all_torn():
+    saved()
+    for file in (FOLDER / "checkpoints").glob("step-*/*"):
+        os.truncate(file, file.stat().st_size // 2)
+    restored(checkpoints=FOLDER / "checkpoints")
+
+
+def newest_torn():
+    """No error: the one before is taken."""
+    saved()
+    for file in (FOLDER / "checkpoints").glob("step-2/*"):
+        os.truncate(file, file.stat().st_size // 2)
+    _, state = restored(checkpoints=FOLDER / "checkpoints")
+    raise RuntimeError(f"went on from step {state.step}")
+
+
+def iterable_data_set():
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(range(8))
+
+    elastic.Sampler(Stream(), global_batch=BATCH, micro_batch=MICRO)
+
+
+def iterable_data_set_in_an_evaluation():
+    job, _ = restored()
+    job.eval_batches(iter(range(8)))
+
+
+def group_of_one():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+
+def zero_redundancy_optimizer():
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    group_of_one()
+    job = elastic.init()
+    model = job.wrap(nn.Linear(4, 1))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.SGD, lr=0.1)
+    job.state(model=model, optimizer=optimizer, data=elastic.Sampler(32, global_batch=BATCH, micro_batch=MICRO))
+
+
+def a_wrapped_model():
+    group_of_one()
+    elastic.init().wrap(nn.parallel.DistributedDataParallel(nn.Linear(4, 1)))
+
+
+def a_model_of_tensor_parallelism():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    group_of_one()
+    model = nn.Sequential(nn.Linear(4, 4))
+    parallelize_module(model, init_device_mesh("cpu", (1,)), {"0": ColwiseParallel()})
+    elastic.init().wrap(model)
+
+
+def an_option_of_ddp_that_is_the_jobs():
+    elastic.init().wrap(nn.Linear(4, 1), process_group=None)
+
+
+def a_step_without_update():
+    job, state = restored()
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch)
+
+
+def a_batch_that_is_not_applied():
+    job, state = restored()
+    for _ in job.batches(state.data):
+        pass
+
+
+def a_step_outside_of_batches():
+    job, state = restored()
+    with job.step(state):
+        pass
+
+
+def a_step_in_a_step():
+    job, state = restored()
+    for _ in job.batches(state.data):
+        with job.step(state), job.step(state):
+            pass
+
+
+def update_too_early():
+    job, state = restored()
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch, most=1)
+            step.update()
+
+
+def own_optimizer_step_too_early():
+    job, state = restored()
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch, most=1)
+            state.objects["optimizer"].step()
+
+
+def rank_before_restore():
+    job, _ = job_and_state()
+    print(job.rank)
+
+
+def batches_before_restore():
+    job, state = job_and_state()
+    next(job.batches(state.data))
+
+
+def epochs_before_restore():
+    job, _ = job_and_state()
+    next(job.epochs(1))
+
+
+def a_model_called_before_restore():
+    _, state = job_and_state()
+    state.objects["model"](torch.ones(1, 4))
+
+
+def no_sampler():
+    elastic.init().state(model=nn.Linear(1, 1))
+
+
+def two_samplers():
+    elastic.init().state(one=elastic.Sampler(8, global_batch=8, micro_batch=8), two=elastic.Sampler(8, global_batch=8, micro_batch=8))
+
+
+def an_object_without_state():
+    job_and_state(history=[])
+
+
+def another_sampler_in_batches():
+    job, _ = restored()
+    next(job.batches(elastic.Sampler(32, global_batch=BATCH, micro_batch=MICRO)))
+
+
+def another_state_in_step():
+    job, _ = restored()
+    job.step(job_and_state()[1])
+
+
+def a_checkpoint_without_a_folder():
+    job, state = restored()
+    job.checkpoint(state)
+
+
+def keep_none():
+    elastic.init(checkpoints=FOLDER, keep=0)
+
+
+def no_master_address():
+    os.environ.update(WORLD_SIZE="2", RANK="0")
+    del os.environ["MASTER_ADDR"]
+    elastic.init()
+
+
+def no_master_address_under_srun():
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"):
+        del os.environ[name]
+    os.environ.update(SLURM_PROCID="1", SLURM_NTASKS="2", SLURM_LOCALID="1")
+    elastic.init()
+
+
+def a_rank_that_is_no_number():
+    os.environ["RANK"] = "one"
+    elastic.init()
+
+
+def a_rank_beyond_the_world():
+    os.environ.update(RANK="2", WORLD_SIZE="2")
+    elastic.init()
+
+
+def a_result_before_the_end():
+    job, _ = restored()
+    print(job.eval_batches(8).result)
+
+
+if __name__ == "__main__":
+    try:
+        globals()[sys.argv[2]]()
+    except Exception as error:
+        (FOLDER / "error").write_text(f"{type(error).__name__}: {error}")
