@@ -19,7 +19,7 @@ def make_steps(first, count, *, at=0.0, pace=0.05, world=2, pid=1):
 
 
 def make_cost(pause=1.0, *, loss=20.0, lost=0, epochs=0):
-    return Cost(pause=pause, loss=loss, lost=lost, epochs=epochs, parts={"stopped": 0.1})
+    return Cost(pause=pause, extra=pause - 0.05, loss=loss, lost=lost, epochs=epochs, parts={"stopped": 0.1})
 
 
 # Steps 0 to 45 until 2.25 s, then from the checkpoint after step 39, from 4.25 s on.
@@ -53,6 +53,23 @@ def test_the_effective_loss_is_what_the_pace_of_before_would_have_made():
     assert steps.effective_loss(steady, decided=3.0, seconds=10.0) == pytest.approx(0, abs=1.5)
 
 
+def test_a_step_that_was_begun_again_is_lost_although_it_counted_once():
+    again = [Step(2.3, 1, 0, 2, 46, generation=2, tries=3)]
+    assert steps.lost([*make_steps(0, 46), *again], since=2.26) == 2
+    assert steps.lost([*make_steps(0, 46), *again], since=2.4) == 0
+
+
+def test_the_pace_of_before_is_not_that_of_the_change():
+    assert steps.interval(RESTARTED, until=4.3) == pytest.approx(0.05)
+
+
+def test_a_process_that_stays_is_told_apart_by_the_generation_of_its_group():
+    stays = [Step(1.0, 7, 0, 2, 1, generation=generation) for generation in (1, 2)]
+    starts_again = [Step(1.0, pid, 0, 2, 1) for pid in (7, 8)]
+    assert stays[0].group != stays[1].group
+    assert starts_again[0].group != starts_again[1].group
+
+
 def test_a_half_written_line_is_left_out(tmp_path):
     whole = json.dumps({"time": 1.0, "pid": 2, "rank": 0, "world": 2, "step": 3})
     (tmp_path / "steps.jsonl").write_text(f"{whole}\n{whole[:20]}")
@@ -73,6 +90,16 @@ def test_the_line_names_every_system_and_compares_the_two_that_matter():
     assert line["tuned_over_plain"] == {"join": 20.0}
     assert line["stock"]["join_p50_s"] is None
     assert line["plain"]["join_p50_s"] == 0.4
+    assert line["plain"]["join_extra_p50_s"] == 0.35
+    assert "tuned_over_library" not in line
+
+
+def test_the_library_is_compared_with_the_time_of_importing_torch_and_without_it():
+    costs = {"tuned": {"join": [make_cost(8.0)], "kill": [None]}, "library": {"join": [make_cost(0.1)]}}
+    line = json.loads(report.line(costs, {}, load=0.5, import_seconds=2.0))
+    assert line["tuned_over_library"] == {"join": 80.0}
+    assert line["tuned_without_import_over_library"] == {"join": 60.0}
+    assert line["import_torch_s"] == 2.0
 
 
 def test_the_picture_has_a_row_for_each_change():
@@ -96,10 +123,17 @@ def test_only_the_tuned_torchrun_has_what_the_operator_sets(tmp_path):
     assert stock["PET_RDZV_ENDPOINT"] == tuned["PET_RDZV_ENDPOINT"] == "127.0.0.1:4000"
 
 
-def test_all_systems_run_the_same_script(tmp_path):
+def test_all_systems_but_the_library_run_the_same_script(tmp_path):
     ends = {name: command_of(system, make_place(tmp_path))[-2:] for name, system in SYSTEMS.items()}
+    assert Path(ends.pop("library")[0]).name == "train_library.py"
     assert len({tuple(end) for end in ends.values()}) == 1
     assert Path(ends["stock"][0]).name == "train.py"
+
+
+@pytest.mark.programs
+def test_the_library_has_no_checkpoint_to_watch(tmp_path):
+    plain, library = (environ_of(SYSTEMS[name], make_place(tmp_path)) for name in ("plain", "library"))
+    assert plain.keys() - library.keys() == {"ELASTIC_CHECKPOINT_PATH"}
 
 
 @pytest.mark.programs
@@ -110,3 +144,14 @@ def test_a_pod_that_leaves_a_plain_job_has_nothing_done_again(tmp_path):
     assert (result.cost.lost, result.cost.epochs) == (0, 0)
     assert {"stopped", "formed", "started", "stepped"} <= set(result.cost.parts)
     assert result.steps[-1].world == CHANGES["leave"].world
+
+
+@pytest.mark.programs
+@pytest.mark.timeout(240)
+def test_a_pod_that_joins_a_job_with_the_library_restarts_nobody(tmp_path):
+    result = measure(SYSTEMS["library"], "join", Options(tmp_path / "run", window=2.0))
+    assert result.cost is not None, result.logs
+    assert (result.cost.lost, result.cost.epochs) == (0, 0)
+    assert {"made", "formed", "joined", "stepped"} <= set(result.cost.parts)
+    assert len({step.pid for step in result.steps}) == 1
+    assert [step.world for step in (result.steps[0], result.steps[-1])] == [2, 3]

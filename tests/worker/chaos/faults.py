@@ -19,6 +19,9 @@ class Faults:
     def __init__(self, operator, rng):
         self.operator, self.job, self.rng = operator, operator.job, rng
         self._later = []
+        self.losses = 0
+        """How many faults took processes away, or cut them off, without a word."""
+        self._planned = [self.join, self.leave, self.drain_master, self.kill_coordinator, self.kill_warm_parent]
         self.kinds = [
             self.join,
             self.leave,
@@ -36,7 +39,11 @@ class Faults:
 
     def one(self):
         """Any of them; what happened, None where there was nothing to do it to."""
-        return self.rng.choice(self.kinds)()
+        kind = self.rng.choice(self.kinds)
+        told = kind()
+        if told and kind not in self._planned:
+            self.losses += 1
+        return told
 
     def end_due(self, *, everything=False):
         """Undo what has lasted long enough."""

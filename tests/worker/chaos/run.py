@@ -6,6 +6,7 @@ import time
 
 from tests.worker.chaos.faults import FEWEST, Faults
 from tests.worker.chaos.operator import Operator
+from tests.worker.job.exactly_once import LibraryJob
 from tests.worker.job.local import LocalJob
 
 EPOCHS_PER_SECOND = 2.0
@@ -17,21 +18,33 @@ BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
 
 
-def run(folder, *, seed, seconds, say):
+def run(folder, *, seed, seconds, say, library=False):
     """Raises AssertionError, with all logs, where something does not hold at the end."""
     epochs = max(20, int(seconds * EPOCHS_PER_SECOND))
-    with LocalJob(folder, fewest=FEWEST, network=True, options=["--epochs", epochs]) as job:
+    with _job(folder, epochs, library=library) as job:
         rng = random.Random(seed)
         operator = Operator(job, rng)
         faults = Faults(operator, rng)
         operator.want(0, 1, 2)
-        job.wait_training(3)
+        job.wait("three pods to train", lambda: any(step["world"] == 3 for step in job.steps()))
         _torment(operator, faults, rng, until=time.monotonic() + seconds, say=say)
         faults.end_due(everything=True)
         say(f"peace: {len(job.steps())} steps so far")
         _finish(job, operator, faults, seconds=FINISH_SECONDS + epochs)
         _check(job, operator, epochs)
-        say(f"finished: {epochs} epochs, {job.repeated()} of them done again, {_groups(job)} groups")
+        if library:
+            steps, lost = job.assert_exactly_once(), job.lost_steps()
+            assert lost <= faults.losses, f"{lost} steps were lost by {faults.losses} losses"
+            say(f"finished: {steps} steps, {lost} done again after {faults.losses} losses, {_groups(job)} groups")
+        else:
+            job.assert_no_epoch_skipped()
+            say(f"finished: {epochs} epochs, {job.repeated()} of them done again, {_groups(job)} groups")
+
+
+def _job(folder, epochs, *, library):
+    if library:
+        return LibraryJob(folder, "--epochs", epochs, "--checkpoint-every", 10, fewest=FEWEST, network=True)
+    return LocalJob(folder, fewest=FEWEST, network=True, options=["--epochs", epochs])
 
 
 def _torment(operator, faults, rng, *, until, say):
@@ -62,7 +75,6 @@ def _finish(job, operator, faults, *, seconds):
 def _check(job, operator, epochs):
     steps = [step for step in job.steps() if step["rank"] == 0]
     assert steps[-1]["epoch"] == epochs - 1, job.report()
-    job.assert_no_epoch_skipped()
     _assert_one_group_at_a_time(steps)
     left = [path for pod in job.all_pods if pod.uid not in operator.killed for path in _files_of(job, pod)]
     assert not left, left

@@ -10,15 +10,17 @@ pytestmark = pytest.mark.programs
 
 
 @pytest.mark.timeout(300)
-def test_a_job_finishes_after_half_a_minute_of_random_faults(tmp_path):
+@pytest.mark.parametrize("library", [False, True])
+def test_a_job_finishes_after_half_a_minute_of_random_faults(tmp_path, library):
     # The choices are the same in each run; what they meet depends on the machine's pace.
-    run(tmp_path, seed=5, seconds=30, say=print)
+    run(tmp_path, seed=5, seconds=30, say=print, library=library)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("turn", range(3))
-def test_a_job_finishes_after_minutes_of_faults_that_nobody_has_chosen(tmp_path, turn):
+@pytest.mark.parametrize("library", [False, True])
+def test_a_job_finishes_after_minutes_of_faults_that_nobody_has_chosen(tmp_path, turn, library):
     seed = random.SystemRandom().randrange(10_000)
     print(f"seed {seed}, turn {turn}")
-    run(tmp_path, seed=seed, seconds=180, say=print)
+    run(tmp_path, seed=seed, seconds=180, say=print, library=library)

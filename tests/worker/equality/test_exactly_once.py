@@ -88,3 +88,15 @@ def test_a_job_that_ends_while_a_pod_gets_ready_to_join_has_ended(tmp_path):
         written = runs.Written(folder)
         assert list(written.commits()) == list(range(1, 101))
         assert not written.repeated(), job.report()
+
+
+def test_processes_of_a_pod_may_end_one_after_the_other(tmp_path):
+    folder = tmp_path / "job"
+    with runs.elastic(folder, "--length=480", "--epochs=4", "--linger=2", nproc=2) as job:
+        job.start(0)
+        assert job.wait_code(job.pods[0], seconds=60) == 0, job.report()
+        assert "to join a group" not in job.pods[0].said(), job.report()
+        written = runs.Written(folder)
+        assert list(written.commits()) == list(range(1, 41))
+        assert not written.repeated(), job.report()
+        assert len(written.lines) == 80

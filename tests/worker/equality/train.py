@@ -51,6 +51,7 @@ def main():
                     write(log, job, epoch=epoch, step=state.step, samples=mine, losses=losses)
     if options.checkpoints:
         job.checkpoint(state, wait=True)
+    time.sleep(options.linger if job.rank == 0 else 0)
     final = {name: model.state_dict() for name, model in bare.items()}
     torch.save({"models": final, "scaler": state.scaler and state.scaler.state_dict()}, options.folder / f"final-{job.rank}.pt")
 
@@ -70,6 +71,7 @@ def parse():
     parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--drop-last", action="store_true")
     parser.add_argument("--checkpoints")
+    parser.add_argument("--linger", type=float, default=0.0)
     return parser.parse_args()
 
 

@@ -42,16 +42,30 @@ class LibraryJob(LocalJob):
             by_step[each["step"]].append(each)
         counted = {}
         for step, lines in by_step.items():
-            latest = max(line["generation"] for line in lines)
-            counted[step] = [line for line in lines if line["generation"] == latest]
+            latest = max(map(_group, lines))
+            counted[step] = [line for line in lines if _group(line) == latest]
         return counted
 
     def repeated_steps(self):
         """Steps that were committed in more than one generation."""
         generations = defaultdict(set)
         for each in self.steps():
-            generations[each["step"]].add(each["generation"])
+            generations[each["step"]].add(_group(each))
         return sorted(step for step, seen in generations.items() if len(seen) > 1)
+
+    def lost_steps(self):
+        """How many steps were done again by groups in which somebody had the state still: one for each loss at most."""
+        groups, pids = defaultdict(set), defaultdict(set)
+        for each in self.steps():
+            groups[_group(each)].add(each["step"])
+            pids[_group(each)].add((each["pod"], each["pid"]))
+        lost, known, done = 0, set(), set()
+        for group in sorted(groups):
+            if pids[group] & known:
+                lost += len(groups[group] & done)
+            known |= pids[group]
+            done |= groups[group]
+        return lost
 
     def assert_exactly_once(self):
         """No step is missing; and in each epoch that is over, each sample was applied once. Returns the steps done.
@@ -79,3 +93,8 @@ class LibraryJob(LocalJob):
         for epoch in set(epochs) - set(whole):
             assert max(epochs[epoch].values()) == 1, f"epoch {epoch} has a sample twice"
         return done
+
+
+def _group(line):
+    """Which group it was: where nobody is left who knows the last generation, a new master counts from one again."""
+    return line["master"], line["generation"]

@@ -3,7 +3,7 @@
     library.py FOLDER --epochs 3 --length 2000 --pause 0.02 [--checkpoint-every 10] [--evaluate] [--fail-at 35] ...
 
 Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), master,
-generation, rank, world, epoch, step (of the whole training), samples (its share), loss.
+generation, rank, world, epoch, step (of the whole training), samples (its share), loss, pid, pod.
 """
 
 import argparse
@@ -120,6 +120,8 @@ def write(log, job, epoch, step, samples, loss):
         "time": time.monotonic(),
         "master": int(os.environ.get("ELASTIC_MASTER_EPOCH", "0")),
         "generation": job.generation,
+        "pid": os.getpid(),
+        "pod": os.environ.get("ELASTIC_POD_UID", ""),
         "rank": job.rank,
         "world": job.world_size,
         "epoch": epoch,
