@@ -12,13 +12,6 @@ import runpy
 import sys
 import traceback
 
-import torch
-import torch._dynamo
-import torch.distributed.checkpoint
-import torch.nn.parallel
-
-import elastic_worker.library.job
-
 
 def main():
     script, groups = sys.argv[1], json.loads(sys.argv[2])
@@ -30,7 +23,8 @@ def main():
             if not pid:
                 run(script, rank, world, port, arguments)
             pids.append(pid)
-        failed |= any([os.waitpid(pid, 0)[1] for pid in pids])
+        codes = [os.waitpid(pid, 0)[1] for pid in pids]
+        failed |= any(codes)
     sys.exit(failed)
 
 

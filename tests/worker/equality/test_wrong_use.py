@@ -1,4 +1,4 @@
-"""Wrong use ends with an error that names what is wrong, its value, and what to do instead. Nothing starts from zero."""
+"""Wrong use ends with an error that names what is wrong and what to do instead. Nothing starts from zero."""
 
 import pytest
 

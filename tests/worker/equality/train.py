@@ -1,14 +1,16 @@
 """Trains some small models with the library, side by side in one state, and writes down each commit and the end.
 
-Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), generation,
-rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss. At the end it
-writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds; before it takes part, for as
-long as there is FOLDER/hold.
+Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic),
+generation, rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss.
+At the end it writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds; before it takes
+part, for as long as there is FOLDER/hold. SIGUSR1 has it say where it is.
 """
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +22,7 @@ import elastic_worker as elastic
 
 
 def main():
+    faulthandler.register(signal.SIGUSR1)
     options = parse()
     job = elastic.init(checkpoints=options.checkpoints)
     bare = models.build(options.models.split(","))
@@ -53,7 +56,9 @@ def main():
         job.checkpoint(state, wait=True)
     time.sleep(options.linger if job.rank == 0 else 0)
     final = {name: model.state_dict() for name, model in bare.items()}
-    torch.save({"models": final, "scaler": state.scaler and state.scaler.state_dict()}, options.folder / f"final-{job.rank}.pt")
+    torch.save(
+        {"models": final, "scaler": state.scaler and state.scaler.state_dict()}, options.folder / f"final-{job.rank}.pt"
+    )
 
 
 def parse():

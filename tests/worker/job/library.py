@@ -25,8 +25,13 @@ WIDTH = 16
 def main():
     options = parse()
     torch.manual_seed(options.seed)
-    job = elastic.init(checkpoints=options.folder / "checkpoints" if options.save else None)
-    model = job.wrap(build(options))
+    in_place = None if options.kind == "in-place" else False
+    job = elastic.init(checkpoints=options.folder / "checkpoints" if options.save else None, in_place=in_place)
+    if options.kind == "fsdp":
+        model = build(options)
+        fully_shard()(model)
+    else:
+        model = job.wrap(build(options))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 50, 0.9)
     data = elastic.Sampler(options.length, global_batch=options.batch, micro_batch=options.micro, seed=7)
@@ -58,7 +63,8 @@ def main():
                 evaluate(options, job, model, samples, epoch)
     if options.save:
         job.checkpoint(state, wait=True)
-    torch.save(model.module.state_dict(), options.folder / f"final-{job.rank}.pt")
+    if options.kind != "fsdp":
+        torch.save(model.module.state_dict(), options.folder / f"final-{job.rank}.pt")
     (options.folder / f"finished-{job.rank}").touch()
 
 
@@ -71,6 +77,7 @@ def parse():
     parser.add_argument("--micro", type=int, default=4)
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--setup", type=float, default=0.0)
+    parser.add_argument("--kind", default="in-place", choices=["in-place", "restart", "fsdp"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", type=int, default=1)
     parser.add_argument("--checkpoint-every", type=int, default=0)
@@ -82,6 +89,15 @@ def parse():
     parser.add_argument("--fail-how", default="raise")
     parser.add_argument("--fail-once", action="store_true")
     return parser.parse_args()
+
+
+def fully_shard():
+    """FSDP2; it was elsewhere in older versions."""
+    try:
+        from torch.distributed.fsdp import fully_shard as found
+    except ImportError:
+        from torch.distributed._composable.fsdp import fully_shard as found
+    return found
 
 
 def build(options):

@@ -76,6 +76,10 @@ class InPlace:
         board, attempt, old = self._board, self._attempt(), self._board.group
         assert old is not None
         concerned = self._concerned(attempt)
+        if attempt.starts_again:
+            attempt.stage, attempt.since = Stage.SAVING, now
+            self._tell_old({"bind": None, "at": attempt.key, "save": 1})
+            return
         board.attempt, board.attempts, board.parked = None, 0, ""
         if not attempt.group.pods:
             self._wait_in_memory(concerned, attempt)
@@ -173,6 +177,8 @@ class InPlace:
             attempt.problem = f"{member.pod.name}: {message['unformed']}"
         if "passed" in message and attempt.stage == Stage.ASKING:
             attempt.passed[uid] = int(message["passed"])
+        if "savedTogether" in message:
+            attempt.saved[uid] = bool(message["savedTogether"])
         if "agreed" in message and attempt.stage == Stage.PROPOSED and message.get("tick") == attempt.tick:
             attempt.agreed[uid] = bool(message["agreed"])
 
@@ -182,6 +188,7 @@ class InPlace:
         member.ready_at = (member.ready_at or now) if ready else None
         member.starting = member.starting and not ready
         member.holds = bool(message.get("holds"))
+        member.kind = str(message.get("kind", ""))
         if member.joined and not joined:
             member.cut_off = member.joined
         if joined != member.joined and (change := self._carrier.changes.of(joined)):

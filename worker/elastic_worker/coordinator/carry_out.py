@@ -83,6 +83,8 @@ class Carrier:
         board.why, board.failure = decision.reason, decision.failure
         board.attempt, board.attempts, board.parked = None, 0, ""
         self.begin(decision, now)
+        if decision.seconds == 0.0 and self.changes.latest is not None:
+            self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
         for member in board.members.values():
             if member.connected and member.runs:

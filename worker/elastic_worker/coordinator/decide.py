@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.in_place import decide_in_place
-from elastic_worker.coordinator.model import Board, Failure, Generation, Phase, Pod
+from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint
+from elastic_worker.coordinator.model import RESTART, Attempt, Board, Failure, Generation, Phase, Pod
 from elastic_worker.coordinator.words import member, what_changes
 
 ADOPT_SECONDS = 3.0
@@ -35,15 +35,37 @@ def decide(board: Board, now: float) -> Decision:
     assert board.group is not None
     if changes_in_place(board, board.group):
         return decide_in_place(board, board.group, now)
+    if board.attempt is not None or can_save_together(board, board.group):
+        return _with_a_checkpoint(board, board.group, now)
     return _training(board, board.group, now)
 
 
 def changes_in_place(board: Board, group: Generation) -> bool:
     """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
-    members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids]
+    members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids and m.kind != RESTART]
     if board.in_place == group.number:
         return any(m.joined or m.holds for m in members)
     return any(m.joined == group.number or (m.cut_off == group.number and m.holds) for m in members)
+
+
+def can_save_together(board: Board, group: Generation) -> bool:
+    """Whether all of its processes use the library, and start again after a checkpoint that they write together."""
+    members = [member(board, pod) for pod in group.pods]
+    return all(m.connected and m.kind == RESTART and m.joined == group.number for m in members)
+
+
+def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
+    """As for any script, but that a planned change need not wait for a checkpoint: one is written for it."""
+    decision = _training(board, group, now)
+    if decision.act not in ("stop", "align") or decision.reason not in ("Join", "Leave"):
+        if board.attempt is not None and decision.act == "stay":
+            return Decision("cancel", "nobody leaves or comes any more")
+        return decision
+    if board.attempt is None:
+        attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
+        attempt = replace(attempt, sentence=decision.sentence, starts_again=True)
+        return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
+    return follow_to_checkpoint(board, board.attempt, decision, now)
 
 
 def _training(board: Board, group: Generation, now: float) -> Decision:

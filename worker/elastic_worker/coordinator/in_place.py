@@ -23,6 +23,9 @@ FORM_SECONDS = 6.0
 AGREE_SECONDS = 5.0
 NEWCOMER_SECONDS = 10.0
 """Further newcomers are waited for at most so long after the first one is ready."""
+SAVE_SECONDS = 1800.0
+SAVE_MARGIN_SECONDS = 2.0
+"""Of what a leaving pod has left: for the end of its processes."""
 MOST_ATTEMPTS = 3
 """After so many in vain newcomers are left out until they connect anew; without any the processes start again."""
 
@@ -210,6 +213,22 @@ def _follow(board: Board, attempt: Attempt, pods: tuple[Pod, ...], broken: str, 
     if all(attempt.agreed.get(uid) for uid in old):
         return Decision("bind", _go_over(attempt))
     return Decision("stay", "its moment is being agreed on", until=until)
+
+
+def follow_to_checkpoint(board: Board, attempt: Attempt, change: Decision, now: float) -> Decision:
+    """A change for which all processes write a checkpoint and start again; without one if that takes too long."""
+    if attempt.stage != Stage.SAVING:
+        following = _follow(board, attempt, (), "", now)
+        return following if following.act in ("ask", "propose", "bind", "stay") else replace(change, act="stop")
+    assert board.group is not None
+    missing = [pod.name for pod in board.group.pods if pod.uid not in attempt.saved]
+    leaving = [m.leaving_until - SAVE_MARGIN_SECONDS for m in board.members.values() if m.leaving_until is not None]
+    until = min([attempt.since + SAVE_SECONDS, *leaving])
+    if missing and now < until:
+        return Decision("stay", f"{change.sentence}; {missing[0]} still writes its checkpoint", until=until)
+    whole = not missing and all(attempt.saved.values())
+    told = change.sentence if whole else f"{change.sentence}; the checkpoint was not written"
+    return replace(change, act="stop", sentence=told, seconds=0.0 if whole else None)
 
 
 def _again(board: Board, attempt: Attempt, told: str) -> Decision:

@@ -120,7 +120,7 @@ class Member:
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
     brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
     often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
-    `holds`, whether one of them has the state of the training.
+    `holds`, whether one of them has the state of the training; `kind`, how they change groups.
     """
 
     pod: Pod
@@ -140,11 +140,16 @@ class Member:
     refused: int = 0
     cut_off: int = 0
     holds: bool = False
+    kind: str = ""
 
     @property
     def here(self) -> bool:
         """Whether it may take part in a new group: a pod that leaves, or is cut off, may not."""
         return self.connected and self.leaving_until is None
+
+
+IN_PLACE, RESTART = "in-place", "restart"
+"""How processes that use the library change groups: as they are, or started again from a checkpoint of that moment."""
 
 
 class Phase:
@@ -164,6 +169,7 @@ class Stage:
     FORMING = "forming"
     ASKING = "asking"
     PROPOSED = "proposed"
+    SAVING = "saving"
 
 
 @dataclass
@@ -172,7 +178,8 @@ class Attempt:
 
     `broken`: that one can do no further step, so nothing need be agreed. `number` tells attempts at the same generation
     apart. `formed`, `passed` (boundaries) and `agreed` hold the pods' answers, by uid; `tick` is the boundary that was
-    proposed, `margin` how far ahead of the group. With a group of no pods all wait, for the reason in `sentence`.
+    proposed, `margin` how far ahead of the group. With a group of no pods all wait, for the reason in `sentence`;
+    if `starts_again`, they write a checkpoint then (`saved`), and are started as another group.
     """
 
     group: Generation
@@ -187,6 +194,8 @@ class Attempt:
     tick: int = 0
     margin: int = 2
     sentence: str = ""
+    saved: dict[str, bool] = field(default_factory=dict)
+    starts_again: bool = False
 
     @property
     def key(self) -> list[int]:

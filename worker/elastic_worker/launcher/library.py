@@ -123,6 +123,8 @@ class Library:
             self._look()
         if "saved" in message and self._saved is not None and not self._saved.done():
             self._saved.set_result(None)
+        if "savedTogether" in message:
+            self._collect("savedTogether", trainee, message)
         for key in ("lastCheckpointStep", "checkpointError"):
             if key in message:
                 self._tell(**{key: message[key]}, **({"checkpoints": 1} if key == "lastCheckpointStep" else {}))
@@ -142,7 +144,7 @@ class Library:
         if len(answers) < self._size():
             return
         del self._answers[key]
-        together = all(answers.values()) if name == "agreed" else max(answers.values())
+        together = max(answers.values()) if name in ("formed", "passed", "stepped") else all(answers.values())
         if name == "stepped":
             pauses = [pause for pause in answers.values() if pause > 0]
             self._tell(stepped=message["generation"], **({"pause": max(pauses)} if pauses else {}))
@@ -153,12 +155,12 @@ class Library:
     def _look(self) -> None:
         """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
         trainees = list(self._trainees.values())
-        complete = len(trainees) == self._size() and all(t.kind == IN_PLACE for t in trainees)
+        complete = len(trainees) == self._size() and len({t.kind for t in trainees}) == 1
         ready = complete and all(t.waits or t.joined for t in trainees)
         joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
         if (ready, joined) != (self._ready, self._joined):
             self._ready, self._joined = ready, joined
-            self._tell(ready=ready, joined=joined, holds=any(t.joined for t in trainees))
+            self._tell(ready=ready, joined=joined, holds=any(t.joined for t in trainees), kind=self.kind)
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.library import ddp, groups
-from elastic_worker.library.checkpoints import Checkpoints
+from elastic_worker.library.checkpoints import Checkpoints, Found
 from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.loader import Loader
 from elastic_worker.library.place import Place
 from elastic_worker.library.reports import Reports
-from elastic_worker.library.sampler import Sampler, Share
+from elastic_worker.library.sampler import Micro, Sampler, Share
 from elastic_worker.library.standing import Standing
 from elastic_worker.library.state import State, StateError
 from elastic_worker.library.step import Batch, Step, StepError
@@ -31,27 +31,37 @@ class NotFormedError(RuntimeError):
     """Something was asked for that is known in a group only."""
 
 
-def init(*, checkpoints: str | Path | None = None, backend: str | None = None, keep: int = 2) -> Job:
+def init(
+    *,
+    checkpoints: str | Path | None = None,
+    backend: str | None = None,
+    in_place: bool | None = None,
+    keep: int = 2,
+) -> Job:
     """The job that this process takes part in; the group itself is formed by `job.restore`.
 
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
-    the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU.
+    the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
+    by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
+    formed here, as `fully_shard` needs it. Raises SurroundingsError.
     """
-    return Job(checkpoints=checkpoints, backend=backend or "", keep=keep)
+    return Job(checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep)
 
 
 class Job:
     """Of one training process. See docs/library.md."""
 
-    def __init__(self, *, checkpoints: str | Path | None, backend: str, keep: int) -> None:
+    def __init__(self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int) -> None:
         self.current_state: State | None = None
-        self._standing = Standing(backend=backend, environ=os.environ)
+        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ)
         self._standing.load, self._standing.save = self._load, self._save_now
+        self._standing.save_together = self._save_together
         self._standing.entered = self._entered
         self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
         self._batch: Batch | None = None
+        self.is_last_micro = False
         self._evaluated = 0
         self._job_uid = os.environ.get(contract.ENV_JOB_UID, "")
         self._goodput = Goodput()
@@ -108,6 +118,8 @@ class Job:
     def wrap(self, model: torch.nn.Module, **options: Any) -> ddp.ElasticDDP:
         """The model as DistributedDataParallel with these options, on this process's device. Raises TypeError."""
         ddp.check_supported(model, ())
+        if ddp.is_fsdp(model):
+            raise TypeError("the model is sharded by fully_shard already: use it as it is, without job.wrap")
         wrapped = ddp.ElasticDDP(model.to(self.device), **options)
         self._standing.models.append(wrapped)
         return wrapped
@@ -184,6 +196,10 @@ class Job:
             raise StateError("job.step needs the state that was given to job.restore")
         return Step(self, state)
 
+    def note_micro(self, micro: Micro) -> None:
+        """Which micro-batch is computed. Called by Batch."""
+        self.is_last_micro = micro.last
+
     def begin_step(self, step: Step) -> None:
         """Called by Step."""
         if self._batch is None or self._active is not None:
@@ -257,7 +273,7 @@ class Job:
             return
         self._goodput.spend("other")
         state.saved_step = state.step
-        if self.rank == 0:
+        if self.rank == 0 or state.is_sharded:
             self._write(state, wait=wait)
         self._goodput.spend("checkpoint")
 
@@ -266,7 +282,8 @@ class Job:
         place = self._in_group("checkpoint")
         order = (state.epoch_base + place.epoch, place.generation)
         meta = {"world": place.world, "job": self._job_uid, "base": state.epoch_base}
-        self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait)
+        group = dist.group.WORLD if state.is_sharded else None
+        self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
         """This process is about to end, and nobody else has the state."""
@@ -274,11 +291,28 @@ class Job:
         if self._checkpoints is not None and state is not None and self._standing.place is not None:
             self._write(state, wait=True)
 
+    def _save_together(self) -> None:
+        """All ranks are at the same step, and are about to be started again."""
+        state = self.current_state
+        if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
+            self._write(state, wait=True)
+
     def _load(self) -> None:
-        found = self._checkpoints.newest() if self._checkpoints is not None else None
-        if found is None or self._checkpoints is None or self.current_state is None:
+        state = self.current_state
+        if self._checkpoints is None or state is None:
+            return
+        found = self._newest(self._checkpoints, state)
+        if found is None:
             return
         same_job = found.meta.get("job") == self._job_uid
-        self.current_state.apply(self._checkpoints.load(found, None))
-        self.current_state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
+        state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
+        state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
         log.info("step %d is restored from %s", found.step, found.path)
+
+    def _newest(self, checkpoints: Checkpoints, state: State) -> Found | None:
+        """Only one rank reads them all to see which is whole."""
+        if not state.is_sharded or not dist.is_initialized():
+            return checkpoints.newest()
+        told: list[Found | None] = [checkpoints.newest() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(told)
+        return told[0]

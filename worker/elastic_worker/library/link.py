@@ -36,10 +36,14 @@ class Leave(SystemExit):
 
 @dataclass
 class Verdict:
-    """How it goes on: in `place`, whose rank is -1 if others go on without this process; None if nobody goes on."""
+    """How it goes on: in `place`, whose rank is -1 if others go on without this process; None if nobody goes on.
+
+    With `save` all write a checkpoint together, and are started again.
+    """
 
     place: Place | None
     formed: groups.Formed | None = None
+    save: bool = False
 
 
 class Link:
@@ -57,6 +61,7 @@ class Link:
         self._verdict: Verdict | None = None
         self._broken = self._parked = self._away = self._leaving = self._save = False
         self.generation = 0
+        self.bound: list[int] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
         self.send(**hello)
@@ -97,6 +102,8 @@ class Link:
                 if verdict.place.rank >= 0:
                     return verdict
                 self.send(waits=1)
+            elif verdict is not None and verdict.save:
+                return verdict
 
     def park(self) -> None:
         """Be in no group, ready to be taken into one."""
@@ -104,7 +111,7 @@ class Link:
             self._settle(Verdict(None))
         self.send(waits=1)
 
-    def enter(self, generation: int, formed: groups.Formed) -> None:
+    def enter(self, generation: int, formed: groups.Formed | None) -> None:
         """Be in a group that was made without the coordinator's help: the first one."""
         with self._changed:
             self._settle(Verdict(Place(generation, 0, 1, "", 0), formed))
@@ -157,11 +164,11 @@ class Link:
             if "cancel" in message:
                 self._forget()
             if "bind" in message:
-                self._bind(message["bind"], message["at"])
+                self._bind(message["bind"], message["at"], together="save" in message)
             if "broken" in message and message["broken"] == self.generation:
                 self._break()
             self._away = bool(message.get("away", self._away))
-            self._save = bool(message.get("save", self._save))
+            self._save = bool(message.get("save", self._save)) and "bind" not in message
             self._leaving = bool(message.get("leave", self._leaving))
             self._look()
             self._changed.notify_all()
@@ -200,10 +207,10 @@ class Link:
             self._wanted_at = None
         self.send(agreed=agreed, tick=tick, at=key)
 
-    def _bind(self, place: Message | None, key: list[int]) -> None:
+    def _bind(self, place: Message | None, key: list[int], *, together: bool) -> None:
         formed = self._formed if self._key == key else None
-        self._formed = self._key = None
-        self._verdict = Verdict(None if place is None else Place.from_message(place), formed)
+        self._formed, self._key, self.bound = None, None, key
+        self._verdict = Verdict(None if place is None else Place.from_message(place), formed, save=together)
 
     def _forget(self) -> None:
         """Of what is not certain yet nothing counts any more."""

@@ -14,20 +14,24 @@ from torch import distributed as dist
 from elastic_worker import contract
 from elastic_worker.library import ddp, groups, handover
 from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
-from elastic_worker.library.place import Place, find, local_rank
+from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
 from elastic_worker.library.state import State, StateError
 
 log = logging.getLogger(__name__)
 
 FIRST_FORM_SECONDS = 3600.0
 """For the first group: all scripts have to get as far as job.restore. Who fails before is ended by the launcher."""
-IN_PLACE = "in-place"
+IN_PLACE, RESTART = "in-place", "restart"
+"""How this process changes groups: as it is, or started again from a checkpoint that all write at that moment."""
 
 
 class Standing:
-    """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once."""
+    """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once.
 
-    def __init__(self, *, backend: str, environ: Mapping[str, str]) -> None:
+    `in_place` None: where that is possible, which is gloo's.
+    """
+
+    def __init__(self, *, backend: str, in_place: bool | None, environ: Mapping[str, str]) -> None:
         self.local_rank = local_rank(environ)
         self.device = _device(self.local_rank)
         self.backend = backend or ("nccl" if self.device.type == "cuda" else "gloo")
@@ -37,21 +41,29 @@ class Standing:
         self.models: list[ddp.ElasticDDP] = []
         self.load: Callable[[], None] = lambda: None
         self.save: Callable[[], None] = lambda: None
+        self.save_together: Callable[[], None] = lambda: None
         self.entered: Callable[[], None] = lambda: None
         self.aborted = False
         self._own = find(environ)
         self._has_state = self._at_boundary = False
-        self.link = self._dial(environ.get(contract.ENV_LIBRARY, ""))
+        self.kind = self._choose(in_place)
+        self.link: Link | None = None
+        if path := environ.get(contract.ENV_LIBRARY, ""):
+            self.link = Link(path, {"localRank": self.local_rank, "kind": self.kind}, form=self._form)
+        if self.kind == RESTART:
+            # What such scripts do before job.restore, as sharding a model, needs the group.
+            self.formed = self._public_group()
 
-    def _dial(self, path: str) -> Link | None:
-        if not path:
-            return None
-        problem = groups.self_test()
-        if problem:
-            log.warning("this torch cannot change its group in place (%s): processes start again instead", problem)
-            return None
-        hello = {"localRank": self.local_rank, "kind": IN_PLACE}
-        return Link(path, hello, form=self._form)
+    def _choose(self, in_place: bool | None) -> str:
+        """Raises SurroundingsError where it must be in place and cannot."""
+        if in_place is False:
+            return RESTART
+        why = "NCCL groups" if self.backend != "gloo" else groups.self_test()
+        if why and in_place:
+            raise SurroundingsError(f"elastic.init(in_place=True): not possible here ({why}); leave it out")
+        if why and self._own.world > 1:
+            log.warning("the group is not changed in place (%s): processes start again from a checkpoint instead", why)
+        return RESTART if why else IN_PLACE
 
     # -- the first group -----------------------------------------------------------------------------------------------
 
@@ -66,19 +78,23 @@ class Standing:
         self._at_boundary = True
 
     def _first_group(self) -> None:
-        own = self._own
-        if self.link is None:
-            formed = self._public_group()
+        own, state = self._own, self.state
+        assert state is not None
+        if self.link is None or self.kind == RESTART:
+            formed = self.formed or self._public_group()
+            self.formed = None
+            if self.link is not None:
+                self.link.enter(own.generation, None)
         else:
             formed = groups.form(**self._where(own), prefix=f"library-{own.generation}.0", timeout=FIRST_FORM_SECONDS)
             self.link.enter(own.generation, formed)
-        if own.rank == 0:
+        if own.rank == 0 or state.is_sharded:
             self.load()
             self._has_state = True
         try:
             self._enter(own, formed)
         except Exception as error:
-            if self.link is None or not groups.is_communication_error(error):
+            if self.link is None or self.kind == RESTART or not groups.is_communication_error(error):
                 raise
             self._go_over(self._wait_for_another())
 
@@ -100,12 +116,23 @@ class Standing:
         verdict = self.link.boundary(self.save)
         if verdict is None:
             return False
-        self._go_over(verdict)
+        if verdict.save:
+            self._save_together(self.link)
+        else:
+            self._go_over(verdict)
         return True
+
+    def _save_together(self, link: Link) -> None:
+        """Write a checkpoint with all others, and wait for the end: another process goes on from it. Raises Leave."""
+        try:
+            self.save_together()
+        finally:
+            link.send(savedTogether=1, at=link.bound)
+        link.wait(lambda: None)
 
     def has_lost_a_peer(self) -> bool:
         """After an error of communication: whether the group has lost somebody, so that a new one follows."""
-        if self.link is None or self.formed is None:
+        if self.link is None or self.formed is None or self.kind == RESTART:
             return False
         groups.abort(self.formed)
         return self.link.is_confirmed()
@@ -153,9 +180,10 @@ class Standing:
         self.place, self.formed = place, formed
         place.set_environment()
         if formed is not None:
-            if self.link is not None:
+            if self.link is not None and self.kind == IN_PLACE:
                 groups.install(formed)
-            self._share_state(self.state, formed)
+            if not self.state.is_sharded:
+                self._share_state(self.state, formed)
         for model in self.models:
             if formed is None:
                 model.use_alone()

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 
-from elastic_worker.library.ddp import ElasticDDP
+from elastic_worker.library.ddp import ElasticDDP, is_fsdp
 from elastic_worker.library.handover import mark_of
 from elastic_worker.library.sampler import Sampler
 
@@ -20,7 +26,8 @@ class StateError(ValueError):
 
 
 class State:
-    """Made by `job.state(...)`. `objects` are by the names they were given under; `data` is the sampler among them.
+    """Made by `job.state(...)`. `objects` are by the names they were given under; `data` is the sampler among them,
+    `models` are those that job.wrap made, `sharded` those that fully_shard has split among the ranks.
 
     `step` counts global batches that were applied; `saved_step` is the last one that a checkpoint was asked for;
     `evaluations` are the results of those that were done since the last step. `epoch_base` is added to the master's
@@ -34,18 +41,23 @@ class State:
                 told = f"{type(each).__name__} has no state_dict and load_state_dict"
                 raise StateError(f"job.state({name}=...): {told}; wrap it in an object that has both")
         samplers = [each for each in self.objects.values() if isinstance(each, Sampler)]
+        named = self.objects.items()
+        self.sharded = [(name, each) for name, each in named if isinstance(each, torch.nn.Module) and is_fsdp(each)]
+        if len(self.sharded) > 1:
+            raise StateError(f"job.state() takes one model that is sharded by fully_shard, not {len(self.sharded)}")
         if len(samplers) != 1:
             raise StateError(f"job.state() needs one elastic.Sampler (as data=...), not {len(samplers)}")
         self.data: Sampler = samplers[0]
+        self.models: list[ElasticDDP] = [each for each in self.objects.values() if isinstance(each, ElasticDDP)]
         self.step = 0
         self.saved_step = -1
         self.epoch_base = 0
         self.evaluations: list[dict[str, float]] = []
 
     @property
-    def models(self) -> list[ElasticDDP]:
-        """Those that job.wrap made."""
-        return [each for each in self.objects.values() if isinstance(each, ElasticDDP)]
+    def is_sharded(self) -> bool:
+        """Whether no rank has all of it."""
+        return bool(self.sharded)
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -70,10 +82,12 @@ class State:
 
     def capture(self) -> dict[str, Any]:
         """Nested dicts of tensors and plain values; the tensors are the objects' own, not copies."""
-        return {
-            "objects": {name: _bare(each).state_dict() for name, each in self.objects.items()},
-            "progress": {"step": self.step},
-        }
+        objects = {name: _bare(each).state_dict() for name, each in self.objects.items()}
+        for name, model in self.sharded:
+            objects[name] = get_model_state_dict(model)
+            for key, optimizer in self._named_optimizers():
+                objects[key] = get_optimizer_state_dict(model, optimizer)
+        return {"objects": objects, "progress": {"step": self.step}}
 
     def capture_for_peer(self) -> dict[str, Any]:
         """The same, and what a peer in the middle of an epoch needs to know beside."""
@@ -92,8 +106,14 @@ class State:
         if found != mine:
             told = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
             raise StateError(f"the state does not fit: {told}; give job.state() the same names as then")
+        for name, model in self.sharded:
+            set_model_state_dict(model, captured["objects"][name])
+            for key, optimizer in self._named_optimizers():
+                set_optimizer_state_dict(model, optimizer, captured["objects"][key])
+        apart = {*dict(self.sharded), *(dict(self._named_optimizers()) if self.sharded else ())}
         for name, each in self.objects.items():
-            _load(name, _bare(each), captured["objects"][name])
+            if name not in apart:
+                _load(name, _bare(each), captured["objects"][name])
         for name, key, value in self._unsaved_buffers():
             if f"{name}.{key}" in captured.get("buffers", {}):
                 value.copy_(captured["buffers"][f"{name}.{key}"])
@@ -102,6 +122,9 @@ class State:
         self.saved_step = int(progress.get("saved_step", self.step))
         self.epoch_base = int(progress.get("epoch_base", self.epoch_base))
         self.evaluations = [dict(result) for result in progress.get("evaluations", [])]
+
+    def _named_optimizers(self) -> list[tuple[str, torch.optim.Optimizer]]:
+        return [(name, each) for name, each in self.objects.items() if isinstance(each, torch.optim.Optimizer)]
 
     def _unsaved_buffers(self) -> Iterator[tuple[str, str, torch.Tensor]]:
         """Buffers that modules keep out of their state_dict."""

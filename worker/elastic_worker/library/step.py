@@ -37,6 +37,9 @@ class Batch:
         for micro in self.share.micro:
             for model in state.models if state is not None else ():
                 model.set_sync(micro.last)
+            for _, sharded in state.sharded if state is not None else ():
+                sharded.set_requires_gradient_sync(micro.last)
+            self._job.note_micro(micro)
             seeds.seed_for(micro)
             yield micro
 
@@ -62,7 +65,7 @@ class Step:
         """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all."""
         world = self._job.world_size
         (loss * world if world > 1 else loss).backward()
-        self._reduced = all(getattr(model, "require_backward_grad_sync", True) for model in self._state.models)
+        self._reduced = self._job.is_last_micro
 
     def update(self, *, loss: torch.Tensor | float | None = None, clip_norm: float | None = None) -> None:
         """Have the optimizers take their step, and the scheduler; forget the gradients.
