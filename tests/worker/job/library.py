@@ -44,8 +44,8 @@ def main():
     with (options.folder / name).open("a", buffering=1) as log:
         for epoch in job.epochs(options.epochs):
             for batch in job.batches(state.data):
-                fail_if_asked(options, job)
                 with job.step(state) as step:
+                    fail_if_asked(options, job)
                     total, mine = 0.0, []
                     for micro in batch.micro:
                         rows = samples[micro.indices]
@@ -128,6 +128,8 @@ def fail_if_asked(options, job):
         raise ValueError(f"the loss is NaN in step {job.step_count}")
     if options.fail_how == "exit":
         sys.exit(9)
+    if options.fail_how == "hang":
+        time.sleep(10_000)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -61,10 +61,10 @@ def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path):
 
 
 def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path):
-    script = tmp_path / "launch.sh"
+    script, train = tmp_path / "launch.sh", SCRIPTS / "train.py"
     script.write_text(
         "set -e\necho prepared > $1/prepared\n"
-        f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {SCRIPTS / "train.py"} $1 --epochs 3\n"
+        f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {train} $1 --epochs 3\n"
         "echo after > $1/after-$ELASTIC_ROLE\n"
     )
     with LocalJob(tmp_path, fewest=2, command=["--command", "--", "bash", str(script), str(tmp_path)]) as job:

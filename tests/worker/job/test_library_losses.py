@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from elastic_worker import contract
 from tests.worker.job.exactly_once import LibraryJob
 from tests.worker.job.local import end
 
@@ -132,6 +133,17 @@ def test_a_script_that_fails_once_goes_on_and_one_that_always_does_fails_the_job
         assert codes == {93}
         assert "the loss is NaN in step 30" in job.pods[0].said()
         assert "failure 3 in a row" in job.pods[0].said()
+
+
+def test_a_rank_that_hangs_in_a_step_is_named_and_all_start_again_from_the_checkpoint(tmp_path):
+    options = ["--fail-at", 45, "--fail-rank", 1, "--fail-how", "hang", "--fail-once", "--checkpoint-every", 10]
+    with LibraryJob(tmp_path, *options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
+        job.start(0, 1)
+        job.wait("it goes on", lambda: max((step["step"] for step in job.steps()), default=0) > 60)
+        assert re.search(r"no step for \d+ s; rank [01] is least far, at boundary \d+", job.pods[0].said())
+        assert "library.py" in job.pods[1].said(), "the stacks are in the log"
+        assert 0 < len(job.repeated_steps()) <= 11
+        job.assert_exactly_once()
 
 
 def test_the_network_is_cut_and_heals_and_an_old_master_returns(tmp_path):

@@ -1,4 +1,4 @@
-"""Groups that cannot change in place, as those of FSDP2: all write a checkpoint after the same step, and start again."""
+"""Groups that cannot change in place, as FSDP2's: all write a checkpoint after the same step, and start again."""
 
 import pytest
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.worker.job.exactly_once import LibraryJob
 from tests.worker.job.local import LocalJob, end
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(280)]
@@ -24,3 +25,18 @@ def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
         assert not job.status()
         job.assert_no_epoch_skipped()
         job.assert_nothing_left()
+
+def test_a_script_that_uses_the_library_grows_shrinks_and_loses_a_pod(tmp_path):
+    with LibraryJob(tmp_path, tree="oldest") as job:
+        job.start(0, 1)
+        small = job.wait_world(2)
+        job.start(2)
+        large = job.wait_world(3, after=small)
+        job.pods[1].terminate()
+        job.wish(0, 2)
+        middle = job.wait_world(2, after=large)
+        assert job.repeated_steps() == []
+        job.pods[2].kill()
+        job.wish(0)
+        job.wait_world(1, after=middle)
+        assert job.assert_exactly_once() > 15

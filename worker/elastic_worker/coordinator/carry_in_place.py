@@ -165,6 +165,8 @@ class InPlace:
         """What concerns groups that change in place."""
         if "ready" in message:
             self._take_ready(member, message, now)
+        if "stuck" in message:
+            member.stuck = message["stuck"]
         if "cutOff" in message:
             member.cut_off = int(message["cutOff"])
         attempt = self._board.attempt

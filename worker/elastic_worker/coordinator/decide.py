@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint
+from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint, why_stalled
 from elastic_worker.coordinator.model import RESTART, Attempt, Board, Failure, Generation, Phase, Pod
 from elastic_worker.coordinator.words import member, what_changes
 
@@ -56,7 +56,7 @@ def can_save_together(board: Board, group: Generation) -> bool:
 
 def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
     """As for any script, but that a planned change need not wait for a checkpoint: one is written for it."""
-    decision = _training(board, group, now)
+    decision = why_stalled(board, group) or _training(board, group, now)
     if decision.act not in ("stop", "align") or decision.reason not in ("Join", "Leave"):
         if board.attempt is not None and decision.act == "stay":
             return Decision("cancel", "nobody leaves or comes any more")

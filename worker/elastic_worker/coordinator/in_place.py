@@ -16,7 +16,7 @@ from dataclasses import replace
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.model import Attempt, Board, Generation, Member, Pod, Stage
+from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Member, Pod, Stage
 
 FORM_SECONDS = 6.0
 """What a group gets to form: longer than its processes wait for each other."""
@@ -41,6 +41,9 @@ def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
     if finished:
         told = f"{finished[0].name} has finished; the others are about to"
         return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
+    stalled = why_stalled(board, group)
+    if stalled is not None:
+        return stalled
     broken = _why_broken(board, group, now)
     if not broken and (absent := _absent(board, group)):
         return Decision("stay", f"{absent} may come back", until=reconnects(board))
@@ -77,6 +80,18 @@ def _failed(board: Board, group: Generation) -> Decision | None:
         told = f"{board.failure.message} (failure {board.failures} in a row)"
         return Decision("fail", told, failure=replace(board.failure, message=told))
     return None
+
+
+def why_stalled(board: Board, group: Generation) -> Decision | None:
+    """Every rank's step takes far too long: whoever is least far is named, and all start again from the checkpoint."""
+    stuck = [m.stuck for pod in group.pods if (m := words.member(board, pod)).stuck and m.runs == group.number]
+    same = [each for each in stuck if each is not None and each.get("generation") == group.number]
+    if len(same) < len(group.pods):
+        return None
+    first = min(same, key=lambda each: (each["tick"], each["rank"]))
+    told = f"no step for {first['seconds']:.0f} s; rank {first['rank']} is least far, at boundary {first['tick']}"
+    failure = Failure(group.number, first["rank"], -1, told, is_stall=True)
+    return Decision("stop", told, reason="Failure", failure=failure)
 
 
 def _why_broken(board: Board, group: Generation, now: float) -> str:

@@ -120,7 +120,8 @@ class Member:
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
     brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
     often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
-    `holds`, whether one of them has the state of the training; `kind`, how they change groups.
+    `holds`, whether one of them has the state of the training; `kind`, how they change groups;
+    `stuck`, which rank's step takes far too long.
     """
 
     pod: Pod
@@ -141,6 +142,7 @@ class Member:
     cut_off: int = 0
     holds: bool = False
     kind: str = ""
+    stuck: Mapping[str, Any] | None = None
 
     @property
     def here(self) -> bool:

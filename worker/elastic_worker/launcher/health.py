@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import time
+from typing import Any
 
 from elastic_worker.checkpoint.hold import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
@@ -14,6 +15,8 @@ from elastic_worker.launcher.membership import Membership
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+LEAST_STALL_SECONDS = 60.0
+"""No step of a script that uses the library is given up earlier, unless stallSeconds is less."""
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
@@ -28,6 +31,7 @@ class Health:
     def __init__(self, group: Group, membership: Membership) -> None:
         self._group, self._membership = group, membership
         self._frozen_since: dict[int, float] = {}
+        self._stuck: dict[str, Any] | None = None
         self._busy: dict[int, tuple[float, float]] = {}
 
     async def run(self) -> None:
@@ -36,7 +40,20 @@ class Health:
             now = time.monotonic()
             self._end_frozen(now)
             self._membership.know(idle=round(self._idle(now), 1), step=self._step())
+            self._tell_stalls()
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _tell_stalls(self) -> None:
+        """Once it is so, and once it is not any more."""
+        stuck = self._group.library.ask_where(min(LEAST_STALL_SECONDS, self._group.settings.stall_seconds))
+        record = self._group.record
+        told = None
+        if stuck is not None and record is not None and self._group.running:
+            rank = record.first_rank(self._group.settings.pod_uid) + stuck["rank"]
+            told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
+        if (told is None) != (self._stuck is None):
+            self._membership.tell(stuck=told)
+        self._stuck = told
 
     def _step(self) -> int:
         """Of the whole training: what the library says, else what was counted since the group formed."""

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 Message = dict[str, Any]
 LINE_BYTES = 1 << 20
 IN_PLACE = "in-place"
-RESTART = "restart"
+STALL_STEPS = 10.0
+"""A step that takes so many times the median will not end."""
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Trainee:
     joined: int = 0
     waits: bool = False
     progress: Message = field(default_factory=dict)
+    where: Message = field(default_factory=dict)
 
     def send(self, message: Message) -> None:
         """Put a message on its way."""
@@ -68,11 +70,15 @@ class Library:
         """What its first process last said of the training; {} if nothing was said."""
         return self._trainees[min(self._trainees)].progress if self._trainees else {}
 
-    def slowest(self) -> tuple[int, Message]:
-        """The process that is least far, by local rank, and what it said."""
-        said = {rank: trainee.progress for rank, trainee in self._trainees.items() if trainee.progress}
-        rank = min(said, key=lambda rank: said[rank].get("tick", 0), default=-1)
-        return rank, said.get(rank, {})
+    def ask_where(self, at_least: float) -> Message | None:
+        """The process that is least far of those whose step takes far too long, if all do; asks anew for the next time.
+
+        Its `tick`, `seconds` in that step, and local `rank`.
+        """
+        said = [{**trainee.where, "rank": trainee.local_rank} for trainee in self._trainees.values()]
+        self._each(lambda _rank: {"where": 1})
+        is_stuck = [each.get("seconds", 0.0) > max(at_least, STALL_STEPS * each.get("median", 0.0)) for each in said]
+        return min(said, key=lambda each: each["tick"]) if said and all(is_stuck) else None
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
@@ -115,6 +121,8 @@ class Library:
     def _hear(self, trainee: Trainee, message: Message) -> None:
         if "progress" in message:
             trainee.progress = message["progress"]
+        if "where" in message:
+            trainee.where = message["where"]
         if "waits" in message:
             trainee.waits, trainee.joined = bool(message["waits"]), 0
             self._look()

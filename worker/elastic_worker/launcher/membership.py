@@ -24,7 +24,7 @@ REFUSED_SECONDS = 2.0
 QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
-LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step", "ready", "joined", "holds", "kind")
+LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step", "ready", "joined", "holds", "kind", "stuck")
 """What a hello repeats."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 PARTS = ("startup", "productive", "lost", "regroup", "checkpoint", "other")
 WINDOW = 50
+STEADY_STEPS = 20
 
 
 class Goodput:
@@ -29,6 +30,11 @@ class Goodput:
         self._steps.append(self.spend("productive"))
         if len(self._steps) > WINDOW:
             del self._steps[0]
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether enough steps were done to say how long one takes: the first ones may compile."""
+        return len(self._steps) >= STEADY_STEPS
 
     def median_step(self) -> float:
         """Of the latest steps, in seconds; 0.0 before the first."""

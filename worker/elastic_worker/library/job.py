@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,10 +206,14 @@ class Job:
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
         self._active = step
+        if self._standing.link is not None:
+            self._standing.link.step_began = time.monotonic()
 
     def end_step(self) -> None:
         """Called by Step."""
         self._active = None
+        if self._standing.link is not None:
+            self._standing.link.step_began = None
 
     def has_lost_a_peer(self) -> bool:
         """Called by Step, after an error of communication."""

@@ -11,6 +11,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,6 +63,9 @@ class Link:
         self._broken = self._parked = self._away = self._leaving = self._save = False
         self.generation = 0
         self.bound: list[int] = []
+        self.step_began: float | None = None
+        self.median_step: float | None = None
+        """In seconds, once enough steps were done to know it. Set by the job, told to a launcher that asks."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
         self.send(**hello)
@@ -159,6 +163,8 @@ class Link:
                 self._prepare(message["prepare"])
             if "ask" in message:
                 self.send(passed=self.passed, at=message["ask"])
+            if "where" in message:
+                self._say_where()
             if "propose" in message:
                 self._propose(int(message["propose"]), message["at"])
             if "cancel" in message:
@@ -198,6 +204,12 @@ class Link:
                 self.send(formed=1, at=key)
                 return
         groups.discard(formed)
+
+    def _say_where(self) -> None:
+        """How long the present step takes already, though the main thread may hang in it."""
+        began, median = self.step_began, self.median_step
+        seconds = 0.0 if began is None or median is None else time.monotonic() - began
+        self.send(where={"tick": self.passed, "seconds": round(seconds, 1), "median": median or 0.0})
 
     def _propose(self, tick: int, key: list[int]) -> None:
         """Whoever has not passed that boundary agrees, and waits there."""

@@ -41,6 +41,7 @@ class Reports:
         self._last_commit = now
 
     def _tell(self, link: Link, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
+        link.median_step = self._goodput.median_step() if self._goodput.is_steady else None
         told: dict[str, Any] = {
             "step": state.step,
             "epoch": state.data.epoch,
