@@ -37,7 +37,7 @@ check: venv shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -n 2 --dist loadfile --ignore tests/worker/library -m "not (processes or programs or apiserver or cluster or simulation or long)"
+	@$(RUN) pytest -q -n 2 --dist loadfile $(NEED_TORCH:%=--ignore %) -m "not (processes or programs or apiserver or cluster or simulation or long)"
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)
@@ -51,7 +51,13 @@ bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs ta
 bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
-chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7" repeats a run's choices
+bench-overhead: venv ## What the library costs a training that never changes its size; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.overhead $(ARGS)
+
+test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
+	@$(RUN) pytest tests/worker/gpu
+
+chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7 --library" chooses
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
 crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
@@ -69,6 +75,9 @@ cluster-up: venv ## Start the local cluster NAME with NODES nodes of GPUS GPUs
 
 cluster-down: down ## The same as down
 
+# These import torch, which a check of under a minute cannot install.
+NEED_TORCH := tests/worker/library tests/worker/equality tests/worker/gpu tests/worker/trainers
+
 venv: $(UV)
 	@$(UV) sync --frozen --quiet
 
@@ -82,4 +91,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale chaos crds golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos test-gpu crds golden image cluster-up cluster-down venv shells

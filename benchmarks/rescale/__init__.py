@@ -1,1 +1,2 @@
-"""What a change of size costs a script that knows nothing of us: stock torchrun, tuned torchrun, Elastic mode."""
+"""What a change of size costs a script that knows nothing of us (stock and tuned torchrun, Elastic mode) and one that
+uses the library."""

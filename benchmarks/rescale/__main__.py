@@ -18,12 +18,12 @@ from benchmarks.rescale import report
 from benchmarks.rescale.changes import CHANGES, Options, Result, measure
 from benchmarks.rescale.report import Picture
 from benchmarks.rescale.steps import EPOCH_STEPS, Cost
-from benchmarks.rescale.systems import SYSTEMS
+from benchmarks.rescale.systems import SYSTEMS, import_seconds
 from devcluster.progress import Progress
 
 STEADY_STEPS = 60
 """Before a change, so that the pace of before is known."""
-BUSY_SYSTEMS = ("tuned", "plain")
+BUSY_SYSTEMS = ("tuned", "plain", "library")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Table = defaultdict[str, dict[str, list[Cost | None]]]
@@ -38,7 +38,7 @@ def rescale(
     busy: Annotated[bool, typer.Option(help="Measure once more with steps that compute all the time.")] = True,
     plot: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("rescale.svg"),
 ) -> None:
-    """How long training stands still when its size changes, and what is lost: torchrun beside Elastic mode."""
+    """How long training stands still when its size changes, and what is lost: torchrun, Elastic mode, the library."""
     chosen = _chosen(systems, SYSTEMS, "system"), _chosen(changes, CHANGES, "change")
     console, load = Console(width=150, highlight=False), os.getloadavg()[0]
     costs: Table = defaultdict(dict)
@@ -58,7 +58,8 @@ def rescale(
         report.show(busy_costs, console, kind="steps that compute all the time")
     plot.write_text(report.svg_of(pictures))
     console.print(f"the steps of one run each: {plot}")
-    print(report.line(costs, busy_costs, load=load), flush=True)
+    compared = import_seconds() if {"tuned", "library"} <= set(costs) else None
+    print(report.line(costs, busy_costs, load=load, import_seconds=compared), flush=True)
 
 
 class _Bench:
@@ -87,7 +88,7 @@ class _Bench:
         with self._progress.step(f"{system}: {change}, run {number}{' computing' if busy else ''}"):
             result = measure(SYSTEMS[system], change, options)
         cost = result.cost
-        told = f"pause {cost.pause:.2f} s, {cost.loss:.0f} steps not done, {cost.lost} again" if cost else "never"
+        told = f"pause {cost.pause:.3f} s, {cost.loss:.0f} steps not done, {cost.lost} again" if cost else "never"
         self._progress.say(f"{system}: {change}: {told}")
         if cost is None and SYSTEMS[system].is_elastic:
             self._progress.say(result.logs)

@@ -60,8 +60,10 @@ def measure(system: System, name: str, options: Options) -> Result:
             return Result(None, decided, job.steps(change.survivor), job.logs())
         time.sleep(max(0.0, decided + options.window - time.monotonic()) + 0.2)
         seen = job.steps(change.survivor)
+        pause = steps.pause(seen, since=decided, counted_from=counted_from)
         cost = Cost(
-            pause=steps.pause(seen, since=decided, counted_from=counted_from),
+            pause=pause,
+            extra=max(0.0, pause - steps.interval(seen, until=decided)),
             loss=steps.effective_loss(seen, decided=decided, seconds=options.window),
             lost=steps.lost(seen, since=decided),
             epochs=steps.epochs_repeated(seen, since=decided),

@@ -115,7 +115,7 @@ class Job:
         steps = self.steps(index)
         if not steps or steps[-1].time < since or steps[-1].world != world:
             return False
-        first = next(step for step in steps if step.pid == steps[-1].pid)
+        first = next(step for step in steps if step.group == steps[-1].group)
         return first.time > since
 
     def start(self, pods: int, *, steps: int) -> None:

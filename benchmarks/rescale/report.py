@@ -19,7 +19,7 @@ Costs = Mapping[str, Mapping[str, Sequence[Cost | None]]]
 WIDTH, ROW, LEFT, RIGHT, TOP = 860, 26, 190, 20, 50
 SECONDS = 35.0
 BEFORE = 5.0
-COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700")
+COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def keys(changes: Mapping[str, Sequence[Cost | None]]) -> dict[str, float | None
         all_done = len(done) == len(costs)
         figures[f"{name}_p50_s"] = _rounded(median(cost.pause for cost in done)) if all_done else None
         figures[f"{name}_max_s"] = _rounded(max(cost.pause for cost in done)) if all_done else None
+        figures[f"{name}_extra_p50_s"] = _rounded(median(cost.extra for cost in done)) if all_done else None
         figures[f"{name}_loss_p50_steps"] = _rounded(median(cost.loss for cost in done)) if all_done else None
     seen = [cost for costs in changes.values() for cost in costs if cost is not None]
     figures["steps_lost_max"] = max((cost.lost for cost in seen), default=None)
@@ -48,18 +49,27 @@ def keys(changes: Mapping[str, Sequence[Cost | None]]) -> dict[str, float | None
     return figures
 
 
-def ratios(costs: Costs) -> dict[str, float]:
-    """How many times shorter the median pause of `plain` is than that of `tuned`, by change."""
-    plain, tuned = keys(costs.get("plain", {})), keys(costs.get("tuned", {}))
-    both = {name: (plain.get(name), tuned.get(name)) for name in plain if name.endswith("_p50_s")}
-    return {name.removesuffix("_p50_s"): round(t / p, 1) for name, (p, t) in both.items() if p and t}
+def ratios(costs: Costs, system: str, *, less: float = 0.0) -> dict[str, float]:
+    """How many times shorter the median pause of a system is than that of `tuned` less so many seconds, by change."""
+    mine, tuned = keys(costs.get(system, {})), keys(costs.get("tuned", {}))
+    both = {name: (mine.get(f"{name}_p50_s"), tuned.get(f"{name}_p50_s")) for name in costs.get(system, {})}
+    return {name: round((t - less) / m, 1) for name, (m, t) in both.items() if m and t}
 
 
 def show(costs: Costs, console: Console, *, kind: str) -> None:
     """The table, on `console`."""
-    table = Table(title=f"What a change costs a plain script: {kind}")
-    for column in ("system", "change", "pause p50", "max", "loss p50", "again max", "parts of the median (s)"):
-        is_number = column in ("pause p50", "max", "loss p50", "again max")
+    table = Table(title=f"What a change costs a training script: {kind}")
+    for column in (
+        "system",
+        "change",
+        "pause p50",
+        "max",
+        "extra p50",
+        "loss p50",
+        "again max",
+        "parts of the median (s)",
+    ):
+        is_number = column in ("pause p50", "max", "extra p50", "loss p50", "again max")
         table.add_column(column, justify="right" if is_number else "left")
     for system, changes in costs.items():
         for change, made in changes.items():
@@ -68,10 +78,15 @@ def show(costs: Costs, console: Console, *, kind: str) -> None:
     console.print(table)
 
 
-def line(costs: Costs, busy: Costs, *, load: float) -> str:
-    """All figures as one line of JSON."""
+def line(costs: Costs, busy: Costs, *, load: float, import_seconds: float | None = None) -> str:
+    """All figures as one line of JSON. `import_seconds` is what of a pause of `tuned` goes into importing torch."""
     figures: dict[str, object] = {system: keys(changes) for system, changes in costs.items()}
-    figures["tuned_over_plain"] = ratios(costs)
+    figures["tuned_over_plain"] = ratios(costs, "plain")
+    if "library" in costs:
+        figures["tuned_over_library"] = ratios(costs, "library")
+    if import_seconds is not None:
+        figures["import_torch_s"] = _rounded(import_seconds)
+        figures["tuned_without_import_over_library"] = ratios(costs, "library", less=import_seconds)
     if busy:
         figures["cpu_bound"] = {system: keys(changes) for system, changes in busy.items()}
     figures["load"] = _rounded(load)
@@ -116,13 +131,14 @@ def _cells(costs: Sequence[Cost | None]) -> list[str]:
     done = sorted((cost for cost in costs if cost is not None), key=lambda cost: cost.pause)
     never = "never" if len(done) < len(costs) else ""
     if not done:
-        return [never, never, "", "", ""]
+        return [never, never, "", "", "", ""]
     pauses = [cost.pause for cost in done]
     middle = done[(len(done) - 1) // 2]
     parts = " ".join(f"{name} {seconds:.2f}" for name, seconds in middle.parts.items())
     return [
-        f"{quantile(pauses, 0.5):.2f} s",
-        never or f"{pauses[-1]:.2f} s",
+        f"{quantile(pauses, 0.5):.3f} s",
+        never or f"{pauses[-1]:.3f} s",
+        f"{median(cost.extra for cost in done):.3f} s",
         f"{median(cost.loss for cost in done):.0f}",
         str(max(cost.lost for cost in done)),
         parts,

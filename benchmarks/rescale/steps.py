@@ -14,25 +14,37 @@ EPOCH_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one process; `step` counts over all epochs, `world` is the number of processes."""
+    """One step of one process; `step` counts over all epochs, `world` is the number of processes.
+
+    Where processes go from group to group as they are, `generation` counts the groups, and `tries` how often the
+    process began the step until it counted.
+    """
 
     time: float
     pid: int
     rank: int
     world: int
     step: int
+    generation: int = 0
+    tries: int = 1
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Another one in each group that the pod was in."""
+        return self.pid, self.generation
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Of one change. Seconds and steps.
 
-    `pause` is the longest time without a step, `loss` how many steps were not done in the time after the decision that
-    would have been, `lost` how many were done twice, `epochs` how many epochs were begun twice. `parts` are what the
-    coordinator says of the time, where there is one.
+    `pause` is the longest time without a step, `extra` what of it is beyond a median step of before. `loss` is how many
+    steps were not done in the time after the decision that would have been, `lost` how many were done or begun twice,
+    `epochs` how many epochs were begun twice. `parts` are what the coordinator says of the time, where there is one.
     """
 
     pause: float
+    extra: float
     loss: float
     lost: int
     epochs: int
@@ -58,18 +70,23 @@ def effective_loss(steps: Sequence[Step], *, decided: float, seconds: float) -> 
     """Steps that the pace of before would have made in `seconds` after the decision, less those that were made."""
     before = [step for step in steps if step.time <= decided]
     during = [step for step in steps if decided < step.time <= decided + seconds]
-    interval = median(b.time - a.time for a, b in pairwise(before[-40:]))
     progress = max((step.step for step in during), default=before[-1].step) - before[-1].step
-    return seconds / interval - progress
+    return seconds / interval(steps, until=decided) - progress
+
+
+def interval(steps: Sequence[Step], *, until: float) -> float:
+    """Median seconds from one step to the next, of the last ones until then."""
+    before = [step for step in steps if step.time <= until]
+    return median(b.time - a.time for a, b in pairwise(before[-40:]))
 
 
 def lost(steps: Sequence[Step], *, since: float) -> int:
-    """How many steps after `since` had been done already."""
+    """How many steps after `since` had been done already, or begun by the same process."""
     done = max(step.step for step in steps if step.time <= since)
     again = 0
     for step in steps:
         if step.time > since:
-            again += step.step <= done
+            again += (step.step <= done) + (step.tries - 1)
             done = max(done, step.step)
     return again
 

@@ -1,8 +1,9 @@
-"""How a pod is started: stock torchrun, torchrun as the operator tunes it, and the launcher of Elastic mode."""
+"""How a pod is started: torchrun stock and as the operator tunes it, the launcher of Elastic mode, the library."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from elastic_worker import contract
 # The torch tree is installed for the base image's Python, Debian's own.
 PYTHON = "/usr/bin/python3.11"
 SCRIPT = Path(__file__).with_name("train.py")
+LIBRARY_SCRIPT = Path(__file__).with_name("train_library.py")
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
 FEWEST, MOST = 2, 4
 HERE = "127.0.0.1"
@@ -32,6 +34,7 @@ class System:
     is_elastic: bool = False
     is_tuned: bool = False
     is_warm: bool = True
+    is_library: bool = False
     limit: float = 120.0
 
 
@@ -42,6 +45,7 @@ SYSTEMS = {
         System("tuned", is_tuned=True),
         System("plain", is_elastic=True),
         System("plain_cold", is_elastic=True, is_warm=False),
+        System("library", is_elastic=True, is_library=True),
     )
 }
 
@@ -72,7 +76,8 @@ class Place:
 
 def command_of(system: System, place: Place) -> list[str]:
     """What the pod's first process is."""
-    script = [str(SCRIPT), str(place.folder), *(["--busy"] if place.busy else [])]
+    program = LIBRARY_SCRIPT if system.is_library else SCRIPT
+    script = [str(program), str(place.folder), *(["--busy"] if place.busy else [])]
     if system.is_elastic:
         return [PYTHON, str(LAUNCHER), "--", *script]
     torchrun = {"command": [PYTHON, "-m", "torch.distributed.run"]}
@@ -83,6 +88,13 @@ def environ_of(system: System, place: Place) -> dict[str, str]:
     """Of the pod's first process."""
     ours = _elastic(system, place) if system.is_elastic else _torchrun(system, place)
     return {**_clean(), **{key: str(value) for key, value in ours.items()}, "BENCH_POD": place.name}
+
+
+def import_seconds() -> float:
+    """What `import torch` takes in a new process, once the files are in memory."""
+    program = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
+    told = [subprocess.check_output([PYTHON, "-c", program], env=_clean(), text=True) for _ in range(2)]
+    return float(told[-1])
 
 
 def _torchrun(system: System, place: Place) -> dict[str, object]:
@@ -118,6 +130,7 @@ def _of_operator(place: Place) -> Mapping[str, str]:
 
 
 def _elastic(system: System, place: Place) -> dict[str, object]:
+    checkpoint = {} if system.is_library else {contract.ENV_CHECKPOINT_PATH: place.folder / "checkpoint.pt"}
     return {
         contract.ENV_JOB_UID: UID,
         contract.ENV_INCARNATION: place.incarnation,
@@ -132,7 +145,7 @@ def _elastic(system: System, place: Place) -> dict[str, object]:
         contract.ENV_MASTER_PORT: place.port,
         contract.ENV_NPROC: 1,
         contract.ENV_WARM: int(system.is_warm),
-        contract.ENV_CHECKPOINT_PATH: place.folder / "checkpoint.pt",
+        **checkpoint,
         contract.ENV_ALIGN_SECONDS: 60,
         contract.ENV_GRACE_SECONDS: 30,
         contract.ENV_WISH_FILE: place.folder / "wish",

@@ -10,7 +10,8 @@ from elastic_operator.api.policy import PolicySpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
-CONFIG_MAPS = {"toy-script": {"train.py"}, "elastic-script": {"train.py"}, "launch-sh": {"launch.sh"}}
+SCRIPTS = ("toy", "elastic", "library")
+CONFIG_MAPS = {**{f"{name}-script": {"train.py"} for name in SCRIPTS}, "launch-sh": {"launch.sh"}}
 CLAIMS = {yaml.safe_load((EXAMPLES / "toy" / "pvc.yaml").read_text())["metadata"]["name"]}
 IDS = [path.parent.name for path in JOBS]
 
@@ -53,7 +54,8 @@ def test_a_job_mounts_only_what_the_examples_create(name):
 def test_jobs_do_not_share_a_checkpoint(name):
     launcher = (EXAMPLES / "launch-sh" / "launch.sh").read_text()
     for container in main_containers(job(name)):
-        assert f"/checkpoints/{name}.pt" in " ".join(container.get("args") or [launcher]).split()
+        words = " ".join(container.get("args") or [launcher]).split()
+        assert {f"/checkpoints/{name}.pt", f"/checkpoints/{name}"} & set(words)
 
 
 def test_the_toy_takes_one_to_three_pods_of_four_gpus():
@@ -61,8 +63,9 @@ def test_the_toy_takes_one_to_three_pods_of_four_gpus():
     assert (spec.sizes(), gpus(spec)) == ((1, 2, 3), [4, 4])
 
 
-def test_the_elastic_job_waits_for_the_checkpoint_that_its_script_writes():
-    spec = job("elastic")
+@pytest.mark.parametrize("name", ["elastic", "library"])
+def test_the_elastic_jobs_name_the_checkpoint_that_their_scripts_write(name):
+    spec = job(name)
     assert spec.is_elastic
     assert spec.elasticity.checkpoint_path in main_containers(spec)[0]["args"]
 
@@ -88,7 +91,7 @@ def test_two_to_four_starts_with_what_its_team_is_guaranteed_and_only_team_c_may
     assert (job("two-to-four").sizes(), gpus(job("two-to-four"))) == ((2, 3, 4), [1, 1])
 
 
-@pytest.mark.parametrize("name", ["toy", "elastic"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_kustomize_makes_the_config_map_that_the_job_mounts(name):
     kustomization = yaml.safe_load((EXAMPLES / name / "kustomization.yaml").read_text())
     made = {generator["name"]: set(generator["files"]) for generator in kustomization["configMapGenerator"]}

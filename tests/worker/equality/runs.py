@@ -67,7 +67,7 @@ def torchrun(script, folder, *arguments, world):
 
 
 def several(folder, cases, *, script=TRAIN, seconds=200):
-    """Runs of one size each, as torchrun does it, but with a single import of torch. `cases`: name -> (world, arguments)."""
+    """Runs of one size each, as torchrun does it, but with one import of torch. `cases`: name -> (world, arguments)."""
     groups = []
     for name, (world, arguments) in cases.items():
         (folder / name).mkdir(parents=True)
@@ -107,7 +107,7 @@ class Written:
         """What the process of this rank wrote last."""
         path = self.folder / f"final-{rank}.pt"
         assert path.exists(), f"{path} was not written\n{self.output}"
-        return torch.load(path)
+        return torch.load(path, weights_only=True)
 
     def commits(self):
         """Step -> the lines of those who count: for each step, the highest generation that committed it."""

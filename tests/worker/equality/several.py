@@ -6,15 +6,26 @@ One group after the other; ends with 0 if all processes do. It is for runs of on
 import takes longest.
 """
 
+import importlib
 import json
 import os
 import runpy
 import sys
 import traceback
 
+PRELOADED = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.nn.parallel",
+    "elastic_worker.library.job",
+)
+
 
 def main():
     script, groups = sys.argv[1], json.loads(sys.argv[2])
+    for name in PRELOADED:
+        importlib.import_module(name)
     failed = False
     for world, port, arguments in groups:
         pids = []

@@ -129,6 +129,7 @@ def fail_if_asked(options, job):
     if options.fail_how == "exit":
         sys.exit(9)
     if options.fail_how == "hang":
+        print("it hangs now", flush=True)
         time.sleep(10_000)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -146,6 +146,21 @@ def test_a_rank_that_hangs_in_a_step_is_named_and_all_start_again_from_the_check
         job.assert_exactly_once()
 
 
+def test_a_process_that_hangs_when_its_group_is_lost_ends_itself_and_comes_back(tmp_path):
+    options = ["--fail-at", 30, "--fail-rank", 1, "--fail-how", "hang", "--fail-once"]
+    with LibraryJob(tmp_path, *options) as job:
+        job.start(0, 1, 2)
+        job.wait("a process hangs", lambda: "it hangs now" in job.pods[1].said())
+        survivor = job.pods[0].training()
+        job.pods[2].kill()
+        job.wait("it goes on", lambda: max(step["step"] for step in job.steps()) > 40)
+        job.wait("it is back", lambda: job.status().get("worldSize") == 2)
+        assert "stuck for 15 s in a group that has lost a pod" in job.pods[1].said()
+        assert job.pods[0].training() == survivor
+        assert job.repeated_steps() == []
+        job.assert_exactly_once()
+
+
 def test_the_network_is_cut_and_heals_and_an_old_master_returns(tmp_path):
     with LibraryJob(tmp_path, fewest=2, network=True) as job:
         job.start(0, 1, 2)

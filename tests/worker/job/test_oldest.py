@@ -26,6 +26,7 @@ def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
         job.assert_no_epoch_skipped()
         job.assert_nothing_left()
 
+
 def test_a_script_that_uses_the_library_grows_shrinks_and_loses_a_pod(tmp_path):
     with LibraryJob(tmp_path, tree="oldest") as job:
         job.start(0, 1)

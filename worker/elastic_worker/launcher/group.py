@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PACKAGE_FOLDER = Path(contract.__file__).resolve().parents[1]
 NO_LIMIT_SECONDS = 30 * 86_400.0
 FAILURE_POLL_SECONDS = 0.05
 END_SECONDS = 5.0
@@ -263,6 +265,9 @@ class Group:
             contract.ENV_LIBRARY: self.library.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
+        # Data loaders' workers that are not forked look for the package that the script has imported.
+        paths = [path for path in (inherited.get("PYTHONPATH", ""), str(PACKAGE_FOLDER)) if path]
+        inherited["PYTHONPATH"] = os.pathsep.join(paths)
         if own.processes > 1:
             # torchrun's own default: processes that each take all cores slow each other down.
             inherited.setdefault("OMP_NUM_THREADS", "1")

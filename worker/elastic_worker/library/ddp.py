@@ -39,7 +39,7 @@ MODULE_STATE = tuple(vars(torch.nn.Module()))
 class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
     """Wraps `module` like DistributedDataParallel, with its options but for the group; trains after `regroup`.
 
-    Gradients are averaged over the ranks, as in torch.
+    Gradients are averaged over the ranks, as in torch, unless `adds_up`.
     """
 
     def __init__(self, module: Any, **options: Any) -> None:
@@ -47,11 +47,15 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
             raise TypeError(f"job.wrap(model, {name}=...): {REFUSED_OPTIONS[name]}")
         torch.nn.Module.__init__(self)
         self.module = module
-        self._options, self._alone = options, False
+        self._options, self._alone, self.adds_up = options, False, False
         self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
-    def regroup(self, formed: Formed) -> None:
-        """Reduce in this group from now on. No communication: the state of all ranks must be the same already."""
+    def regroup(self, formed: Formed, *, can_be_given_up: bool = False) -> None:
+        """Reduce in this group from now on. No communication: the state of all ranks must be the same already.
+
+        With `can_be_given_up` gradients are added up by `formed.calls`, unless a hook was registered: whoever calls
+        backward must ask it afterwards whether all went well, and `adds_up` says that nothing was divided.
+        """
         self._release()
         sync = self.__dict__.get("require_backward_grad_sync", True)
         kept = {name: self.__dict__[name] for name in MODULE_STATE}
@@ -61,6 +65,13 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self._alone, self.require_backward_grad_sync = False, sync
         for register, arguments in self._comm_hook_calls:
             register(self, *arguments)
+        self.adds_up = can_be_given_up and not self._comm_hook_calls
+        if self.adds_up:
+
+            def add_up(group, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # torch looks at annotations
+                return formed.calls.reduce(group, bucket)
+
+            DistributedDataParallel.register_comm_hook(self, formed.group, add_up)
 
     def use_alone(self) -> None:
         """Go on without any group: nothing is reduced."""
@@ -138,6 +149,11 @@ def is_fsdp(module: Any) -> bool:
 def check_supported(module: Any, optimizers: Iterable[Any] = ()) -> None:
     """Raises TypeError for what cannot change its size in place, with what to use instead."""
     for part in module.modules():
+        if isinstance(part, torch.nn.SyncBatchNorm):
+            raise TypeError(
+                "SyncBatchNorm communicates in each forward, and ranks may have different numbers of micro-batches: "
+                "use BatchNorm, whose statistics are those of a micro-batch, whatever the number of ranks"
+            )
         if isinstance(part, _kinds("FullyShardedDataParallel", "torch.distributed.fsdp")):
             raise TypeError("FullyShardedDataParallel (FSDP1) cannot change its size: use fully_shard (FSDP2)")
         if isinstance(part, DistributedDataParallel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +25,39 @@ class Evaluation:
     Sums that the script keeps itself would count twice after a change of the group; those given to `add` do not.
     """
 
-    def __init__(self, job: Job, length: int, batch_size: int, known: dict[str, float] | None) -> None:
+    def __init__(self, job: Job, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]) -> None:
         self._job, self._length, self._size = job, length, batch_size
-        self._result, self._sums = known, dict[str, float]()
+        self._known, self._result, self._sums = known, known(), dict[str, float]()
+        self._in_new_group = False
 
     def __iter__(self) -> Iterator[EvalBatch]:
         while self._result is None:
             self._sums.clear()
+            if not self._in_new_group:
+                self._in_new_group = self._job.pass_boundary()
+            if self._in_new_group and self._is_known():
+                return
+            self._in_new_group = False
+            if not self._job.share_buffers():
+                continue
             yield from self._batches()
-            self._result = self._job.add_up(self._sums)
+            if not self._in_new_group:
+                self._result = self._job.add_up(self._sums)
+
+    def _is_known(self) -> bool:
+        """Whether a rank that was faster has it already: then this one goes on to where that one waits."""
+        self._result = self._known()
+        if self._result is not None:
+            self._job.free_boundary()
+        return self._result is not None
 
     def _batches(self) -> Iterator[EvalBatch]:
-        """The whole of it, for the group as it is; again from the front when that changes."""
+        """The whole of it, unless the group changes meanwhile."""
         first = 0
         while first < self._length:
-            if self._job.pass_boundary():
-                self._sums.clear()
-                first = 0
+            self._in_new_group = self._job.pass_boundary()
+            if self._in_new_group:
+                return
             rank, world = self._job.rank, self._job.world_size
             begin = first + rank * self._size
             yield EvalBatch(list(range(begin, min(begin + self._size, self._length))))

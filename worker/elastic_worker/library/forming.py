@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import torch
 from torch import distributed as dist
 
 from elastic_worker.library import sockets
+from elastic_worker.library.collectives import Calls
 
 GLOO, NCCL = "gloo", "nccl"
 COLLECTIVE_SECONDS = 1800.0
@@ -31,7 +32,10 @@ class GroupError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Formed:
-    """A process group, full mesh connected. `mesh` is None where its connections are not known."""
+    """A process group, full mesh connected. `mesh` is None where its connections are not known.
+
+    `calls` are the collectives that somebody waits for in it.
+    """
 
     backend: str
     rank: int
@@ -40,6 +44,7 @@ class Formed:
     group: Any
     store: Any
     mesh: sockets.Mesh | None = None
+    calls: Calls = field(default_factory=Calls)
 
 
 def form(

@@ -20,6 +20,7 @@ from torch import distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from elastic_worker.library import sockets
+from elastic_worker.library.collectives import GivenUpError, keep_for_ever
 from elastic_worker.library.forming import (
     COLLECTIVE_SECONDS,
     GLOO,
@@ -126,6 +127,7 @@ def abort(formed: Formed) -> None:
     afterwards: a later collective can wait for good.
     """
     close(formed.mesh)
+    formed.calls.give_up()
     if formed.backend == NCCL:
         backend = formed.group._get_backend(torch.device("cuda"))
         end = getattr(backend, "abort", None) or getattr(backend, "_abort", None)
@@ -154,7 +156,12 @@ def _bury(formed: Formed) -> None:
     A gloo thread may be about to free a tensor of the last collective, for which it needs the interpreter's lock; the
     group's destructor holds that lock and waits for the thread, for good.
     """
-    keeper = threading.Timer(IDLE_SECONDS, id, [formed])
+
+    def look() -> None:
+        if formed.calls.unfinished:
+            keep_for_ever(formed.group)
+
+    keeper = threading.Timer(IDLE_SECONDS, look)
     keeper.name, keeper.daemon = "elastic-discard", True
     keeper.start()
 
@@ -248,6 +255,6 @@ def is_communication_error(error: BaseException) -> bool:
 
     gloo's errors are bare RuntimeErrors: they are known by the place in gloo's sources that each message begins with.
     """
-    if isinstance(error, (GroupError, dist.DistError)):
+    if isinstance(error, (GroupError, GivenUpError, dist.DistError)):
         return True
     return isinstance(error, RuntimeError) and COMMUNICATION.search(str(error)) is not None

@@ -103,10 +103,19 @@ def _sample(tensor: Any) -> bytes:
 # -- who sends ---------------------------------------------------------------------------------------------------------
 
 
+def gather_objects(formed: Formed, own: Any) -> list[Any]:
+    """What each rank has given, by rank: anything that can be pickled and is small. Raises GroupError's kin."""
+    packed = pickle.dumps(own)
+    sizes = [size for (size,) in _gather(formed, [len(packed)])]
+    padded = packed.ljust(max(sizes), b"\0")
+    rows = _gather(formed, list(padded))
+    return [pickle.loads(bytes(row[:size])) for row, size in zip(rows, sizes)]
+
+
 def _gather(formed: Formed, numbers: list[int]) -> list[list[int]]:
     own = torch.tensor(numbers, dtype=torch.int64, device=groups.control_device(formed))
     everybodys = [torch.empty_like(own) for _ in range(formed.world)]
-    dist.all_gather(everybodys, own, group=formed.group)
+    formed.calls.wait(dist.all_gather(everybodys, own, group=formed.group, async_op=True))
     return [tensor.tolist() for tensor in everybodys]
 
 
@@ -260,15 +269,15 @@ def _buffer(batch: list[tuple[Any, int]], size: int) -> tuple[Any, list[tuple[An
 
 def _broadcast_numbers(formed: Formed, source: int, numbers: list[int]) -> list[int]:
     tensor = torch.tensor(numbers, dtype=torch.int64, device=groups.control_device(formed))
-    dist.broadcast(tensor, source, group=formed.group)
+    formed.calls.wait(dist.broadcast(tensor, source, group=formed.group, async_op=True))
     return [int(number) for number in tensor.tolist()]
 
 
 def _broadcast(formed: Formed, source: int, row: Any) -> None:
     """A host tensor goes through the device where the group has no gloo."""
     if row.is_cuda or groups.control_device(formed).type == "cpu":
-        dist.broadcast(row, source, group=formed.group)
+        formed.calls.wait(dist.broadcast(row, source, group=formed.group, async_op=True))
         return
     moved = row.to(groups.control_device(formed))
-    dist.broadcast(moved, source, group=formed.group)
+    formed.calls.wait(dist.broadcast(moved, source, group=formed.group, async_op=True))
     row.copy_(moved)

@@ -17,6 +17,7 @@ from elastic_worker.library import ddp, groups
 from elastic_worker.library.checkpoints import Checkpoints, Found
 from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
+from elastic_worker.library.handover import gather_objects
 from elastic_worker.library.loader import Loader
 from elastic_worker.library.place import Place
 from elastic_worker.library.reports import Reports
@@ -140,8 +141,14 @@ class Job:
     def restore(self, state: State) -> None:
         """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
 
-        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit.
+        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit, or
+        where changes need a folder for checkpoints.
         """
+        if self._checkpoints is None and self._standing.needs_checkpoints:
+            raise StateError(
+                "changes of this job's size start its processes again from a checkpoint, and there is no folder for it: "
+                "give one that all pods see, elastic.init(checkpoints=...)"
+            )
         self.current_state = state
         self._goodput.spend("startup")
         self._standing.take_part(state)
@@ -162,8 +169,10 @@ class Job:
         """The numbers of the epochs that are left, from the one that the state is in."""
         data = self._state_now("job.epochs").data
         while data.epoch < count:
-            yield data.epoch
-            data.next_epoch()
+            epoch = data.epoch
+            yield epoch
+            if data.epoch == epoch:
+                data.next_epoch()
 
     def batches(self, data: Sampler, loader: Loader | None = None) -> Iterator[Batch]:
         """What is left of the epoch. A batch whose step was aborted comes again."""
@@ -171,15 +180,20 @@ class Job:
         if data is not state.data:
             raise StateError("job.batches needs the sampler that was given to job.state")
         shares: Iterator[Share] | None = None
-        while data.share(self.rank, self.world_size) is not None:
+        epoch = data.epoch
+        while (share := data.share(self.rank, self.world_size)) is not None:
             self._goodput.spend("other")
             if self._standing.pass_boundary():
-                shares = None
                 self._goodput.spend("regroup")
-            if loader is not None and shares is None:
-                shares = loader.shares(self.rank, self.world_size)
-            share = data.share(self.rank, self.world_size) if shares is None else next(shares)
-            assert share is not None
+                shares = None
+                share = data.share(self.rank, self.world_size)
+                if share is None or data.epoch != epoch:
+                    # The state is that of a rank that had finished the epoch, and waits further on.
+                    self._standing.free_boundary()
+                    return
+            if loader is not None:
+                shares = shares or loader.shares(self.rank, self.world_size)
+                share = next(shares)
             step, self._batch = state.step, Batch(share, self)
             yield self._batch
             if state.step == step:
@@ -215,6 +229,11 @@ class Job:
         if self._standing.link is not None:
             self._standing.link.step_began = None
 
+    def check_group(self) -> None:
+        """Raises where a reduction has failed, or the group was aborted. Called by Step."""
+        if self._standing.formed is not None:
+            self._standing.formed.calls.check()
+
     def has_lost_a_peer(self) -> bool:
         """Called by Step, after an error of communication."""
         return self._standing.has_lost_a_peer()
@@ -244,20 +263,41 @@ class Job:
         """An evaluation of a data set, or of so many samples. See Evaluation."""
         state = self._state_now("job.eval_batches")
         self._evaluated += 1
-        known = state.evaluations[self._evaluated - 1] if self._evaluated <= len(state.evaluations) else None
+        number = self._evaluated
+
+        def known() -> dict[str, float] | None:
+            return state.evaluations[number - 1] if number <= len(state.evaluations) else None
+
         return Evaluation(self, length_of(data), batch_size, known)
+
+    def free_boundary(self) -> None:
+        """The next boundary is the one that the others are at already. Called by Evaluation."""
+        self._standing.free_boundary()
 
     def pass_boundary(self) -> bool:
         """Called by Evaluation."""
         return self._standing.pass_boundary()
 
+    def share_buffers(self) -> bool:
+        """All ranks evaluate with rank 0's, as running statistics; False if the group was lost. Called by Evaluation."""
+        formed, state = self._standing.formed, self._state_now("job.eval_batches")
+        if formed is None:
+            return True
+        try:
+            for buffer in (buffer for model in state.models for buffer in model.module.buffers()):
+                formed.calls.wait(dist.broadcast(buffer, 0, group=formed.group, async_op=True))
+        except Exception as error:
+            if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
+                raise
+            return False
+        return True
+
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
         """Over all ranks; None if the group was lost meanwhile. Called by Evaluation."""
         total = dict(sums)
         if self._standing.formed is not None:
-            gathered: list[dict[str, float]] = [{}] * self.world_size
             try:
-                dist.all_gather_object(gathered, sums)
+                gathered: list[dict[str, float]] = gather_objects(self._standing.formed, sums)
             except Exception as error:
                 if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
                     raise

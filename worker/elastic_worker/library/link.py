@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_worker.library import groups
+from elastic_worker.library import groups, stuck
 from elastic_worker.library.place import Place
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Link:
         self._key: list[int] | None = None
         self._formed: groups.Formed | None = None
         self._verdict: Verdict | None = None
-        self._broken = self._parked = self._away = self._leaving = self._save = False
+        self._broken = self._parked = self._away = self._leaving = self._save = self._in_wait = False
         self.generation = 0
         self.bound: list[int] = []
         self.step_began: float | None = None
@@ -85,6 +85,13 @@ class Link:
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
         """Until it is clear whether and how to go on."""
+        self._in_wait = True
+        try:
+            return self._wait(save)
+        finally:
+            self._in_wait = False
+
+    def _wait(self, save: Callable[[], None]) -> Verdict | None:
         while True:
             with self._changed:
                 if not self._has_to_wait():
@@ -130,7 +137,7 @@ class Link:
 
     def is_confirmed(self) -> bool:
         """Whether the group has lost somebody: waits until it is told, for as long as there is anybody who could."""
-        waited = 0.0
+        waited, self._in_wait = 0.0, True
         with self._changed:
             while waited < CONFIRM_SECONDS:
                 if self._broken or self._leaving:
@@ -233,6 +240,8 @@ class Link:
             groups.discard(formed)
 
     def _break(self) -> None:
+        if not self._broken:
+            stuck.watch(lambda: self._in_wait or not self._broken)
         self._broken = True
         if self.current is not None:
             groups.abort(self.current)

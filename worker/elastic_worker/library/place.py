@@ -63,6 +63,9 @@ def find(environ: Mapping[str, str]) -> Place:
         rank, world = _number(environ, "SLURM_PROCID"), _number(environ, "SLURM_NTASKS")
     else:
         return Place(generation=1, rank=0, world=1, host="127.0.0.1", port=0)
+    if not 0 <= rank < world:
+        names = ("RANK", "WORLD_SIZE") if "RANK" in environ else ("SLURM_PROCID", "SLURM_NTASKS")
+        raise SurroundingsError(f"{names[0]}={rank} does not fit {names[1]}={world}: ranks are 0 to {world - 1}")
     host = environ.get("MASTER_ADDR", "")
     if world > 1 and not host:
         raise SurroundingsError(f"{world} processes, but MASTER_ADDR is not set: set it to the host of rank 0")

@@ -65,6 +65,11 @@ class Standing:
             log.warning("the group is not changed in place (%s): processes start again from a checkpoint instead", why)
         return RESTART if why else IN_PLACE
 
+    @property
+    def needs_checkpoints(self) -> bool:
+        """Whether a change of size goes through one."""
+        return self.link is not None and self.kind == RESTART
+
     # -- the first group -----------------------------------------------------------------------------------------------
 
     def take_part(self, state: State) -> None:
@@ -126,9 +131,15 @@ class Standing:
         """Write a checkpoint with all others, and wait for the end: another process goes on from it. Raises Leave."""
         try:
             self.save_together()
-        finally:
-            link.send(savedTogether=1, at=link.bound)
+        except BaseException:
+            link.send(savedTogether=0, at=link.bound)
+            raise
+        link.send(savedTogether=1, at=link.bound)
         link.wait(lambda: None)
+
+    def free_boundary(self) -> None:
+        """The next boundary is the one at which the group was entered: it is not counted."""
+        self._at_boundary = True
 
     def has_lost_a_peer(self) -> bool:
         """After an error of communication: whether the group has lost somebody, so that a new one follows."""
@@ -188,7 +199,7 @@ class Standing:
             if formed is None:
                 model.use_alone()
             else:
-                model.regroup(formed)
+                model.regroup(formed, can_be_given_up=self.link is not None and self.kind == IN_PLACE)
         if before is not None:
             threading.Thread(target=groups.discard, args=(before,), daemon=True).start()
         seconds, step = time.monotonic() - began, self.state.step
@@ -211,7 +222,7 @@ class Standing:
             capture=state.capture_for_peer,
             apply=apply,
             have=known,
-            step=state.step if known else -1,
+            step=state.progress if known else -1,
             mark=state.mark() if known else 0,
         )
         if shared.source is None:

@@ -19,6 +19,8 @@ from elastic_worker.library.sampler import Sampler
 
 STEPPED_WITH_UPDATE = "scheduler"
 SCALER = "scaler"
+MOST_EVALUATIONS = 1000
+"""Between two steps, as far as they are told apart."""
 
 
 class StateError(ValueError):
@@ -73,6 +75,11 @@ class State:
     def scheduler(self) -> Any:
         """The one that goes on with each step, None where there is none."""
         return self.objects.get(STEPPED_WITH_UPDATE)
+
+    @property
+    def progress(self) -> int:
+        """Grows with each step, and with each evaluation between two steps."""
+        return self.step * MOST_EVALUATIONS + min(len(self.evaluations), MOST_EVALUATIONS - 1)
 
     def mark(self) -> int:
         """A cheap checksum of the parameters."""

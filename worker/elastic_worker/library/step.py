@@ -62,9 +62,16 @@ class Step:
         return self
 
     def backward(self, loss: torch.Tensor) -> None:
-        """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all."""
+        """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all.
+
+        What was given to job.state as `scaler` scales it here.
+        """
+        if self._state.scaler is not None:
+            loss = self._state.scaler.scale(loss)
         world = self._job.world_size
-        (loss * world if world > 1 else loss).backward()
+        is_mean = world > 1 and not (self._state.models and self._state.models[0].adds_up)
+        (loss * world if is_mean else loss).backward()
+        self._job.check_group()
         self._reduced = self._job.is_last_micro
 
     def update(self, *, loss: torch.Tensor | float | None = None, clip_norm: float | None = None) -> None:
@@ -90,7 +97,7 @@ class Step:
             scaler.update()
         if state.scheduler is not None:
             state.scheduler.step()
-        self._loss = loss
+        self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
 
     def check_gradients(self) -> None:
         """The gate: parameters change only by gradients that are complete. Raises StepError."""

@@ -1,0 +1,93 @@
+"""The example of the library: by hand, under torchrun, and in pods that come and go."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from tests.examples.torchrun import EXAMPLES, PYTHON, TIMEOUT_SECONDS, environment
+from tests.worker.job.local import LocalJob
+from tests.worker.job.pod import WORKER
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+
+SCRIPT = EXAMPLES / "library" / "train.py"
+DOCUMENT = EXAMPLES.parent / "docs" / "library.md"
+BEFORE_THE_LOOP = """
+import torch
+dataset = torch.randn(1000, 8)
+model = torch.nn.Linear(8, 1)
+def loss_of(model, rows):
+    return (model(rows).squeeze(1) - rows.mean(1)).square().mean()
+"""
+AFTER_IT = "\nprint(f'epoch {data.epoch}, step {state.step}')\n"
+EPOCH = re.compile(r"epoch (\d+) on (\d+) processes: error = (\d+\.\d+)$", re.MULTILINE)
+
+
+def epochs(text):
+    """Number, processes and error of each epoch that was told."""
+    return [(int(number), int(processes), float(error)) for number, processes, error in EPOCH.findall(text)]
+
+
+def run(*words, folder):
+    """Run a script to its end, in a folder where it leaves its checkpoints; what it said."""
+    paths = os.pathsep.join([environment()["PYTHONPATH"], str(WORKER.parent)])
+    done = subprocess.run(
+        [PYTHON, *words],
+        cwd=folder,
+        env=environment() | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_loop_of_the_document_trains(tmp_path):
+    (loop,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    assert loop.count("/checkpoints/run-1") == loop.count("epochs(90)") == 1
+    loop = loop.replace("/checkpoints/run-1", "checkpoints").replace("epochs(90)", "epochs(3)")
+    script = tmp_path / "train.py"
+    script.write_text(BEFORE_THE_LOOP + loop + AFTER_IT)
+    assert run(script, folder=tmp_path).splitlines() == ["epoch 3, step 12"]
+    assert (tmp_path / "checkpoints" / "step-12").is_dir()
+
+
+def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_number_of_processes(tmp_path):
+    quick, longer = ("--epochs=2", "--pause=0"), ("--epochs=4", "--pause=0")
+    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
+    (tmp_path / "alone").mkdir()
+    alone = epochs(run(SCRIPT, *longer, folder=tmp_path / "alone"))
+    two = epochs(run(*together, *quick, folder=tmp_path))
+    rest = epochs(run(SCRIPT, *longer, folder=tmp_path))
+    assert [(number, size) for number, size, _ in two] == [(0, 2), (1, 2)]
+    # The checkpoint is of the end of epoch 1, whose evaluation comes again.
+    assert [(number, size) for number, size, _ in rest] == [(1, 1), (2, 1), (3, 1)]
+    assert [error for *_, error in two + rest[1:]] == pytest.approx([error for *_, error in alone], abs=2e-4)
+    assert alone[-1][2] < alone[0][2] / 1.5
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"latest", "step-48", "step-64"}
+
+
+def test_it_goes_on_while_pods_come_and_go(tmp_path):
+    command = ["--", str(SCRIPT), "--pause=0.03", "--epochs=100000", f"--checkpoints={tmp_path / 'checkpoints'}"]
+    with LocalJob(tmp_path / "job", checkpoint=False, command=command) as job:
+        job.start(0)
+        master = job.pods[0]
+        job.wait("epochs on one", lambda: sizes(master)[-2:] == [1, 1])
+        job.start(1)
+        job.wait("epochs on two", lambda: sizes(master)[-2:] == [2, 2])
+        job.pods[1].terminate()
+        job.wish(0)
+        job.wait("epochs on one again", lambda: sizes(master)[-2:] == [1, 1])
+        master.terminate()
+        assert (job.wait_code(job.pods[1]), job.wait_code(master)) == (143, 143)
+    assert [number for number, *_ in epochs(master.said())] == list(range(len(sizes(master))))
+    assert master.said().count("processes started in") == 1, "its process trained all the time"
+
+
+def sizes(pod):
+    """How many processes trained each of the epochs."""
+    return [processes for _, processes, _ in epochs(pod.said())]

@@ -1,0 +1,202 @@
+"""What is decided for groups that change in place, case by case; whole courses are test_in_place_histories'."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
+from elastic_worker.coordinator.model import IN_PLACE, RESTART, Attempt, Stage
+from tests.worker.coordinator.boards import failure, make_group, make_wish, member, training
+
+
+def in_place(*indices, kind=IN_PLACE, **more):
+    """These pods train, and their processes are in generation 1."""
+    board = training(*indices, **more)
+    for each in board.members.values():
+        each.ready_at, each.joined, each.holds, each.kind = 0.0, 1, True, kind
+    return board
+
+
+def add(board, index, *, ready=None, **more):
+    board.members[f"u{index}"] = newcomer = member(index, **more)
+    newcomer.ready_at = ready
+    return newcomer
+
+
+def attempt(board, *indices, stage=Stage.FORMING, broken=False, **more):
+    group = make_group(*indices, number=2)
+    board.attempt = Attempt(group, 1, broken=broken, since=10.0, stage=stage, **more)
+    return board.attempt
+
+
+def names(decision):
+    return [pod.uid for pod in decision.attempt.group.pods]
+
+
+def test_a_newcomers_processes_start_while_the_others_train():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    newcomer = add(board, 2)
+    decision = decide(board, 5.0)
+    assert (decision.act, [pod.uid for pod in decision.pods]) == ("candidates", ["u2"])
+    newcomer.starting = True
+    assert decide(board, 5.0).act == "stay"
+
+
+def test_it_joins_when_it_is_ready_and_others_that_get_ready_are_waited_for_a_while():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2, 3))
+    add(board, 2, ready=5.0)
+    add(board, 3).starting = True
+    waits = decide(board, 6.0)
+    assert (waits.act, waits.until) == ("stay", 5.0 + NEWCOMER_SECONDS)
+    joins = decide(board, 5.0 + NEWCOMER_SECONDS)
+    assert (joins.act, joins.reason, names(joins)) == ("prepare", "Join", ["u0", "u1", "u2"])
+    assert not joins.attempt.broken
+
+
+def test_who_is_told_to_go_is_left_out_beside_the_running_group():
+    board = in_place(0, 1, 2)
+    board.members["u2"].leaving_until = 40.0
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Leave", ["u0", "u1"])
+
+
+def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
+    board = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3))
+    board.members["u2"].connected, board.members["u2"].goodbye = False, True
+    add(board, 3).starting = True
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Loss", ["u0", "u1"])
+    assert decision.attempt.broken
+
+
+def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
+    board = in_place(0, 1, 2)
+    cut = board.members["u1"]
+    cut.ready_at, cut.joined, cut.cut_off, cut.holds = None, 0, 1, False
+    told = decide(board, 10.0)
+    assert (told.act, [pod.uid for pod in told.pods]) == ("candidates", ["u1"])
+    cut.starting = True
+    assert names(decide(board, 10.0)) == ["u0", "u2"]
+
+
+def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
+    board = in_place(0, 1)
+    master = board.members["u0"]
+    master.ready_at, master.joined, master.cut_off, master.starting = None, 0, 1, True
+    parked = decide(board, 10.0)
+    assert (parked.act, parked.reason) == ("park", "MasterLost")
+    board.parked = parked.sentence
+    assert "kept in memory" in decide(board, 11.0).sentence
+    master.ready_at = 12.0
+    back = decide(board, 12.0)
+    assert (back.act, names(back), back.attempt.broken) == ("prepare", ["u0", "u1"], True)
+
+
+@pytest.mark.parametrize("leaving", [(1,), (0, 1)])
+def test_below_the_minimum_all_stop_after_the_same_step(leaving):
+    board = in_place(0, 1)
+    for index in leaving:
+        board.members[f"u{index}"].leaving_until = 40.0
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.reason, names(decision)) == ("park", "Leave", [])
+
+
+def test_the_moment_is_asked_for_proposed_and_bound():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2, ready=5.0)
+    under_way = attempt(board, 0, 1, 2)
+    assert decide(board, 11.0).act == "stay"
+    under_way.formed = {"u0", "u1", "u2"}
+    assert decide(board, 11.0).act == "ask"
+    under_way.stage, under_way.passed = Stage.ASKING, {"u0": 7}
+    assert decide(board, 11.0).act == "stay"
+    under_way.passed["u1"] = 8
+    assert decide(board, 11.0).act == "propose"
+    under_way.stage, under_way.agreed = Stage.PROPOSED, {"u0": True}
+    assert decide(board, 11.0).act == "stay"
+    assert decide(replace(board, attempt=replace(under_way, agreed={"u0": True, "u1": False})), 11.0).act == "ask"
+    under_way.agreed["u1"] = True
+    assert decide(board, 11.0).act == "bind"
+
+
+def test_a_broken_group_has_nothing_to_agree_on():
+    board = in_place(0, 1, 2)
+    board.members["u2"].connected, board.members["u2"].goodbye = False, True
+    attempt(board, 0, 1, broken=True, formed={"u0", "u1"})
+    assert decide(board, 11.0).act == "bind"
+
+
+def test_a_change_under_way_is_given_up_when_who_takes_part_changes():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2, ready=5.0)
+    attempt(board, 0, 1, 2)
+    board.members["u2"].leaving_until = 40.0
+    assert decide(board, 11.0).act == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("stage", "limit"), [(Stage.FORMING, FORM_SECONDS), (Stage.ASKING, FORM_SECONDS + AGREE_SECONDS)]
+)
+def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_end_from_the_start(stage, limit):
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2, ready=5.0)
+    under_way = attempt(board, 0, 1, 2, stage=stage)
+    assert decide(board, 10.0 + limit - 0.1).act == "stay"
+    assert decide(board, 10.0 + limit).act == "cancel"
+    under_way.number = MOST_ATTEMPTS
+    assert decide(board, 10.0 + limit).act == "refuse"
+    board = in_place(0, 1, 2, wish=make_wish(0, 1))
+    attempt(board, 0, 1, stage=stage).number = MOST_ATTEMPTS
+    assert decide(board, 10.0 + limit).act == "stop"
+
+
+def test_a_change_waits_until_all_are_in_the_present_group():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2, ready=5.0)
+    board.members["u1"].joined = 0
+    assert decide(board, 10.0).act == "stay"
+
+
+def test_a_failure_is_counted_and_too_many_fail_the_job():
+    board = in_place(0, 1, 2)
+    board.members["u1"].failure = failure(1)
+    assert decide(board, 10.0).act == "count"
+    board.members["u1"].failure = None
+    board.failures, board.failure = 3, failure(1)
+    over = decide(board, 10.0)
+    assert over.act == "fail"
+    assert "failure 3 in a row" in over.failure.message
+
+
+def test_when_all_are_stuck_the_least_far_is_named_and_all_start_again():
+    board = in_place(0, 1)
+    board.members["u0"].stuck = {"generation": 1, "rank": 0, "tick": 12, "seconds": 70.0}
+    assert decide(board, 10.0).act == "stay"
+    board.members["u1"].stuck = {"generation": 1, "rank": 1, "tick": 11, "seconds": 71.0}
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.failure.rank, decision.failure.is_stall) == ("stop", 1, True)
+
+
+def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
+    board = in_place(0, 1)
+    for each in board.members.values():
+        each.joined, each.holds, each.cut_off, each.ready_at = 0, False, 1, None
+        each.failure = failure(0)
+    assert decide(board, 10.0).act == "stop"
+
+
+def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
+    board = in_place(0, 1, 2, kind=RESTART)
+    board.members["u2"].leaving_until = 40.0
+    parks = decide(board, 10.0)
+    assert (parks.act, parks.reason, parks.attempt.starts_again) == ("park", "Leave", True)
+    board.attempt = saving = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
+    assert decide(board, 11.0).act == "stay"
+    saving.saved.update(dict.fromkeys(["u0", "u1", "u2"], True))
+    stop = decide(board, 11.0)
+    assert (stop.act, stop.reason, stop.seconds) == ("stop", "Leave", 0.0)
+    saving.saved.pop("u1")
+    late = decide(board, 39.0)
+    assert late.act == "stop"
+    assert "was not written" in late.sentence
