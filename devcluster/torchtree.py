@@ -18,6 +18,8 @@ PINS = Path(__file__).parent / "tools" / "torch"
 DEFAULT_TREE = "newest"
 TREES = (DEFAULT_TREE, "oldest")
 """The versions of torch that the worker package is tried with."""
+TRAINERS = "trainers"
+"""Other people's trainers, for tests beside the newest tree; no node gets it."""
 # Where a container sees the tree.
 MOUNT_PATH = "/opt/torch"
 PROGRAMS = {"torchrun": "torch.distributed.run"}
@@ -37,9 +39,9 @@ def ensure(progress: Progress, *, tree: str = DEFAULT_TREE) -> Path:
     base = images.base(progress)
 
     def build(folder: Path) -> None:
-        with progress.step("installing torch (some gigabytes, minutes, only the first time)"):
+        with progress.step(f"installing torch's {tree} tree (up to some gigabytes, minutes, only the first time)"):
             _install(folder, pins=pins, progress=progress)
-        with progress.step("compiling torch's Python files, so that imports in pods are fast"):
+        with progress.step("compiling its Python files, so that imports in pods are fast"):
             _compile(folder, rootfs=base.rootfs)
 
     key = cache.key_of_files([pins], relative_to=PINS, extra=[images.BASE_PYTHON, LAUNCHER])

@@ -20,17 +20,27 @@ _HOMES = {
     "StateError": "state",
     "StepError": "step",
     "CheckpointError": "checkpoints",
+    "HuggingFaceCallback": "huggingface",
+    "LightningCallback": "lightning",
+    "accumulation_steps": "trainers",
+    "latest_checkpoint": "huggingface",
+    "lightning_world": "lightning",
 }
 __all__ = [
     "CheckpointError",
+    "HuggingFaceCallback",
     "Job",
+    "LightningCallback",
     "NotFormedError",
     "Sampler",
     "SamplerError",
     "State",
     "StateError",
     "StepError",
+    "accumulation_steps",
     "init",
+    "latest_checkpoint",
+    "lightning_world",
 ]
 
 

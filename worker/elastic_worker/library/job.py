@@ -146,7 +146,7 @@ class Job:
         """
         if self._checkpoints is None and self._standing.needs_checkpoints:
             raise StateError(
-                "changes of this job's size start its processes again from a checkpoint, and there is no folder for it: "
+                "a change of size starts the processes again from a checkpoint, and there is no folder for it: "
                 "give one that all pods see, elastic.init(checkpoints=...)"
             )
         self.current_state = state
@@ -279,7 +279,7 @@ class Job:
         return self._standing.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """All ranks evaluate with rank 0's, as running statistics; False if the group was lost. Called by Evaluation."""
+        """All evaluate with rank 0's running statistics; False if the group was lost. Called by Evaluation."""
         formed, state = self._standing.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True

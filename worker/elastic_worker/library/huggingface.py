@@ -1,0 +1,92 @@
+"""A Hugging Face Trainer as an elastic job: `trainer.add_callback(elastic.HuggingFaceCallback())`.
+
+    args = TrainingArguments(output_dir, per_device_train_batch_size=8,
+                             gradient_accumulation_steps=elastic.accumulation_steps(96, 8))
+    trainer = Trainer(model, args, train_dataset=data)
+    trainer.add_callback(elastic.HuggingFaceCallback())
+    trainer.train(resume_from_checkpoint=elastic.latest_checkpoint(args.output_dir))
+
+A planned change costs no step: all ranks save after the same one, the script starts again, the Trainer resumes. After a
+loss it resumes from the newest checkpoint that it wrote itself (`save_steps`). Without our launcher the callback does
+nothing. `output_dir` must be a folder that all pods see.
+
+What is exact. Model, optimizer, scheduler and `global_step` are what they were. The Trainer finds its place in the data
+by counting steps: it skips `global_step % steps of an epoch` of the same shuffled order. With `accumulation_steps` a
+step has as many samples in any world: each sample then comes once in an epoch, across changes in its midst, if a
+multiple of the global batch fills the epoch. What is not exact: without that line a step has more or fewer samples in
+another world, and `num_train_epochs` is counted anew in steps of the present world: samples come again or not at all,
+and training may end early or late; give `max_steps` then. Dropout and other random numbers go on for the ranks that
+there were when the checkpoint was written; further ranks begin with the seed. `ignore_data_skip` starts the epoch anew.
+A data set without a length, FSDP and DeepSpeed were not tried.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from elastic_worker.library.trainers import TrainerLine
+
+STATE_FILE = "trainer_state.json"
+"""The Trainer writes it last."""
+TrainerCallback: Any = import_module("transformers").TrainerCallback
+
+
+class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
+    """Raises ValueError at the beginning of the training where it could not go on from its checkpoints, or does not."""
+
+    def __init__(self) -> None:
+        self._line = TrainerLine()
+        self._loss: Any = None
+        self._together = False
+
+    def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """All ranks are there, and what is resumed from is loaded."""
+        if getattr(args, "save_only_model", False):
+            raise ValueError("save_only_model=True: an elastic job resumes from its checkpoints, leave it out")
+        remedy = "call trainer.train(resume_from_checkpoint=elastic.latest_checkpoint(args.output_dir))"
+        self._line.begin(step=state.global_step, newest=latest_checkpoint(args.output_dir), remedy=remedy)
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """After the optimizer's step; the Trainer saves next if `should_save` is set."""
+        self._line.tell(step=state.global_step, epoch=state.epoch, loss=self._loss)
+        is_over = state.global_step >= state.max_steps or control.should_training_stop
+        if not is_over and self._line.boundary():
+            self._together = control.should_save = True
+        return control
+
+    def on_save(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """After the Trainer's last file of a checkpoint, on each rank."""
+        if state.is_world_process_zero:
+            self._line.saved(state.global_step)
+        if self._together:
+            self._line.saved_together(state.global_step)
+
+    def on_log(self, *_: Any, logs: Any = None, **__: Any) -> None:
+        """The mean loss since the last time."""
+        self._loss = (logs or {}).get("loss", self._loss)
+
+
+def latest_checkpoint(folder: str | Path) -> str | None:
+    """The newest `checkpoint-N` that is complete; None if there is none. Others are passed over.
+
+    Complete is one whose `trainer_state.json` is whole, as the Trainer writes that last.
+    """
+    found = [(int(match[1]), path) for path in Path(folder).glob("checkpoint-*") if (match := _numbered(path))]
+    whole = (str(path) for step, path in sorted(found, reverse=True) if _step_of(path) == step)
+    return next(whole, None)
+
+
+def _numbered(path: Path) -> re.Match[str] | None:
+    return re.fullmatch(r"checkpoint-(\d+)", path.name)
+
+
+def _step_of(path: Path) -> int | None:
+    try:
+        step = json.loads((path / STATE_FILE).read_text())["global_step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return step if isinstance(step, int) else None

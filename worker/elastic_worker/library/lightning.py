@@ -1,0 +1,215 @@
+"""A Lightning Trainer as an elastic job: `Trainer(callbacks=[callback])`, of `lightning` or of `pytorch_lightning`.
+
+    callback = elastic.LightningCallback("/checkpoints")
+    trainer = Trainer(callbacks=[callback], strategy="ddp", **elastic.lightning_world(),
+                      accumulate_grad_batches=elastic.accumulation_steps(96, 8))
+    trainer.fit(model, data, ckpt_path=callback.newest())
+
+A planned change costs no step: all ranks save after the same one, the script starts again, the Trainer resumes. After a
+loss it resumes from the callback's newest checkpoint. Without our launcher the callback saves nothing.
+
+What is exact. Model, optimizers, schedulers and `global_step` are what they were. The Trainer keeps its place in the
+epoch as a number of each process's batches, and would begin the data of that epoch anew; the callback counts the
+batches for the present world and skips them. With `accumulation_steps`, a sampler that gives the same order again
+(Lightning's own DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an
+epoch, across changes in its midst. What is not exact: without that line a step has more or fewer samples in another
+world, and an epoch as many fewer or more steps; where the place in the epoch does not come out even, some samples come
+again. Random numbers are not in Lightning's checkpoints: dropout and augmentation go on from the seed. A loader without
+a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not
+tried.
+
+The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
+again: put this callback last. Epochs end undisturbed: their last step is no moment for a change, unless it is the only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from elastic_worker.library.place import SurroundingsError, find
+from elastic_worker.library.trainers import TrainerLine, barrier
+
+log = logging.getLogger(__name__)
+
+KEEP = 2
+"""So many checkpoints are left in the folder."""
+PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+"""The same code under two names."""
+
+
+def _callback_class() -> Any:
+    """Of the package that the script uses. Raises ModuleNotFoundError."""
+    in_use = [name for name in PACKAGES if name in sys.modules]
+    installed = [name for name in PACKAGES if find_spec(name.partition(".")[0]) is not None]
+    return import_module((in_use or installed or PACKAGES)[0]).Callback
+
+
+class LightningCallback(_callback_class()):  # type: ignore[misc]
+    """Saves into `folder`, which all pods see: before planned changes, and every `every_n_steps` steps for losses.
+
+    With `every_n_steps=0` only before planned changes: after a loss the job goes on from the last of those.
+    Without our launcher nothing is saved.
+    """
+
+    def __init__(self, folder: str | Path, *, every_n_steps: int = 500) -> None:
+        if every_n_steps < 0:
+            raise ValueError(f"every_n_steps={every_n_steps}: give 0, or after how many steps to save")
+        super().__init__()
+        self.folder, self.every_n_steps = Path(folder), every_n_steps
+        self._line = TrainerLine()
+        self._step = self._saved_step = self._used_batches = 0
+        self._passed_in_epoch = False
+
+    def newest(self) -> str | None:
+        """For `ckpt_path`: the newest checkpoint that this callback has written, None if there is none."""
+        found = _written(self.folder)
+        return str(found[-1]) if found else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Part of each checkpoint of the Trainer: for how many processes it counted batches."""
+        return {"world": find(os.environ).world}
+
+    def on_load_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
+        """Before the Trainer takes its place in the epoch from it."""
+        world = checkpoint.get("callbacks", {}).get(self.state_key, {}).get("world")
+        if world:
+            self._used_batches = _count_anew(checkpoint, world, trainer)
+
+    def on_train_start(self, trainer: Any, *_: Any) -> None:
+        """All ranks are there, and what is resumed from is loaded."""
+        if self._used_batches:
+            _skip(trainer, self._used_batches)
+        self._step = self._saved_step = trainer.global_step
+        remedy = "call trainer.fit(..., ckpt_path=callback.newest())"
+        self._line.begin(step=trainer.global_step, newest=self.newest(), remedy=remedy)
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Not called for the rest of an epoch."""
+        self._passed_in_epoch = False
+
+    def on_train_batch_end(self, trainer: Any, _module: Any, outputs: Any, *_: Any) -> None:
+        """A boundary if the optimizer has stepped; the end of an epoch is none, as its validation is about to come."""
+        step = trainer.global_step
+        if step == self._step:
+            return
+        self._step = step
+        self._line.tell(step=step, epoch=trainer.current_epoch, loss=_loss_of(outputs))
+        if (trainer.is_last_batch and self._passed_in_epoch) or _is_over(trainer):
+            return
+        self._passed_in_epoch = True
+        if self._line.boundary():
+            self._save(trainer)
+            self._line.saved_together(step)
+        elif self._line.is_elastic and self.every_n_steps and step >= self._saved_step + self.every_n_steps:
+            self._save(trainer)
+
+    def _save(self, trainer: Any) -> None:
+        """On all ranks; complete is what has its name."""
+        step = self._saved_step = trainer.global_step
+        path = self.folder / f"elastic-step={step}.ckpt"
+        unfinished = path.with_suffix(".unfinished")
+        if trainer.is_global_zero:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _remove(unfinished)
+        barrier()
+        trainer.save_checkpoint(unfinished)
+        if trainer.is_global_zero:
+            _remove(path)
+            unfinished.rename(path)
+            for old in _written(self.folder)[:-KEEP]:
+                _remove(old)
+            self._line.saved(step)
+
+
+def lightning_world() -> dict[str, int]:
+    """`num_nodes` and `devices` of the present group, for the Trainer, which insists on being told them."""
+    world = find(os.environ).world
+    devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if world % devices:
+        raise SurroundingsError(f"WORLD_SIZE={world} is no multiple of LOCAL_WORLD_SIZE={devices}")
+    return {"num_nodes": world // devices, "devices": devices}
+
+
+class _Rest:
+    """A sampler whose next pass lacks its beginning."""
+
+    def __init__(self, sampler: Any, used: int) -> None:
+        self._sampler, self._used = sampler, used
+
+    def __iter__(self) -> Iterator[Any]:
+        used, self._used = self._used, 0
+        return islice(iter(self._sampler), used, None)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)
+
+
+def _count_anew(checkpoint: dict[str, Any], world: int, trainer: Any) -> int:
+    """The Trainer counts each process's batches: make of a count by `world` processes one by those of now; returns it.
+
+    0 if the checkpoint is not from the midst of an epoch.
+    """
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    current = progress["current"]
+    if progress["is_last_batch"] or current["completed"] == current["ready"]:
+        return 0
+    used: int = current["ready"] * world // trainer.world_size
+    used -= used % trainer.accumulate_grad_batches
+    current.update(ready=used, started=used, processed=used, completed=max(0, used - 1))
+    return used
+
+
+def _skip(trainer: Any, batches: int) -> None:
+    """Have each loader go on after so many batches of the epoch; one that keeps its own state does so by itself."""
+    loop = trainer.fit_loop
+    for loader in loop._combined_loader.flattened:
+        sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+        if hasattr(loader, "load_state_dict"):
+            continue
+        if sampler is None:
+            log.warning("%s has no sampler: samples of the epoch's beginning come again", type(loader).__name__)
+            continue
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(trainer.current_epoch)
+        loader.batch_sampler.sampler = _Rest(sampler, batches * loader.batch_sampler.batch_size)
+    # Workers of the loader have begun to read already.
+    iter(loop._data_fetcher)
+
+
+def _is_over(trainer: Any) -> bool:
+    limit = trainer.max_steps
+    return trainer.should_stop or (limit is not None and 0 <= limit <= trainer.global_step)
+
+
+def _loss_of(outputs: Any) -> Any:
+    return outputs.get("loss") if isinstance(outputs, dict) else None
+
+
+def _written(folder: Path) -> list[Path]:
+    """The oldest first."""
+    found = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
+
+
+def _numbered(path: Path) -> re.Match[str] | None:
+    return re.fullmatch(r"elastic-step=(\d+)\.ckpt", path.name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

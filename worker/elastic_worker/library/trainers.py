@@ -1,0 +1,126 @@
+"""What the adapters for other people's trainers share: a trainer's line to the launcher, and when it has to save.
+
+Such a trainer forms torch's own process group from the variables that torchrun sets, and cannot change it. So before a
+planned change all ranks write a checkpoint after the same step and wait for their end; the script starts again in the
+next group and resumes. Without our launcher nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+from torch import distributed as dist
+
+from elastic_worker import contract
+from elastic_worker.library.groups import Formed
+from elastic_worker.library.link import Link
+from elastic_worker.library.place import Place, find, local_rank
+from elastic_worker.library.reports import TELL_SECONDS
+from elastic_worker.library.standing import RESTART
+
+log = logging.getLogger(__name__)
+
+
+class TrainerLine:
+    """Of one training process, from the beginning of its training on."""
+
+    def __init__(self) -> None:
+        self._link: Link | None = None
+        self._generation = 0
+        self._has_stepped = False
+        self._told_at = 0.0
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether a launcher is there that may change the group."""
+        return self._link is not None
+
+    def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
+        """The group is formed, and the step after `step` is about to be done. Once for each process.
+
+        Raises ValueError where another group than the first is about to forget what was saved in `newest`.
+        """
+        path = os.environ.get(contract.ENV_LIBRARY, "")
+        if not path or self._link is not None:
+            return
+        self._generation = find(os.environ).generation
+        if self._generation > 1 and not step and newest:
+            raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
+        self._link = Link(path, {"localRank": local_rank(os.environ), "kind": RESTART}, form=_form)
+        self._link.enter(self._generation, None)
+        self._link.send(joined=self._generation)
+
+    def boundary(self) -> bool:
+        """Pass one; whether all ranks have to save now, and call `saved_together` then.
+
+        All ranks call this after the same steps. Raises Leave.
+        """
+        verdict = self._link.boundary(_nothing) if self._link is not None else None
+        return verdict is not None and verdict.save
+
+    def tell(self, *, step: int, epoch: float, loss: Any = None) -> None:
+        """A step was done: `step` counts those of the whole training. `loss` is a number or a tensor of one."""
+        if self._link is None:
+            return
+        if not self._has_stepped:
+            self._has_stepped = True
+            self._link.send(generation=self._generation, stepped=0.0)
+        now = time.monotonic()
+        if now < self._told_at + TELL_SECONDS:
+            return
+        self._told_at = now
+        told: dict[str, Any] = {"step": step, "epoch": epoch, "tick": self._link.passed}
+        if loss is not None:
+            told["loss"] = float(loss)
+        self._link.send(progress=told)
+
+    def saved(self, step: int) -> None:
+        """A checkpoint of that step is complete. For the rank that wrote it."""
+        if self._link is not None:
+            self._link.send(lastCheckpointStep=step)
+
+    def saved_together(self, step: int) -> None:
+        """The checkpoint that a change waits for is complete on this rank: wait for the others, and for the end."""
+        assert self._link is not None, "there is no change without a launcher"
+        barrier()
+        log.info("step %d is saved; the processes start again in another group", step)
+        if threading.current_thread() is threading.main_thread():
+            # Trainers catch it to save, or to tell their peers: both are done.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._link.send(savedTogether=1, at=self._link.bound)
+        while True:
+            self._link.wait(_nothing)
+
+
+def barrier() -> None:
+    """Wait for all ranks, if there are others."""
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+
+
+def accumulation_steps(global_batch: int, per_device_batch: int) -> int:
+    """How many batches each process adds up for one step, so that a step has `global_batch` samples in any world.
+
+    Raises ValueError if the present number of processes does not divide it: give the job's `sizes` accordingly.
+    """
+    world = find(os.environ).world
+    each = world * per_device_batch
+    if global_batch < 1 or per_device_batch < 1 or global_batch % each:
+        told = (
+            f"a global batch of {global_batch} cannot be made by {world} processes of {per_device_batch} samples each"
+        )
+        raise ValueError(f"{told}: choose a multiple of {each}, or allow the job other sizes only")
+    return global_batch // each
+
+
+def _form(place: Place, name: str) -> Formed:
+    raise RuntimeError(f"{name}: a trainer's processes start again for generation {place.generation}")
+
+
+def _nothing() -> None:
+    """Nothing is saved by one rank alone."""
