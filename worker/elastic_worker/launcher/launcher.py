@@ -27,6 +27,7 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.library import Library
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
+from elastic_worker.launcher.readiness import Readiness
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 ALONE_SECONDS = 2.0
 """A pod that is told to go while nobody coordinates waits so long for somebody who does."""
 CANCEL_SECONDS = 0.2
-MOST_FAILED_STARTS = 2
 SAVE_SECONDS = 600.0
 """For a checkpoint before the pod leaves; less if its grace period is shorter."""
 LEAVE_SECONDS = 1.0
@@ -83,11 +83,9 @@ class Launcher:
             library=self._library,
             watch=self._watch,
         )
-        self._group.unready = self._failed_to_get_ready
+        self._readiness = Readiness(self._group, lambda told: self._end_with(Ending(1, told)))
         self._membership.on_line = lambda here: self._library.coordinator_is(here=here)
-        self._failed_starts = 0
         self._save = False
-        self._starting: asyncio.Future[None] | None = None
         self._command: Command | None = None
         if given.is_command:
             self._command = Command(
@@ -179,7 +177,7 @@ class Launcher:
         if "resume" in message:
             self._group.cancel_align()
         if "stop" in message:
-            await self._cancel_getting_ready()
+            await self._readiness.cancel()
             await self._group.stop(seconds=self._at_most(float(message["seconds"])), dump=bool(message.get("dump")))
         if "done" in message:
             self._end_with(DONE)
@@ -189,13 +187,13 @@ class Launcher:
             self._save = bool(message.get("save"))
             self._end_with(LEFT)
         if "candidates" in message:
-            self._begin_to_get_ready()
+            self._readiness.begin()
         if message.get("bind"):
             self._go_over(Generation.from_message(message["bind"]))
         self._library.hear(message)
 
     async def _form(self, record: Generation) -> None:
-        await self._cancel_getting_ready()
+        await self._readiness.cancel()
         try:
             await self._group.form(record)
             if self._stores.use(record):
@@ -206,39 +204,9 @@ class Launcher:
             rank = record.first_rank(self.settings.pod_uid)
             self._membership.tell(failed={"generation": record.number, "rank": rank, "exitCode": 1, "message": told})
 
-    async def _get_ready(self) -> None:
-        try:
-            await self._group.get_ready()
-        except OSError as error:
-            self._failed_to_get_ready(f"{self.settings.pod_name} cannot start its processes: {error}")
-
-    def _failed_to_get_ready(self, told: str) -> None:
-        """A newcomer's process ended before it was in a group: once more, then the pod is given up."""
-        self._failed_starts += 1
-        if self._failed_starts >= MOST_FAILED_STARTS:
-            self._end_with(Ending(1, told))
-        else:
-            self._begin_to_get_ready()
-
-    def _begin_to_get_ready(self) -> None:
-        """Beside whatever else is said: a process that has failed may take seconds to end."""
-        before = self._starting
-
-        async def after() -> None:
-            if before is not None:
-                await asyncio.wait({before})
-            await self._get_ready()
-
-        self._starting = asyncio.ensure_future(after())
-
-    async def _cancel_getting_ready(self) -> None:
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait({self._starting})
-
     def _go_over(self, record: Generation) -> None:
         """The processes change to another group, as they are."""
-        self._failed_starts = 0
+        self._readiness.taken_over()
         if self.settings.pod_uid in record.uids:
             self._group.go_over(record)
         else:
@@ -281,7 +249,7 @@ class Launcher:
 
     async def _end(self, ending: Ending) -> Ending:
         """End the processes, say goodbye; a command ends by itself after its torchrun has."""
-        await self._cancel_getting_ready()
+        await self._readiness.cancel()
         if self._group.running:
             await self._ask_to_end(ending)
             await self._group.stop(seconds=self._at_most(5.0))
