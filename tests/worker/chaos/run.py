@@ -76,7 +76,7 @@ def _check(job, operator, epochs):
     steps = [step for step in job.steps() if step["rank"] == 0]
     assert steps[-1]["epoch"] == epochs - 1, job.report()
     _assert_one_group_at_a_time(steps)
-    left = [path for pod in job.all_pods if pod.uid not in operator.killed for path in _files_of(job, pod)]
+    left = [path for pod in job.all_pods if pod.uid not in operator.killed for path in pod.scratch.glob("elastic-*")]
     assert not left, left
     for pod in job.all_pods:
         assert pod.code is not None, f"{pod.uid} still runs"
@@ -98,10 +98,6 @@ def _assert_one_group_at_a_time(steps):
 
 def _groups(job):
     return len({(step["master"], step["generation"]) for step in job.steps()})
-
-
-def _files_of(job, pod):
-    return sorted((job.folder / f"tmp-{pod.uid}").glob("elastic-*"))
 
 
 def _processes_in(place):

@@ -83,7 +83,8 @@ class LocalJob:
         name = f"toy-{role}-{max(0, index - 1)}"
         self.epoch += not index
         uid = f"{name}-{len(self.all_pods)}"
-        scratch = self.folder / f"tmp-{uid}"
+        # Short, as Unix sockets lie in it.
+        scratch = self.folder / f"t{len(self.all_pods)}"
         scratch.mkdir()
         place, address, inside = self.network.add() if self.network else ("", "127.0.0.1", [])
         if self.network is not None and not index:
@@ -110,7 +111,9 @@ class LocalJob:
         everything = {**self.environ, **{key: str(value) for key, value in own.items()}}
         command = [PYTHON, str(WORKER), *self.command]
         log = self.folder / f"log-{uid}.txt"
-        return LocalPod(name, uid, [*command], environ=everything, log=log, inside=inside, place=place)
+        pod = LocalPod(name, uid, [*command], environ=everything, log=log, inside=inside, place=place)
+        pod.scratch = scratch
+        return pod
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class LocalJob:
         """After the end of all pods: no file of theirs, no process, no listening socket."""
         for pod in self.all_pods:
             assert pod.code is not None, f"{pod.name} still runs"
-            left = sorted((self.folder / f"tmp-{pod.uid}").glob("elastic-*"))
+            left = sorted(pod.scratch.glob("elastic-*"))
             assert not left, f"{pod.name} left {left}"
         for port in self.ports.values() if self.network is None else ():
             with socket.socket() as probe:

@@ -1,25 +1,10 @@
-"""These tests import torch themselves: from the tree that ELASTIC_TORCH_TREE names, the newest one if nobody does.
+"""The library's own parts; each test can also be run with ELASTIC_TORCH_TREE=oldest."""
 
-`make check` leaves this folder out, as a new machine has no torch.
-"""
+from tests.worker.torchpath import give_torch, mark, one_thread_on_loopback  # noqa: F401
 
-import os
-import sys
-
-import pytest
-
-from devcluster import torchtree
-from devcluster.progress import Progress
-
-TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
-sys.path.append(str(torchtree.ensure(Progress(quiet=True), tree=TREE)))
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+give_torch()
 
 
 def pytest_collection_modifyitems(items):
-    """They need torch's tree, which the local cluster installs into its cache."""
-    for item in items:
-        if "tests/worker/library" in item.path.as_posix():
-            item.add_marker(pytest.mark.processes)
-            item.add_marker(pytest.mark.programs)
+    """See `mark`."""
+    mark(items, "library")

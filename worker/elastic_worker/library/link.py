@@ -240,9 +240,9 @@ class Link:
             groups.discard(formed)
 
     def _break(self) -> None:
-        if not self._broken:
+        was_broken, self._broken = self._broken, True
+        if not was_broken:
             stuck.watch(lambda: self._in_wait or not self._broken)
-        self._broken = True
         if self.current is not None:
             groups.abort(self.current)
 

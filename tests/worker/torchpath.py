@@ -1,0 +1,37 @@
+"""For tests that import torch themselves: from the tree that ELASTIC_TORCH_TREE names, the newest one if nobody does.
+
+`make check` leaves their folders out, as a new machine has no torch.
+"""
+
+import os
+import sys
+
+import pytest
+
+from devcluster import torchtree
+from devcluster.progress import Progress
+
+TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
+
+
+def give_torch():
+    """From now on it can be imported."""
+    sys.path.append(str(torchtree.ensure(Progress(quiet=True), tree=TREE)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread_on_loopback():
+    """For this process and those that it starts, and only while these tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            patch.setenv(name, "lo")
+        yield
+
+
+def mark(items, folder, *marks):
+    """They start processes, and need torch's tree, which the local cluster installs into its cache."""
+    for item in items:
+        if f"tests/worker/{folder}/" in item.path.as_posix():
+            for each in (pytest.mark.processes, pytest.mark.programs, *marks):
+                item.add_marker(each)
