@@ -8,6 +8,7 @@ with this version of torch what they did with those that were tried (2.4.1 and 2
 
 from __future__ import annotations
 
+import atexit
 import logging
 import re
 import threading
@@ -88,6 +89,13 @@ def install(formed: Formed) -> None:
     global _installed
     _register(formed)
     _installed = formed
+
+
+@atexit.register
+def _leave_as_it_is() -> None:
+    """The group of a process that ends is not taken apart: gloo's threads may be at work still, and abort it then."""
+    if _installed is not None:
+        keep_for_ever(_installed.group)
 
 
 def _register(formed: Formed) -> None:
