@@ -204,8 +204,8 @@ def test_a_collective_has_its_own_limit_not_that_of_forming():
         except RuntimeError as error:
             late = groups.is_communication_error(error)
         tell(total=total.item(), late=late)
-        # Taking apart a group whose collective was late ends some processes by SIGABRT: a script with such an error ends
-        # badly in any case.
+        # Taking apart a group whose collective was late ends some processes by SIGABRT; scripts with such an error
+        # end badly in any case.
         os._exit(0)
         """,
         2,
