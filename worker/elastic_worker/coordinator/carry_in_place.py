@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from elastic_worker.coordinator.changes import Change
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Attempt, Board, Member, Stage
 
@@ -75,34 +73,25 @@ class InPlace:
         """All go over, each at the step that was agreed on."""
         board, attempt, old = self._board, self._attempt(), self._board.group
         assert old is not None
-        concerned = self._concerned(attempt)
         if attempt.starts_again:
             attempt.stage, attempt.since = Stage.SAVING, now
             self._tell_old({"bind": None, "at": attempt.key, "save": 1})
             return
+        concerned = self._concerned(attempt)
         board.attempt, board.attempts, board.parked = None, 0, ""
         if not attempt.group.pods:
-            self._wait_in_memory(concerned, attempt)
+            board.parked = attempt.sentence
+            self._tell_old({"bind": None, "at": attempt.key})
             return
         board.group = group = replace(attempt.group, step=board.step)
         board.members[board.me].store_port, board.in_place = 0, group.number
-        change = self._carrier.changes.latest
-        if change is None or change.generation:
-            change = Change(group.reason, decision.sentence, time.time(), len(old.pods), marks={"decided": now})
-            self._carrier.changes.begin(change)
-        change.generation, change.to, change.lost, change.in_place = group.number, len(group.pods), 0, True
-        change.marks["formed"] = now
-        log.info("generation=%d pods=%d reason=%s in_place=1", group.number, change.to, group.reason)
+        self._carrier.account(group, decision.sentence, len(old.pods), now).lost = 0
+        log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:
             member = board.members[uid]
             member.runs = group.number if uid in group.uids else 0
             member.refused = 0
             self._tell(uid, {"bind": group.to_message(), "at": attempt.key})
-
-    def _wait_in_memory(self, concerned: list[str], attempt: Attempt) -> None:
-        self._board.parked = attempt.sentence
-        for uid in concerned:
-            self._tell(uid, {"bind": None, "at": attempt.key})
 
     def cancel(self) -> None:
         """Forget the attempt; those who wait for it go on."""
@@ -132,9 +121,7 @@ class InPlace:
             board.attempt = decision.attempt
             return
         board.parked = decision.sentence
-        for member in board.members.values():
-            if member.connected and member.pod.uid in board.group.uids:
-                self._tell(member.pod.uid, {"broken": board.group.number})
+        self._tell_old({"broken": board.group.number})
 
     def _count(self, decision: Decision, now: float) -> None:
         """A process failed; the job goes on without it, unless it happens again and again without a step in between."""

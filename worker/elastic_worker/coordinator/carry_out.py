@@ -132,15 +132,15 @@ class Carrier:
         store_port, board.members[board.me].store_port = board.members[board.me].store_port, 0
         board.group = group = replace(group, store_port=store_port, step=board.step)
         board.progressed, board.restart_at = False, 0.0
-        change = self.changes.latest
-        if change is None or change.generation:
-            change = self.changes.begin(
-                Change(board.why, decision.sentence, time.time(), before, marks={"decided": now})
-            )
-        change.generation, change.to, change.reason = group.number, len(group.pods), board.why
-        change.marks["formed"] = now
+        self.account(group, decision.sentence, before, now)
         self._enter(Phase.RUNNING, now)
-        log.info("generation=%d pods=%d processes=%d reason=%s", group.number, change.to, group.world_size, board.why)
+        log.info(
+            "generation=%d pods=%d processes=%d reason=%s",
+            group.number,
+            len(group.pods),
+            group.world_size,
+            group.reason,
+        )
         told = {"form": group.to_message()}
         for pod in group.pods:
             board.members[pod.uid].runs = group.number
@@ -259,6 +259,15 @@ class Carrier:
             latest.marks.setdefault("aligned", now)
             return
         self.changes.begin(Change(decision.reason, decision.sentence, time.time(), before, marks=marks))
+
+    def account(self, group: Generation, sentence: str, before: int, now: float) -> Change:
+        """A group has come about: by the change that was decided on, or by one that nobody had to decide on."""
+        change = self.changes.latest
+        if change is None or change.generation:
+            change = self.changes.begin(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
+        change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
+        change.marks["formed"] = now
+        return change
 
     def mark(self, name: str, now: float) -> None:
         """A part of the change under way is done."""

@@ -26,7 +26,6 @@ class Change:
     pause: float | None = None
     lost: int | None = None
     stepped: int = 0
-    in_place: bool = False
 
     def parts(self) -> dict[str, float]:
         """Seconds from each mark to the next."""

@@ -156,16 +156,16 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
     behind = [pod.name for pod in group.pods if words.member(board, pod).joined != group.number]
     if behind:
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
+    late = _late(board)
     if {pod.uid for pod in pods} == group.uids:
-        late = _late(board)
         told = f"{late[0].pod.name} gets ready to join" if late else f"{len(group.pods)} pods train"
         return Decision("stay", told, until=now + LOOK_SECONDS)
     going = [pod for pod in group.pods if pod not in pods]
     coming = [pod for pod in pods if pod.uid not in group.uids]
-    if not going and _late(board):
+    if not going and late:
         first = min(words.member(board, pod).ready_at or now for pod in coming)
         if now < first + NEWCOMER_SECONDS:
-            told = f"{len(coming)} pods are ready to join; {len(_late(board))} more get ready"
+            told = f"{len(coming)} pods are ready to join; {len(late)} more get ready"
             return Decision("stay", told, until=first + NEWCOMER_SECONDS)
     if not words.member(board, pods[0]).store_port:
         return Decision("stay", "the master's store is about to start")

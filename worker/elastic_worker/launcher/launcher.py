@@ -196,8 +196,7 @@ class Launcher:
         await self._readiness.cancel()
         try:
             await self._group.form(record)
-            if self._stores.use(record):
-                self._membership.know(store=0)
+            self._use_store(record)
         except (OSError, RuntimeError) as error:
             told = f"{self.settings.pod_name} cannot start its processes: {error}"
             log.warning("%s", told)
@@ -212,6 +211,9 @@ class Launcher:
         else:
             self._group.record = None
             self._membership.tell(runs=0)
+        self._use_store(record)
+
+    def _use_store(self, record: Generation) -> None:
         if self._stores.use(record):
             self._membership.know(store=0)
 
