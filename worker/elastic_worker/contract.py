@@ -85,6 +85,8 @@ ENV_GENERATION = "ELASTIC_GENERATION"
 """0 in a process that is started to join a group that trains."""
 ENV_LIBRARY = "ELASTIC_LIBRARY"
 """Path of the launcher's socket for processes that use the library."""
+IN_PLACE, RESTART = "in-place", "restart"
+"""How such processes change groups: as they are, or started again from a checkpoint of that moment."""
 
 SECRET_KEY = "token"
 STATUS_PORT = 29401

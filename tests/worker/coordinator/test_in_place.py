@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.model import IN_PLACE, RESTART, Attempt, Stage
+from elastic_worker.coordinator.model import Attempt, Stage
 from tests.worker.coordinator.boards import failure, make_group, make_wish, member, training
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_worker.contract import RESTART
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
 from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint, why_stalled
-from elastic_worker.coordinator.model import RESTART, Attempt, Board, Failure, Generation, Phase, Pod
+from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Phase, Pod
 from elastic_worker.coordinator.words import member, what_changes
 
 ADOPT_SECONDS = 3.0

@@ -150,10 +150,6 @@ class Member:
         return self.connected and self.leaving_until is None
 
 
-IN_PLACE, RESTART = "in-place", "restart"
-"""How processes that use the library change groups: as they are, or started again from a checkpoint of that moment."""
-
-
 class Phase:
     """Where the group stands."""
 

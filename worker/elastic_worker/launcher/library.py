@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.model import Generation
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 LINE_BYTES = 1 << 20
-IN_PLACE = "in-place"
 STALL_STEPS = 10.0
 """A step that takes so many times the median will not end."""
 
@@ -195,7 +195,6 @@ class Library:
         place = {
             "generation": record.number,
             "epoch": record.epoch,
-            "reason": record.reason,
             "world": record.world_size,
             "host": record.pods[0].address if record.pods else "",
             "port": record.store_port,

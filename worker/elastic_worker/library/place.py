@@ -24,7 +24,6 @@ class Place:
     host: str
     port: int
     epoch: int = 0
-    reason: str = "Start"
     pods: int = 1
     pod: int = 0
 

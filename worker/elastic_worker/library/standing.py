@@ -12,6 +12,7 @@ import torch
 from torch import distributed as dist
 
 from elastic_worker import contract
+from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.library import ddp, groups, handover
 from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
 from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
@@ -21,8 +22,6 @@ log = logging.getLogger(__name__)
 
 FIRST_FORM_SECONDS = 3600.0
 """For the first group: all scripts have to get as far as job.restore. Who fails before is ended by the launcher."""
-IN_PLACE, RESTART = "in-place", "restart"
-"""How this process changes groups: as it is, or started again from a checkpoint that all write at that moment."""
 
 
 class Standing:
@@ -66,6 +65,11 @@ class Standing:
         return RESTART if why else IN_PLACE
 
     @property
+    def changes_in_place(self) -> bool:
+        """Whether there may be another group for this process."""
+        return self.link is not None and self.kind == IN_PLACE
+
+    @property
     def needs_checkpoints(self) -> bool:
         """Whether a change of size goes through one."""
         return self.link is not None and self.kind == RESTART
@@ -85,12 +89,13 @@ class Standing:
     def _first_group(self) -> None:
         own, state = self._own, self.state
         assert state is not None
-        if self.link is None or self.kind == RESTART:
+        if not self.changes_in_place:
             formed = self.formed or self._public_group()
             self.formed = None
             if self.link is not None:
                 self.link.enter(own.generation, None)
         else:
+            assert self.link is not None
             formed = groups.form(**self._where(own), prefix=f"library-{own.generation}.0", timeout=FIRST_FORM_SECONDS)
             self.link.enter(own.generation, formed)
         if own.rank == 0 or state.is_sharded:
@@ -99,7 +104,7 @@ class Standing:
         try:
             self._enter(own, formed)
         except Exception as error:
-            if self.link is None or self.kind == RESTART or not groups.is_communication_error(error):
+            if not self.changes_in_place or not groups.is_communication_error(error):
                 raise
             self._go_over(self._wait_for_another())
 
@@ -143,7 +148,7 @@ class Standing:
 
     def has_lost_a_peer(self) -> bool:
         """After an error of communication: whether the group has lost somebody, so that a new one follows."""
-        if self.link is None or self.formed is None or self.kind == RESTART:
+        if self.link is None or self.formed is None or not self.changes_in_place:
             return False
         groups.abort(self.formed)
         return self.link.is_confirmed()
@@ -191,7 +196,7 @@ class Standing:
         self.place, self.formed = place, formed
         place.set_environment()
         if formed is not None:
-            if self.link is not None and self.kind == IN_PLACE:
+            if self.changes_in_place:
                 groups.install(formed)
             if not self.state.is_sharded:
                 self._share_state(self.state, formed)
@@ -199,14 +204,14 @@ class Standing:
             if formed is None:
                 model.use_alone()
             else:
-                model.regroup(formed, can_be_given_up=self.link is not None and self.kind == IN_PLACE)
+                model.regroup(formed, can_be_given_up=self.changes_in_place)
         if before is not None:
             threading.Thread(target=groups.discard, args=(before,), daemon=True).start()
         seconds, step = time.monotonic() - began, self.state.step
         told = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
         log.info(told, place.generation, place.rank, place.world, step, seconds)
         if self.link is not None:
-            self.link.send(joined=place.generation, aborted=self.aborted)
+            self.link.send(joined=place.generation)
         self.aborted = False
         self.entered()
 

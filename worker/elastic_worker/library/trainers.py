@@ -21,7 +21,6 @@ from elastic_worker.library.groups import Formed
 from elastic_worker.library.link import Link
 from elastic_worker.library.place import Place, find, local_rank
 from elastic_worker.library.reports import TELL_SECONDS
-from elastic_worker.library.standing import RESTART
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class TrainerLine:
         self._generation = find(os.environ).generation
         if self._generation > 1 and not step and newest:
             raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
-        self._link = Link(path, {"localRank": local_rank(os.environ), "kind": RESTART}, form=_form)
+        self._link = Link(path, {"localRank": local_rank(os.environ), "kind": contract.RESTART}, form=_form)
         self._link.enter(self._generation, None)
         self._link.send(joined=self._generation)
 
