@@ -21,12 +21,18 @@ def give_torch():
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread_on_loopback():
-    """For this process and those that it starts, and only while these tests run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            patch.setenv(name, "lo")
-        yield
+    """For this process and those that it starts, and only while these tests run.
+
+    Torch sets variables as well (its compiler TORCHINDUCTOR_CACHE_DIR); they are taken back with ours.
+    """
+    before = dict(os.environ)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        os.environ[name] = "lo"
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 def mark(items, folder, *marks):

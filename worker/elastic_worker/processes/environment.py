@@ -27,10 +27,10 @@ def of_parent(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name != contract.ENV_TOKEN}
 
 
-def fits(parent: Mapping[str, str], child: Mapping[str, str]) -> bool:
-    """Whether a parent started in the one environment can fork processes for the other."""
-    return _early(parent) == _early(child)
+def early_differences(parent: Mapping[str, str], child: Mapping[str, str]) -> list[str]:
+    """Names of variables for whose sake a parent started in the one environment cannot fork for the other."""
+    return sorted({name for name, _ in _early(parent) ^ _early(child)})
 
 
-def _early(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name.startswith(EARLY) and not name.startswith(LATE)}
+def _early(environ: Mapping[str, str]) -> set[tuple[str, str]]:
+    return {(name, value) for name, value in environ.items() if name.startswith(EARLY) and not name.startswith(LATE)}

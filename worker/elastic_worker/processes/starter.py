@@ -236,9 +236,10 @@ class Starter:
     def _may_fork(self, parent: WarmParent, mine: Ticket) -> bool:
         if mine.program.kind == program.COMMAND or not parent.ready:
             return False
-        if environment.fits(parent.environ, mine.environ):
+        early = environment.early_differences(parent.environ, mine.environ)
+        if not early:
             return True
-        logger.info("this process is started cold, and the warm parent anew reason=variables that are read at start")
+        logger.info("this process is started cold, and the warm parent anew variables=%s", ",".join(early))
         parent.renew(environment.of_parent(mine.environ))
         return False
 
