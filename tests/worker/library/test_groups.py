@@ -213,39 +213,6 @@ def test_a_collective_has_its_own_limit_not_that_of_forming():
     assert told[0] == {"total": 2.0, "late": True}
 
 
-def test_the_public_way_changes_sizes_too_and_is_aborted_alike():
-    told = processes.run(
-        """
-        def reinit(name, rank, world):
-            return groups.reinit(
-                backend="gloo", host="127.0.0.1", port=port, prefix=name, rank=rank, world=world, timeout=20.0
-            )
-        worlds = []
-        if rank < 2:
-            reinit("one", rank, 2)
-            worlds.append(dist.get_world_size())
-        formed = reinit("two", rank, 3)
-        dist.barrier()
-        worlds.append(dist.get_world_size())
-        if rank == 2:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        threading.Timer(0.7, groups.abort, [formed]).start()
-        try:
-            dist.all_reduce(torch.ones(1))
-            freed = False
-        except RuntimeError as error:
-            freed = groups.is_communication_error(error)
-        formed = reinit("three", rank, 2)
-        dist.barrier()
-        worlds.append(dist.get_world_size())
-        tell(worlds=worlds, freed=freed, current=groups.current() is formed)
-        """,
-        3,
-        lost=(2,),
-    )
-    assert told[:2] == [{"worlds": [2, 3, 2], "freed": True, "current": True}] * 2
-
-
 @pytest.mark.parametrize(
     "error",
     [

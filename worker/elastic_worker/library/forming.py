@@ -66,11 +66,11 @@ def form(
     """
     if backend not in (GLOO, NCCL):
         raise ValueError(f"backend={backend!r}: must be 'gloo' or 'nccl'")
-    with as_group_error(f"rank {rank} of {world} could not form the group {prefix}"):
+    with _as_group_error(f"rank {rank} of {world} could not form the group {prefix}"):
         began = time.monotonic()
-        store = meet(host, port, prefix, timeout)
+        store = _meet(host, port, prefix, timeout)
         listener = Listener(host, port)
-        mesh = publish(store, rank, world, listener.address)
+        mesh = _publish(store, rank, world, listener.address)
         limit = timedelta(seconds=collective_timeout)
 
         def build() -> Any:
@@ -81,14 +81,14 @@ def form(
                 _add_nccl(group, members, torch.device(device))
             return group
 
-        group = within(began + timeout - time.monotonic(), build, otherwise=lambda: close(mesh))
+        group = _within(began + timeout - time.monotonic(), build, otherwise=lambda: close(mesh))
         group._set_group_name(prefix)
         group._set_group_desc("default_pg")
         store.set_timeout(limit)
     return Formed(backend, rank, world, prefix, group, store, mesh)
 
 
-def meet(host: str, port: int, prefix: str, timeout: float) -> Any:
+def _meet(host: str, port: int, prefix: str, timeout: float) -> Any:
     """A store under a prefix, in the server at that address."""
     limit = timedelta(seconds=timeout)
     store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
@@ -101,7 +101,7 @@ def close(mesh: sockets.Mesh | None) -> None:
         sockets.shut_down(mesh)
 
 
-def within(seconds: float, build: Callable[[], Any], *, otherwise: Callable[[], None]) -> Any:
+def _within(seconds: float, build: Callable[[], Any], *, otherwise: Callable[[], None]) -> Any:
     """What `build` makes, on a thread that is left behind when it does not come back in time.
 
     gloo's constructor has one limit for connecting and for all collectives to come, until 2.5 even for good.
@@ -164,7 +164,7 @@ class Listener:
         return gloo.create_device(hostname=address)
 
 
-def publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
+def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
     """Tell the others where this rank's gloo listens, and wait for what they tell."""
     store.set(f"listener/{rank}", json.dumps(own))
     others = [json.loads(store.get(f"listener/{other}")) for other in range(world) if other != rank]
@@ -214,7 +214,7 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
 
 
 @contextmanager
-def as_group_error(what: str) -> Iterator[None]:
+def _as_group_error(what: str) -> Iterator[None]:
     """Whatever goes wrong becomes a GroupError that says what was done."""
     try:
         yield

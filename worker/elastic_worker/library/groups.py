@@ -2,8 +2,8 @@
 
 torch knows one default group per process and makes it in one blocking call. A job that changes size needs the next
 group while the present one trains. So a group is built from torch's own parts without being registered, and
-registered later. All private calls into `torch.distributed` are in this module; `self_test` tells whether they do
-with this version of torch what they did with those that were tried (2.4.1 and 2.15), and `reinit` is the public way.
+registered later. Private calls into `torch.distributed` are in this module and in forming.py; `self_test` tells whether
+they do with this version of torch what they did with those that were tried (2.4.1 and 2.15).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch.distributed import distributed_c10d as c10d
 from elastic_worker.library import sockets
 from elastic_worker.library.collectives import GivenUpError, keep_for_ever
 from elastic_worker.library.forming import (
-    COLLECTIVE_SECONDS,
     GLOO,
     NCCL,
     Formed,
@@ -31,16 +30,12 @@ from elastic_worker.library.forming import (
     Listener,
     Members,
     add_gloo,
-    as_group_error,
     close,
     empty_group,
     form,
-    meet,
-    publish,
-    within,
 )
 
-__all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install", "reinit", "self_test"]
+__all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install", "self_test"]
 
 log = logging.getLogger(__name__)
 
@@ -215,44 +210,6 @@ def _try(tensor: Any) -> None:
         _unregister_all()
     if seen != (0, 1, GLOO, [0]):
         raise GroupError(f"as torch's default group it has rank, world size, backend and ranks {seen}")
-
-
-def reinit(
-    *,
-    backend: str,
-    host: str,
-    port: int,
-    prefix: str,
-    rank: int,
-    world: int,
-    timeout: float,
-    collective_timeout: float = COLLECTIVE_SECONDS,
-) -> Formed:
-    """End the default group, then make the next one, both by torch's public calls; nothing trains meanwhile.
-
-    `abort` reaches the sockets of such a group, too. Raises GroupError; then there is no default group.
-    """
-    global _installed
-    previous, _installed = _installed, None
-    if previous is not None:
-        close(previous.mesh)
-        _bury(previous)
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    with as_group_error(f"rank {rank} of {world} could not form the group {prefix}"):
-        store = meet(host, port, prefix, timeout)
-        before = sockets.listeners()
-        limit = timedelta(seconds=collective_timeout)
-        within(
-            timeout,
-            lambda: dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit),
-            otherwise=lambda: None,
-        )
-        new = sockets.listeners() - before
-        mesh = publish(store, rank, world, new.pop() if len(new) == 1 else None)
-        store.set_timeout(limit)
-    _installed = Formed(backend, rank, world, prefix, dist.group.WORLD, store, mesh)
-    return _installed
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
