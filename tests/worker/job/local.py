@@ -164,8 +164,10 @@ class LocalJob:
         return pod.code
 
     def report(self):
-        """The ends of all logs, and the status."""
-        logs = "\n".join(f"--- {pod.uid} (ended: {pod.code})\n{pod.said()[-3000:]}" for pod in self.all_pods)
+        """The ends of all logs, the status, and what the processes do."""
+        logs = "\n".join(
+            f"--- {pod.uid} (ended: {pod.code})\n{pod.said()[-3000:]}\n{pod.at_work()}" for pod in self.all_pods
+        )
         return f"{json.dumps(self.status())[:3000]}\n{logs}"
 
     # -- what must hold -----------------------------------------------------------------------------------------------

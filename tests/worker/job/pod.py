@@ -66,6 +66,11 @@ class LocalPod:
         pid = self.pid
         return [] if pid is None else descendants_of(pid)
 
+    def at_work(self):
+        """For a report: state and CPU time (hundredths of a second) of all of its processes."""
+        fields = {pid: stat_of(pid) for pid in self.processes()}
+        return {pid: f"{stat[0]} {int(stat[11]) + int(stat[12])}" for pid, stat in fields.items() if stat}
+
     def freeze(self):
         """SIGSTOP to everything in it, the launcher included."""
         for pid in [*self.processes(), self.pid]:
@@ -105,6 +110,14 @@ def descendants_of(pid):
     """Children, and theirs."""
     found = children_of(pid)
     return [*found, *(inner for child in found for inner in descendants_of(child))]
+
+
+def stat_of(pid):
+    """Fields of /proc/PID/stat from the state on; none of a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def command_line(pid):

@@ -136,7 +136,8 @@ class Coordinator:
             self._carrier.aligned(member, whole=bool(message["aligned"]))
         if "stepped" in message:
             self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
-        member.idle_seconds = float(message.get("idle", 0.0))
+        if "idle" in message:
+            member.idle_seconds = float(message["idle"])
         self._carrier.in_place.hear(member, message, now)
         self._take_progress(member, message, now)
         if set(message) - {"beat", "idle", "step"}:

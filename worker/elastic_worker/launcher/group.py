@@ -100,7 +100,7 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0)
+        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0, idle=0.0)
 
     async def get_ready(self) -> None:
         """Start the processes that are missing, to be brought into a group that trains."""

@@ -11,6 +11,7 @@ from typing import Any
 from elastic_worker.checkpoint.hold import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.membership import Membership
+from elastic_worker.processes.children import Process
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
 """The same while a checkpoint is waited for: processes are stopped, too, while one is looked at."""
 BUSY_SHARE = 0.01
 """Of one CPU; who uses less does nothing."""
+NOTHING_SECONDS = 0.03
+"""Of CPU time: what the threads of a process that waits need now and then. The kernel counts in hundredths."""
 
 
 class Health:
@@ -32,7 +35,7 @@ class Health:
         self._group, self._membership = group, membership
         self._frozen_since: dict[int, float] = {}
         self._stuck: dict[str, Any] | None = None
-        self._busy: dict[int, tuple[float, float]] = {}
+        self._idle_since: dict[int, tuple[float, float]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -73,11 +76,12 @@ class Health:
     def _idle(self, now: float) -> float:
         """Seconds since any of the processes last used its CPU; 0 while there are none."""
         running = [p for p in self._group.processes if not p.exited.done()]
-        seen: dict[int, tuple[float, float]] = {}
-        for process in running:
-            used = process.cpu_seconds()
-            before, since = self._busy.get(process.pid, (used, now))
-            is_busy = used - before > BUSY_SHARE * LOOK_SECONDS
-            seen[process.pid] = (used, now if is_busy else since)
-        self._busy = seen
-        return min((now - since for _, since in seen.values()), default=0.0)
+        self._idle_since = {p.pid: self._since(p, now) for p in running}
+        return min((now - since for _, since in self._idle_since.values()), default=0.0)
+
+    def _since(self, process: Process, now: float) -> tuple[float, float]:
+        """Its CPU time when it was last seen busy, and when that was."""
+        used = process.cpu_seconds()
+        before, since = self._idle_since.get(process.pid, (used, now))
+        is_busy = used - before > NOTHING_SECONDS + BUSY_SHARE * (now - since)
+        return (used, now) if is_busy else (before, since)

@@ -24,7 +24,21 @@ REFUSED_SECONDS = 2.0
 QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
-LASTING = ("warm", "leaving", "store", "runs", "finished", "group", "step", "ready", "joined", "holds", "kind", "stuck")
+LASTING = (
+    "warm",
+    "leaving",
+    "store",
+    "runs",
+    "finished",
+    "group",
+    "step",
+    "ready",
+    "joined",
+    "holds",
+    "kind",
+    "stuck",
+    "idle",
+)
 """What a hello repeats."""
 
 
