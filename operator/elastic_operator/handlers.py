@@ -13,7 +13,7 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +27,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 
@@ -80,13 +81,28 @@ class NoProgress(kopf.ProgressStorage):
 
 
 class JobFeed:
-    """Keeps the store of jobs equal to what the API server holds."""
+    """Keeps the store of jobs equal to what the API server holds, in `namespaces` only; in all where none is named."""
 
-    def __init__(self, connection: Connection, session: Session, store: Store[objects.CustomObject]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        store: Store[objects.CustomObject],
+        *,
+        namespaces: Sequence[str] = (),
+    ) -> None:
         self.connection, self.session, self.store = connection, session, store
+        self.namespaces = tuple(dict.fromkeys(namespaces))
         self.synced = asyncio.Event()
         self.last_ok = float("-inf")
+        self.restarts = self.errors = 0
+        """How often kopf was started again, and how many lists failed."""
         self._listed = asyncio.Event()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The collections that are read."""
+        return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:
         """Seconds since the API server was last heard of jobs."""
@@ -114,6 +130,7 @@ class JobFeed:
                 await apart(lambda: self._host(ours))
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
+            self.restarts += 1
             if time.monotonic() - started > LASTING_SECONDS:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
@@ -132,7 +149,8 @@ class JobFeed:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(take)
-        await kopf.operator(registry=registry, settings=kopf_settings(), clusterwide=True, standalone=True)
+        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
+        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
 
     def _session(self, authorization: str | None) -> kopf.AiohttpSession:
         session = aiohttp.ClientSession(
@@ -174,26 +192,34 @@ class JobFeed:
 
     async def _sweep(self) -> bool:
         """Lists all jobs and compares; tells whether it could."""
-        newest = self.store.newest()
-        try:
-            found, revision = await self._list()
-        except ClusterError as error:
-            log.warning("jobs cannot be listed: %s", error)
-            return False
-        if int(revision) < newest:
-            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
-            self.store.reset(found)
-        else:
-            self.store.replace(found, revision)
+        for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
+            if not await self._sweep_one(namespace, path):
+                return False
         self.last_ok = time.monotonic()
         self.synced.set()
         return True
 
-    async def _list(self) -> tuple[list[objects.CustomObject], str]:
+    async def _sweep_one(self, namespace: str, path: str) -> bool:
+        """The same for the jobs at `path`, which are those of that namespace; "" is all of them."""
+        newest = self.store.newest(within=namespace)
+        try:
+            found, revision = await self._list(path)
+        except ClusterError as error:
+            self.errors += 1
+            log.warning("jobs cannot be listed: %s", error)
+            return False
+        if int(revision) < newest:
+            log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
+            self.store.reset(found, within=namespace)
+        else:
+            self.store.replace(found, revision, within=namespace)
+        return True
+
+    async def _list(self, path: str) -> tuple[list[objects.CustomObject], str]:
         found: list[objects.CustomObject] = []
         more = ""
         while True:
-            page = await self.session.get(JOBS, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
+            page = await self.session.get(path, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
             found += _readable(page["items"] or ())
             more = page["metadata"].get("continue", "")
             if not more:

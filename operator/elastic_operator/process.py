@@ -19,17 +19,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastic_operator.api.policy import COLLECTION
+from elastic_operator.api.status import JobStatus
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import convert, objects, reflector
-from elastic_operator.cluster.connection import load_connection
+from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.namespaced import Namespaced
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
-from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.store import Store, T
 from elastic_operator.handlers import JobFeed
+from elastic_operator.loop import networks
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
@@ -39,6 +42,9 @@ from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.changes import changes
+from elastic_operator.metrics.picture import Picture, WatchPicture
+from elastic_operator.plan.job import Job
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -60,7 +66,7 @@ GC_THRESHOLDS = (20_000, 10, 10)
 class Watches:
     """The reflectors of everything that is only read."""
 
-    all: dict[str, Reflector[Any]]
+    all: dict[str, Reflector[Any] | Namespaced[Any]]
     feed: JobFeed
 
     async def catch_up(self) -> None:
@@ -75,6 +81,13 @@ class Watches:
         """Seconds since each was last heard of."""
         return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
 
+    def pictures(self) -> dict[str, WatchPicture]:
+        """Each as /metrics shows it."""
+        shown = {
+            kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
+        }
+        return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
+
 
 class Process:
     """One operator process."""
@@ -82,7 +95,6 @@ class Process:
     def __init__(self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed) -> None:
         self.settings, self.session, self.metrics = settings, session, metrics
         self.elector = self._candidate()
-        ours = {"labelSelector": contract.LABEL_JOB_UID}
         self.watches = Watches(
             {
                 "pods": Reflector(session, reflector.PODS, objects.Pod),
@@ -92,8 +104,8 @@ class Process:
                 "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
                 "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
                 "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
-                "services": Reflector(session, reflector.SERVICES, objects.Service, params=ours),
-                "slices": Reflector(session, reflector.ENDPOINT_SLICES, objects.EndpointSlice, params=ours),
+                "services": self._own(reflector.SERVICES, objects.Service),
+                "slices": self._own(reflector.ENDPOINT_SLICES, objects.EndpointSlice),
             },
             feed,
         )
@@ -111,6 +123,7 @@ class Process:
             namespaces=stores["namespaces"],
         )
         self.controller: Controller | None = None
+        self.statuses: PolicyStatuses | None = None
         self.ledger = Ledger(
             job_of=self._job_ref,
             parse=names.parse_pod_name,
@@ -126,6 +139,13 @@ class Process:
             store.subscribe(lambda _old, _new: self._wake())
         for kind in often:
             stores[kind].subscribe(self._wake_if_new)
+
+    def _own(self, path: str, type_: type[T]) -> Reflector[T] | Namespaced[T]:
+        """What watches a kind of which only the jobs' own objects matter; only where jobs are served it may be read."""
+        ours, served = {"labelSelector": contract.LABEL_JOB_UID}, self.settings.watch_namespaces
+        if served:
+            return Namespaced(self.session, path, type_, namespaces=served, params=ours)
+        return Reflector(self.session, path, type_, params=ours)
 
     def _job_ref(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
@@ -173,8 +193,8 @@ class Process:
             finally:
                 await _cancelled(leading)
                 await _cancelled(election)
-                self.controller = None
-                self.metrics.leader.set(0)
+                self.controller = self.statuses = None
+                self.metrics.stand_by()
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(1.0)
@@ -188,18 +208,28 @@ class Process:
         self.metrics.leader.set(1)
         gc.collect()
         gc.freeze()
-        events = EventRecorder(self.session, instance=self.elector.identity)
+        events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
         posting = asyncio.create_task(events.run())
-        statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+        self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
         reporting = asyncio.create_task(statuses.run())
+        renewing = asyncio.create_task(self._renew_networks())
         try:
             self.controller = self._controller(events, statuses)
             await self.controller.run()
         finally:
+            await _cancelled(renewing)
             await _cancelled(reporting)
             await events.flush()
             await _cancelled(posting)
             gc.unfreeze()
+
+    async def _renew_networks(self) -> None:
+        """Settings may have changed since the last leader began."""
+        network = self.settings.job_network(namespace())
+        if network is not None:
+            started = {pod.metadata.controller.uid for pod in self.stores.pods if pod.metadata.controller}
+            jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
+            await networks.renew(self.session, network, jobs)
 
     def _controller(self, events: EventRecorder, statuses: PolicyStatuses) -> Controller:
         build = BuildSettings(
@@ -207,6 +237,8 @@ class Process:
             master_priority_class=self.settings.master_priority_class_name,
             gpu_resources=self.settings.gpu_resources,
             worker_image=self.settings.worker_image,
+            worker_pull_secrets=self.settings.worker_image_pull_secrets,
+            network=self.settings.job_network(namespace()),
         )
         reclaimer = Reclaimer(
             self.session,
@@ -220,7 +252,7 @@ class Process:
         return Controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.session, self.stores, self.ledger, events, build),
+            actor=Actor(self.session, self.stores, self.ledger, events, build, written=self._job_written),
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
@@ -242,9 +274,22 @@ class Process:
             if revision != self.session.clock.revision:
                 revision = self.session.clock.revision
                 self._wake()  # statuses are rewritten before anybody takes their times for new ones
-            for kind, age in self.watches.ages().items():
-                self.metrics.watch_age.labels(kind).set(min(age, 1e9))
             await asyncio.sleep(5.0)
+
+    def _job_written(self, job: Job, status: JobStatus) -> None:
+        """The status of a job was written, and was `job.status` before."""
+        self.metrics.count_job(changes(job.status, status, created=job.created))
+
+    def picture(self) -> Picture:
+        """What /metrics shows of what is so now."""
+        controller, statuses = self.controller, self.statuses
+        return Picture(
+            leads=controller is not None,
+            jobs=controller.pictures() if controller else (),
+            policies=statuses.pictures() if statuses else (),
+            watches=self.watches.pictures(),
+            kopf_restarts=self.watches.feed.restarts,
+        )
 
     def health(self) -> str:
         """What is wrong with this process, "" if nothing."""
@@ -275,6 +320,11 @@ def namespace() -> str:
     return os.environ.get("POD_NAMESPACE") or "elastic-system"
 
 
+def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
+    """The feed of the jobs that are served."""
+    return JobFeed(connection, session, Store(), namespaces=settings.watch_namespaces)
+
+
 @contextlib.asynccontextmanager
 async def _assembled(settings: Settings) -> AsyncIterator[Process]:
     metrics = Metrics()
@@ -284,8 +334,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         metrics.api_requests.labels(verb, code).inc()
 
     async with Session(connection, on_request=count) as session:
-        process = Process(settings, session, metrics, JobFeed(connection, session, Store()))
-        async with serving(settings.port, metrics, process.health):
+        process = Process(settings, session, metrics, job_feed(settings, connection, session))
+        async with serving(settings.port, metrics, health=process.health, picture=process.picture):
             try:
                 yield process
             finally:

@@ -13,11 +13,19 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.picture import Picture
 
 
 @asynccontextmanager
-async def serving(port: int, metrics: Metrics, health: Callable[[], str]) -> AsyncIterator[int]:
-    """Serves while the context is open; yields the port. `health` returns "" or what is wrong."""
+async def serving(
+    port: int, metrics: Metrics, *, health: Callable[[], str], picture: Callable[[], Picture]
+) -> AsyncIterator[int]:
+    """Serves while the context is open; yields the port. `health` returns "" or what is wrong.
+
+    Who asks for metrics gets what `picture` shows at that moment, put into words in a thread of its own: with a
+    thousand jobs that takes longer than the lease and the watches should wait. One at a time, however many ask.
+    """
+    one_at_a_time = asyncio.Lock()
 
     async def healthz(_: web.Request) -> web.Response:
         wrong = health()
@@ -27,7 +35,9 @@ async def serving(port: int, metrics: Metrics, health: Callable[[], str]) -> Asy
         return web.Response(text="ok")
 
     async def numbers(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        async with one_at_a_time:
+            text = await asyncio.to_thread(metrics.text, picture())
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", numbers)])

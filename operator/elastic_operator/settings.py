@@ -18,8 +18,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
+from elastic_operator.api.network import EgressRule, IngressRule
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.build.network_policy import JobNetwork
 from elastic_operator.plan.job import Provisioning
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
 
@@ -27,6 +29,8 @@ PREFIX = "ELASTIC_OPERATOR_"
 DEFAULT_FILE = Path("/etc/elastic-operator/settings.yaml")
 
 ExtendedResource = Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")]
+
+SecretName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
 
 
 class SettingsError(ValueError):
@@ -108,6 +112,17 @@ class ReclaimSettings(ApiModel):
     reservation_seconds: int = Field(30, ge=1, le=3600)
 
 
+class JobNetworkPolicy(ApiModel):
+    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to.
+
+    Without `egress` they may connect to anything; with it, to each other, to DNS and to what it lists.
+    """
+
+    enabled: bool = False
+    ingress: tuple[IngressRule, ...] = ()
+    egress: tuple[EgressRule, ...] | None = None
+
+
 class Settings(ApiModel):
     """All settings, with their defaults."""
 
@@ -125,6 +140,10 @@ class Settings(ApiModel):
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
     worker_image: str = f"docker.io/elastic-pytorch/worker:{version('elastic-pytorch-operator')}"
+    worker_image_pull_secrets: tuple[SecretName, ...] = Field(
+        (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
+    )
+    job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 
@@ -157,9 +176,22 @@ class Settings(ApiModel):
             return None
         return Provisioning(self.provisioning_delay_seconds, self.provisioning_timeout_seconds)
 
+    def job_network(self, operator_namespace: str) -> JobNetwork | None:
+        """What the NetworkPolicies of jobs let in and out; None where jobs have none."""
+        policy = self.job_network_policy
+        if not policy.enabled:
+            return None
+        egress = None if policy.egress is None else tuple(map(_as_written_there, policy.egress))
+        return JobNetwork(operator_namespace, tuple(map(_as_written_there, policy.ingress)), egress)
+
     def watches(self, namespace: str) -> bool:
         """Whether jobs of that namespace are ours to run."""
         return not self.watch_namespaces or namespace in self.watch_namespaces
+
+
+def _as_written_there(rule: ApiModel) -> dict[str, Any]:
+    """A rule as Kubernetes has it."""
+    return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:

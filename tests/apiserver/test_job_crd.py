@@ -134,7 +134,15 @@ def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
         retry=Retry(reason="r", not_before=NOW, size=3),
         master_epoch=2,
         membership_generation=9,
-        training=Training(step=70, last_checkpoint_step=60, checkpoint_error="no such folder", last_updated_time=NOW),
+        training=Training(
+            step=70,
+            epoch=2,
+            samples_seen=4480,
+            last_checkpoint_step=60,
+            checkpoint_error="no such folder",
+            goodput=0.875,
+            last_updated_time=NOW,
+        ),
         pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4, rank=0)],
         history=[Change(time=NOW, from_=1, to=2, reason="Grown", pause_seconds=0.45, lost_steps=3)],
         conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.FULL_SIZE, "AtMaximum")],
@@ -168,7 +176,12 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
     accepted(jobs.create(make_job(minReplicas=1, maxReplicas=4)))
     conditions = [condition(ConditionType.FULL_SIZE, "InsufficientNodes"), condition(ConditionType.READY, "Running")]
     status = make_status(
-        replicas=3, gpus=12, world_size=11, restarts=5, training=Training(step=70), conditions=conditions
+        replicas=3,
+        gpus=12,
+        world_size=11,
+        restarts=5,
+        training=Training(step=70, goodput=0.875),
+        conditions=conditions,
     )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
     table = jobs.get("toy", accept=TABLE)
@@ -186,9 +199,10 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         ("RESTARTS", 5),
         ("WORLD", 11),
         ("STEP", 70),
+        ("GOODPUT", 0.875),
     ]
     assert age.endswith("s")
-    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step"]
+    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step", "Goodput"]
 
 
 # --- scale

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from tests.build.objects import SERVICE_IP, Owner, make_container, make_pod, make_spec, make_template
@@ -15,6 +16,8 @@ SETTINGS = BuildSettings(
     worker_priority_class="elastic-pytorch-worker",
     worker_image="registry.example/elastic-pytorch/worker:1",
 )
+
+NETWORK = JobNetwork("elastic-system", egress=({"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},))
 
 
 class _Dumper(yaml.SafeDumper):
@@ -32,7 +35,7 @@ _Dumper.add_representer(str, _text)
 
 
 def golden_objects() -> dict[str, dict[str, Any]]:
-    """By file name: the pods, the Service and the EndpointSlice of a job of 2 to 4 pods with 2 GPUs each.
+    """By file name: the objects of a job of 2 to 4 pods with 2 GPUs each.
 
     And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root.
     """
@@ -62,6 +65,7 @@ def golden_objects() -> dict[str, dict[str, Any]]:
         "master": make_pod(spec, role="master", settings=SETTINGS),
         "worker": make_pod(spec, role="worker", index=2, node="node-b", settings=SETTINGS),
         "service": build_service(Owner()),
+        "network-policy": build_network_policy(Owner(), NETWORK),
         "endpoint-slice": build_endpoint_slice(Owner(), service_ip=SERVICE_IP, pod_ip="10.244.1.5"),
     }
 

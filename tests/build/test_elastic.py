@@ -158,3 +158,26 @@ def test_the_image_is_no_part_of_what_pods_are_compared_by():
     )
     assert one == other
     assert injector("a")["image"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("users", "settings", "expected"),
+    [
+        (None, (), None),
+        ([{"name": "mine"}], (), ["mine"]),
+        (None, ("mirror",), ["mirror"]),
+        ([{"name": "mine"}, {"name": "mirror"}], ("mirror", "other", "other"), ["mine", "mirror", "other"]),
+    ],
+)
+def test_the_launchers_image_is_pulled_with_the_settings_secrets_after_the_users_own(users, settings, expected):
+    template = make_template(imagePullSecrets=users) if users else make_template()
+    elastic = make_spec(template, runtime={"mode": "Elastic"})
+    pod = make_pod(elastic, settings=BuildSettings(worker_pull_secrets=settings))
+    found = pod["spec"].get("imagePullSecrets")
+    assert (found and [secret["name"] for secret in found]) == expected
+
+
+@pytest.mark.parametrize("runtime", [{"mode": "Torchrun"}, {"mode": "Elastic", "inject": False}])
+def test_pods_without_the_launchers_image_get_no_secrets_for_it(runtime):
+    pod = make_pod(make_spec(runtime=runtime), settings=BuildSettings(worker_pull_secrets=("mirror",)))
+    assert "imagePullSecrets" not in pod["spec"]

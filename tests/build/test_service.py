@@ -56,5 +56,4 @@ def test_everything_goes_when_the_job_goes():
             "name": "toy",
             "uid": Owner().uid,
             "controller": True,
-            "blockOwnerDeletion": True,
         }

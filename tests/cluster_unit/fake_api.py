@@ -88,7 +88,7 @@ class FakeApi:
             stream.cancel()
 
     async def _tell(self, type_: str, path: str, obj: dict[str, Any]) -> None:
-        self.history.append((self.revision, collection_of(path), type_, deepcopy(obj)))
+        self.history.append((self.revision, path, type_, deepcopy(obj)))
         async with self.changed:
             self.changed.notify_all()
 
@@ -116,7 +116,7 @@ class FakeApi:
         return "LIST" if "limit" in request.query else "GET"
 
     async def _list(self, request: web.Request, _body: Any) -> web.Response:
-        found = [obj for path, obj in self.objects.items() if collection_of(path) == request.path]
+        found = [obj for path, obj in self.objects.items() if request.path in collections_of(path)]
         begin, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
         meta = {"resourceVersion": str(self.revision)}
         if begin + limit < len(found):
@@ -135,8 +135,8 @@ class FakeApi:
         sent = next((i for i, item in enumerate(self.history) if item[0] > known), len(self.history))
         try:
             while True:
-                for _, collection, type_, obj in self.history[sent:]:
-                    if collection == request.path and not self.silent:
+                for _, path, type_, obj in self.history[sent:]:
+                    if request.path in collections_of(path) and not self.silent:
                         await response.write(msgspec.json.encode({"type": type_, "object": obj}) + b"\n")
                 sent = len(self.history)
                 async with self.changed:
@@ -182,9 +182,9 @@ class FakeApi:
         return json(merged(old, {"kind": "Pod", "metadata": {"deletionGracePeriodSeconds": 0}}))
 
 
-def collection_of(path: str) -> str:
-    """`/api/v1/namespaces/a/pods/x` is listed under `/api/v1/pods`."""
-    return re.sub(r"/namespaces/[^/]+(?=/)", "", path).rsplit("/", 1)[0]
+def collections_of(path: str) -> tuple[str, str]:
+    """`/api/v1/namespaces/a/pods/x` is listed under `/api/v1/pods`, and under `/api/v1/namespaces/a/pods`."""
+    return re.sub(r"/namespaces/[^/]+(?=/)", "", path).rsplit("/", 1)[0], path.rsplit("/", 1)[0]
 
 
 def merged(old: Any, patch: Any) -> Any:

@@ -16,8 +16,9 @@ SCALED = Event("ScaledUp", "from 2 to 4 pods")
 
 @asynccontextmanager
 async def recording(api: FakeApi, *, running: bool = True, instance: str = "one"):
+    dropped: list[int] = []
     async with session_to(api) as session:
-        recorder = EventRecorder(session, instance=instance)
+        recorder = EventRecorder(session, instance=instance, on_drop=lambda: dropped.append(1))
         task = asyncio.create_task(recorder.run()) if running else None
         try:
             yield recorder
@@ -25,6 +26,7 @@ async def recording(api: FakeApi, *, running: bool = True, instance: str = "one"
             if task:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+    assert len(dropped) == recorder.dropped
 
 
 def told(api: FakeApi) -> list[dict]:

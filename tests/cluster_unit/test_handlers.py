@@ -127,3 +127,4 @@ async def test_catching_up_waits_until_the_server_answers():
         job = await put(api, "new")
         await asyncio.wait_for(feed.catch_up(), 5)
         assert job["metadata"]["uid"] in feed.store
+        assert feed.errors == 2

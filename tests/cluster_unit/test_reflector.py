@@ -81,6 +81,7 @@ async def test_deletions_missed_before_a_410_are_told_once_and_nothing_else_is(a
         await eventually(lambda: api.requests["WATCH"] == (2 if as_event else 3))
         assert len(told) == 30
         assert all(new is None for _, new in told)
+        assert reflector.stats.relists == 1
 
 
 async def test_an_expired_continue_token_starts_the_list_again():

@@ -110,6 +110,27 @@ async def test_after_a_pass_every_policy_has_its_status():
     assert here.status("b")["total"]["lent"] == 1
 
 
+async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_with_it():
+    async with world() as here:
+        assert here.statuses.pictures() == ()
+        await here.apply("a", namespaces=["a"], flavors=quota(1))
+        here.run_pass()
+        await eventually(lambda: here.used("a") == 2)
+        (picture,) = here.statuses.pictures()
+        assert picture.name == "a"
+        known = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0, "fair_share": 2}
+        assert picture.flavors == {"default": known}
+        assert (picture.conditions["Ready"], picture.conditions["Conflict"]) == (True, False)
+        limited = make_flavor(guaranteed=1, borrowing={"limit": 3})
+        await here.apply("a", namespaces=["a"], flavors=[limited], generation=2)
+        assert here.statuses.pictures() == (picture,)
+        here.run_pass()
+        await eventually(lambda: here.statuses.pictures()[0].flavors["default"].get("limit") == 4)
+        (policy,) = here.store
+        here.store.observe_deleted(policy.metadata.uid)
+        assert here.statuses.pictures() == ()
+
+
 async def test_nothing_is_written_when_nothing_changed():
     async with world() as here:
         await here.apply("a", namespaces=["a"])
@@ -156,6 +177,7 @@ async def test_a_spec_that_no_pass_has_seen_is_not_reported_on():
         await here.apply("a", namespaces=["a"], flavors=quota(1), generation=2)
         await here.quiet()
         assert here.status("a")["observedGeneration"] == 1
+        assert [picture.flavors["default"]["used"] for picture in here.statuses.pictures()] == [2]
         here.run_pass(3)
         await eventually(lambda: here.status("a")["observedGeneration"] == 2)
         assert here.used("a") == 3

@@ -204,6 +204,12 @@ async def test_nobody_who_listens_is_no_trouble(listener):
         {"state": "Run\nning"},
         {"state": None},
         {"training": {"step": 1.5}},
+        {"training": {"epoch": -1}},
+        {"training": {"samplesSeen": "1"}},
+        {"training": {"loss": "low"}},
+        {"training": {"goodput": {"share": 1.01}}},
+        {"training": {"goodput": {"seconds": {}}}},
+        {"training": {"goodput": {"share": 0.5, "seconds": {"lost": -1}}}},
         {"changes": SAID["changes"] * 21},
         {"changes": [{**SAID["changes"][0], "pauseSeconds": -1}]},
         {"changes": [{**SAID["changes"][0], "reason": "a b"}]},
@@ -229,8 +235,20 @@ def test_texts_are_one_short_line_and_twins_no_members():
     assert report.checkpoint_error is None
 
 
+def test_what_a_script_with_the_library_tells_is_understood():
+    goodput = {"share": 0.75, "seconds": {"productive": 3.0, "startup": 0.5, "regroup": 0.5, "of a newer one": 1}}
+    said = {"step": 3, "epoch": 1, "samplesSeen": 1400, "loss": -0.5, "goodput": goodput}
+    report = understood({**SAID, "training": said})
+    assert (report.epoch, report.samples_seen, report.loss, report.goodput.share) == (1, 1400, -0.5, 0.75)
+    assert {part: seconds for part, seconds in report.goodput.seconds.items() if seconds} == {
+        "productive": 3.0,
+        "startup": 0.5,
+        "regroup": 0.5,
+    }
+
+
 def test_fields_of_a_newer_launcher_are_passed_over():
-    assert understood({**SAID, "warm": True, "training": {"step": 3, "epoch": 1}}).step == 3
+    assert understood({**SAID, "warm": True, "training": {"step": 3, "era": 1}}).step == 3
 
 
 json_values = st.recursive(

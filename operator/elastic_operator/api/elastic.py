@@ -46,7 +46,7 @@ RESERVED_ENV = frozenset(
 )
 """ELASTIC_WARM and ELASTIC_COUNT_STEPS are the user's to set."""
 
-_SETTING_OF = {
+SETTING_OF = {
     contract.ENV_NPROC: "spec.nprocPerNode",
     contract.ENV_PRELOAD: "spec.runtime.preload",
     contract.ENV_CHECKPOINT_PATH: "spec.elasticity.checkpointPath",
@@ -55,7 +55,17 @@ _SETTING_OF = {
     contract.ENV_STALL_SECONDS: "spec.recovery.stallSeconds",
     contract.ENV_MAX_FAILURES: "spec.recovery.maxFailuresWithoutProgress",
 }
-_OURS = "must be different: in Elastic mode the operator adds one of that name"
+OURS = "must be different: in Elastic mode the operator adds one of that name"
+SET_BY_US = "must not be set here, {instead}: in Elastic mode the operator sets it"
+OUR_FOLDER = "must be another folder: in Elastic mode the operator mounts its own there"
+OUR_VOLUMES = (RUNTIME_VOLUME, WISH_VOLUME, SCRATCH_VOLUME)
+OUR_FOLDERS = (contract.INJECT_FOLDER, contract.WISH_FOLDER, SCRATCH_FOLDER)
+
+
+def instead_of(variable: str) -> str:
+    """What to do instead of setting this reserved variable."""
+    setting = SETTING_OF.get(variable)
+    return f"write {setting} instead" if setting else "remove it"
 
 
 def injector(image: str) -> dict[str, Any]:
@@ -91,12 +101,12 @@ def elastic_errors(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldEr
     """What stands in the way of what is added to pods of this template, which is at the path `at`."""
     pod, pod_at = template["spec"], (*at, "spec")
     for index, volume in enumerate(pod.get("volumes") or ()):
-        if volume["name"] in (RUNTIME_VOLUME, WISH_VOLUME, SCRATCH_VOLUME):
-            yield FieldError((*pod_at, "volumes", index, "name"), _OURS, volume["name"])
+        if volume["name"] in OUR_VOLUMES:
+            yield FieldError((*pod_at, "volumes", index, "name"), OURS, volume["name"])
     for field in ("containers", "initContainers"):
         for index, container in enumerate(pod.get(field) or ()):
             if container["name"] == INJECT_CONTAINER:
-                yield FieldError((*pod_at, field, index, "name"), _OURS, container["name"])
+                yield FieldError((*pod_at, field, index, "name"), OURS, container["name"])
     main = main_container(template)
     yield from _main_errors(main, at=(*pod_at, "containers", pod["containers"].index(main)))
 
@@ -104,11 +114,8 @@ def elastic_errors(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldEr
 def _main_errors(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
     for index, variable in enumerate(main.get("env") or ()):
         if variable["name"] in RESERVED_ENV:
-            setting = _SETTING_OF.get(variable["name"])
-            remedy = f"write {setting} instead" if setting else "remove it"
-            told = f"must not be set here, {remedy}: in Elastic mode the operator sets it"
+            told = SET_BY_US.format(instead=instead_of(variable["name"]))
             yield FieldError((*at, "env", index, "name"), told, variable["name"])
     for index, mount in enumerate(main.get("volumeMounts") or ()):
-        if posixpath.normpath(mount["mountPath"]) in (contract.INJECT_FOLDER, contract.WISH_FOLDER, SCRATCH_FOLDER):
-            remedy = "must be another folder: in Elastic mode the operator mounts its own there"
-            yield FieldError((*at, "volumeMounts", index, "mountPath"), remedy, mount["mountPath"])
+        if posixpath.normpath(mount["mountPath"]) in OUR_FOLDERS:
+            yield FieldError((*at, "volumeMounts", index, "mountPath"), OUR_FOLDER, mount["mountPath"])

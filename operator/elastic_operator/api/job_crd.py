@@ -120,6 +120,7 @@ COLUMNS = (
     {"name": "Restarts", "type": "integer", "jsonPath": ".status.restarts"},
     {"name": "World", "type": "integer", "jsonPath": ".status.worldSize", "priority": 1},
     {"name": "Step", "type": "integer", "jsonPath": ".status.training.step", "priority": 1},
+    {"name": "Goodput", "type": "number", "jsonPath": ".status.training.goodput", "priority": 1},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 

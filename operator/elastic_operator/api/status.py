@@ -147,8 +147,19 @@ class Training(StatusModel):
     """How far the training is, as the job's own master tells."""
 
     step: int | None = Field(default=None, description="Optimizer steps done.")
+    epoch: int | None = Field(
+        default=None, description="Passes over the data that are done, where the script uses the library."
+    )
+    samples_seen: int | None = Field(
+        default=None, description="Samples that the training has seen, where the script uses the library."
+    )
     last_checkpoint_step: int | None = Field(default=None, description="The step of the newest complete checkpoint.")
     checkpoint_error: str | None = Field(default=None, description="Why checkpoints cannot be followed.")
+    goodput: float | None = Field(
+        default=None,
+        description="Part of the time (0 to 1) in which steps were done that counted, since the master's first training"
+        " process started, where the script uses the library.",
+    )
     last_updated_time: Time | None = Field(default=None, description="When the master told this.")
 
 

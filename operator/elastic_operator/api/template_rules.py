@@ -16,15 +16,28 @@ from elastic_operator.api.quantity import MAX, milli, units
 from elastic_operator.api.template import gpus_of, main_container
 from elastic_worker import contract
 
-_RESERVED_BECAUSE = {
+RESERVED_BECAUSE = {
     contract.ENV_WORLD_SIZE: "the job's size is minReplicas and maxReplicas",
     contract.ENV_NNODES: "the job's size is minReplicas and maxReplicas",
     contract.ENV_LOCAL_ADDR: "it is each pod's own address",
     "PET_NODE_RANK": "ranks are given when the pods meet",
     "PET_STANDALONE": "each pod would train alone",
 }
-_BUILT_IN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_POINTS_AT_MASTER = "it is how the pods find their master"
+BUILT_IN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+POINTS_AT_MASTER = "it is how the pods find their master"
+
+RESTARTS = "must be Never or absent: the operator itself replaces pods that fail"
+NAME_TWICE = "must be different from the other containers' names"
+NO_PROGRAM = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
+RESERVED = "must not be set here, remove it: the operator sets it, since {reason}"
+UNKNOWN_RESOURCE = (
+    f"must be one of {', '.join(BUILT_IN_RESOURCES)}, hugepages-SIZE, or a name with a domain, such as nvidia.com/gpu"
+)
+NO_GPUS = (
+    "must ask for GPUs: the master trains too, and the workers have {gpus} each; write resources.limits with {resource}"
+    " in its main container"
+)
+NO_GPU_LIMIT = "must stand in limits: GPUs are never shared or overcommitted"
 
 Located = tuple[Path, Mapping[str, Any]]
 
@@ -34,8 +47,7 @@ def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Seq
     pod = template["spec"]
     policy = pod.get("restartPolicy")
     if policy not in (None, "Never"):
-        remedy = "must be Never or absent: the operator itself replaces pods that fail"
-        yield FieldError((*at, "spec", "restartPolicy"), remedy, policy)
+        yield FieldError((*at, "spec", "restartPolicy"), RESTARTS, policy)
     containers = list(_containers(pod, at=(*at, "spec")))
     yield from _duplicates(containers)
     for path, container in containers:
@@ -52,11 +64,7 @@ def role_errors(spec: JobSpec, *, gpu_resources: Sequence[str]) -> Iterator[Fiel
     master, worker = (gpus_of(spec.template_of(role), gpu_resources) for role in ("master", "worker"))
     if worker and not master:
         path: Path = ("spec", "master", "template") if spec.master else ("spec", "template")
-        remedy = (
-            f"must ask for GPUs: the master trains too, and the workers have {worker} each; write resources.limits"
-            f" with {gpu_resources[0]} in its main container"
-        )
-        yield FieldError(path, remedy)
+        yield FieldError(path, NO_GPUS.format(gpus=worker, resource=gpu_resources[0]))
 
 
 def _containers(pod: Mapping[str, Any], *, at: Path) -> Iterator[Located]:
@@ -71,22 +79,20 @@ def _duplicates(containers: Sequence[Located]) -> Iterator[FieldError]:
         name = container["name"]
         seen[name] += 1
         if seen[name] == 2:
-            yield FieldError((*path, "name"), "must be different from the other containers' names", name)
+            yield FieldError((*path, "name"), NAME_TWICE, name)
 
 
 def _program_errors(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
     if not main.get("args") and not main.get("command"):
-        remedy = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
-        yield FieldError((*at, "args"), remedy)
+        yield FieldError((*at, "args"), NO_PROGRAM)
 
 
 def _reserved_variables(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
     for index, variable in enumerate(main.get("env") or ()):
         name = variable["name"]
         if name in contract.RESERVED_ENV or name.startswith(contract.RESERVED_ENV_PREFIX):
-            reason = _RESERVED_BECAUSE.get(name, _POINTS_AT_MASTER)
-            remedy = f"must not be set here, remove it: the operator sets it, since {reason}"
-            yield FieldError((*at, "env", index, "name"), remedy, name)
+            reason = RESERVED_BECAUSE.get(name, POINTS_AT_MASTER)
+            yield FieldError((*at, "env", index, "name"), RESERVED.format(reason=reason), name)
 
 
 def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
@@ -97,10 +103,8 @@ def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[Fiel
             if "/" in name:
                 if milli(quantity) < MAX and milli(quantity) % 1000:
                     yield FieldError(path, "must be a whole number", quantity)
-            elif name not in _BUILT_IN_RESOURCES and not name.startswith("hugepages-"):
-                known = ", ".join(_BUILT_IN_RESOURCES)
-                remedy = f"must be one of {known}, hugepages-SIZE, or a name with a domain, such as nvidia.com/gpu"
-                yield FieldError(path, remedy, quantity)
+            elif name not in BUILT_IN_RESOURCES and not name.startswith("hugepages-"):
+                yield FieldError(path, UNKNOWN_RESOURCE, quantity)
 
 
 def _gpu_errors(container: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
@@ -111,8 +115,7 @@ def _gpu_errors(container: Mapping[str, Any], *, at: Path, gpu_resources: Sequen
             remedy = f"must be at most {MAX_PROCESSES}: it counts the GPUs of one pod"
             yield FieldError((*at, "resources", "limits", name), remedy, limits[name])
         if name in requests and name not in limits:
-            remedy = "must stand in limits: GPUs are never shared or overcommitted"
-            yield FieldError((*at, "resources", "requests", name), remedy, requests[name])
+            yield FieldError((*at, "resources", "requests", name), NO_GPU_LIMIT, requests[name])
         elif name in requests and milli(requests[name]) != milli(limits[name]):
             remedy = f"must equal the limit, {limits[name]}; or remove the request"
             yield FieldError((*at, "resources", "requests", name), remedy, requests[name])

@@ -7,6 +7,7 @@ not renew single files (subPath).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from elastic_operator.api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
@@ -43,10 +44,19 @@ def make_elastic(
     if spec.runtime.inject:
         _mount(pod, main, RUNTIME_VOLUME, INJECT_FOLDER, {"emptyDir": {"sizeLimit": RUNTIME_SIZE}})
         pod["initContainers"] = [injector(settings.worker_image), *(pod.get("initContainers") or [])]
+        _add_pull_secrets(pod, settings.worker_pull_secrets)
     if create.role == ROLE_MASTER:
         _mount(pod, main, WISH_VOLUME, WISH_FOLDER, _wish_source())
     main["env"] = with_users(ours, main["env"])
     main.update(launched(main, spec.runtime))
+
+
+def _add_pull_secrets(pod: dict[str, Any], names: Sequence[str]) -> None:
+    """The user's come first: the kubelet tries them in this order for each image."""
+    users = pod.get("imagePullSecrets") or []
+    known = {secret.get("name") for secret in users}
+    if added := [{"name": name} for name in dict.fromkeys(names) if name not in known]:
+        pod["imagePullSecrets"] = [*users, *added]
 
 
 def environment(

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.build.network_policy import JobNetwork
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
     """What the operator's settings say about pods. An empty class name leaves the pods without a PriorityClass.
 
-    `worker_image` is the one that brings the launcher into the pods of Elastic jobs.
+    `worker_image` is the one that brings the launcher into the pods of Elastic jobs, and `worker_pull_secrets` are the
+    Secrets of a job's namespace by which it is pulled. Without a `network` jobs have no NetworkPolicy.
     """
 
     master_priority_class: str = ""
     worker_priority_class: str = ""
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     worker_image: str = ""
+    worker_pull_secrets: tuple[str, ...] = ()
+    network: JobNetwork | None = None
 
 
 class PodToCreate(Protocol):

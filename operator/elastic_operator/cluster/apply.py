@@ -12,7 +12,7 @@ from typing import Any
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.cluster.objects import EndpointSlice, Pod, Service, decode
+from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
 
 _LOG_BYTES = 1 << 18
@@ -99,6 +99,21 @@ async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_u
     return service
 
 
+async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> None:
+    """Create a network policy, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError."""
+    meta = manifest["metadata"]
+    collection = f"/apis/networking.k8s.io/v1/namespaces/{meta['namespace']}/networkpolicies"
+    path = f"{collection}/{meta['name']}"
+    try:
+        known = decode(await session.get(path), CustomObject)
+    except NotFound:
+        await session.post(collection, manifest)
+        return
+    _require_ours("NetworkPolicy", known.metadata, job_uid)
+    if _without_empty(known.spec) != _without_empty(manifest["spec"]):
+        await session.put(path, {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}})
+
+
 async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if its addresses differ. Raises NameTaken, Conflict, ClusterError."""
     meta = manifest["metadata"]
@@ -172,6 +187,13 @@ async def read_log_tail(
     params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
     return log[-max_bytes:].decode(errors="replace")
+
+
+def _without_empty(value: Any) -> Any:
+    """Without empty lists, which the API server leaves out of what it stores."""
+    if isinstance(value, Mapping):
+        return {key: _without_empty(inner) for key, inner in value.items() if inner != []}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def is_ours(meta: Meta, job_uid: str) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,10 +69,11 @@ class _Series:
 
 
 class EventRecorder:
-    """Tells events. `instance` names this process. `dropped` counts what was not told."""
+    """Tells events. `instance` names this process. `dropped` counts what was not told; `on_drop` hears of each."""
 
-    def __init__(self, session: Session, *, instance: str) -> None:
+    def __init__(self, session: Session, *, instance: str, on_drop: Callable[[], None] = lambda: None) -> None:
         self.dropped = 0
+        self._on_drop = on_drop
         self._session = session
         self._instance = instance
         self._queue: asyncio.Queue[tuple[str, Event]] = asyncio.Queue(QUEUE)
@@ -85,7 +87,7 @@ class EventRecorder:
     def record_for(self, subject: Subject, event: Event) -> None:
         """Tell `event` of any object, some time soon."""
         if self._queue.full() or not self._within_rate(subject.uid):
-            self.dropped += 1
+            self._drop()
             return
         now, wall = time.monotonic(), self._session.api_time()
         known = self._series.pop((subject.uid, event), None)
@@ -96,6 +98,10 @@ class EventRecorder:
         self._series[series.key] = series
         self._drop_old(now)
         self._queue.put_nowait(series.key)
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        self._on_drop()
 
     def _drop_old(self, now: float) -> None:
         """Forget events that would be new ones if they came again; the oldest are in front."""
@@ -109,10 +115,10 @@ class EventRecorder:
             try:
                 await self._tell(key)
             except ClusterError as error:
-                self.dropped += 1
+                self._drop()
                 logger.debug("event not written reason=%s", error)
             except Exception:
-                self.dropped += 1
+                self._drop()
                 logger.exception("event not written")
             finally:
                 self._queue.task_done()

@@ -53,9 +53,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Stats:
-    """Counters for metrics."""
+    """Counters for metrics. `relists` are the lists after the first complete one."""
 
     lists: int = 0
+    relists: int = 0
     watches: int = 0
     events: int = 0
     errors: int = 0
@@ -67,6 +68,7 @@ class Reflector(Generic[T]):
 
     Args:
         path: The collection, such as `PODS`.
+        namespace: Only objects of that namespace are read; "" for all.
         type_: What its objects are decoded into.
         params: Query parameters of list and watch, such as a field selector.
         inactivity: Seconds of silence after which a stream counts as dead.
@@ -82,6 +84,7 @@ class Reflector(Generic[T]):
         path: str,
         type_: type[T],
         *,
+        namespace: str = "",
         store: Store[T] | None = None,
         params: Mapping[str, str] | None = None,
         page: int = PAGE,
@@ -90,8 +93,9 @@ class Reflector(Generic[T]):
         optional: bool = False,
         absent_seconds: float = ABSENT_SECONDS,
     ) -> None:
-        self.path = path
-        self.store: Store[T] = store or Store()
+        self.path = in_namespace(path, namespace)
+        self._namespace = namespace
+        self.store: Store[T] = Store() if store is None else store
         self.synced = asyncio.Event()
         self.last_ok = float("-inf")
         self.stats = Stats()
@@ -105,6 +109,11 @@ class Reflector(Generic[T]):
         self._revision = ""
         self._highest = 0
         self._silences = 0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The one collection that is read."""
+        return (self.path,)
 
     def age(self) -> float:
         """Seconds since the server was last heard; infinite before the first list."""
@@ -148,7 +157,7 @@ class Reflector(Generic[T]):
         if not self._absent:
             logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)
         self._absent, self._revision, self.last_ok = True, "", time.monotonic()
-        self.store.reset(())
+        self.store.reset((), within=self._namespace)
         self.synced.set()
         return True
 
@@ -168,8 +177,9 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.stats.lists += 1
+        self.stats.relists += self.synced.is_set()
         # A list is never older than what was heard before it was asked for, unless the history itself restarted.
-        floor = max(self._highest, self.store.newest())
+        floor = max(self._highest, self.store.newest(within=self._namespace))
         seen: set[str] = set()
         anew: list[T] = []
         cont = ""
@@ -189,9 +199,9 @@ class Reflector(Generic[T]):
         if restarted:
             logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
             self._highest = 0
-            self.store.reset(anew)
+            self.store.reset(anew, within=self._namespace)
         else:
-            self.store.observe_list(seen, revision)
+            self.store.observe_list(seen, revision, within=self._namespace)
         self._absent = False
         self._advance(revision)
         self.synced.set()
@@ -277,3 +287,11 @@ class Reflector(Generic[T]):
         self.last_ok = time.monotonic()
         self._revision = revision
         self._highest = max(self._highest, int(revision))
+
+
+def in_namespace(path: str, namespace: str) -> str:
+    """The path of a collection, reduced to that namespace; "" leaves it as it is."""
+    if not namespace:
+        return path
+    group, _, plural = path.rpartition("/")
+    return f"{group}/namespaces/{namespace}/{plural}"

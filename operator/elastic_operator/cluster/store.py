@@ -96,38 +96,47 @@ class Store(Generic[T]):
         self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
         self._remove(uid)
 
-    def observe_list(self, seen: Collection[str], resource_version: str) -> None:
-        """Remove what a complete list of that resourceVersion, whose objects have been observed, does not have."""
+    def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
+        """Remove what a complete list of that resourceVersion, whose objects have been observed, does not have.
+
+        `within` is the namespace that was listed; "" where all were.
+        """
         revision = int(resource_version)
-        for obj in self.values():
+        for obj in self._of(within):
             if obj.metadata.uid not in seen and _rv(obj) <= revision:
                 self.observe_deleted(obj.metadata.uid, resource_version)
 
-    def replace(self, objects: Iterable[T], resource_version: str) -> None:
-        """Take in a complete list: what it has is observed, what it lacks is removed."""
+    def replace(self, objects: Iterable[T], resource_version: str, *, within: str = "") -> None:
+        """Take in a complete list (of the namespace `within`): what it has is observed, what it lacks is removed."""
         seen = set()
         for obj in objects:
             seen.add(obj.metadata.uid)
             self.observe(obj)
-        self.observe_list(seen, resource_version)
+        self.observe_list(seen, resource_version, within=within)
 
-    def newest(self) -> int:
-        """The highest resourceVersion among the objects; 0 without any."""
-        return max(map(_rv, self._by_uid.values()), default=0)
+    def newest(self, *, within: str = "") -> int:
+        """The highest resourceVersion among the objects (of the namespace `within`); 0 without any."""
+        return max(map(_rv, self._of(within)), default=0)
 
-    def reset(self, objects: Iterable[T]) -> None:
-        """Take in a complete list of a server whose history restarted, as after a restore of etcd from a backup.
+    def reset(self, objects: Iterable[T], *, within: str = "") -> None:
+        """Take in a complete list (of the namespace `within`) of a server whose history restarted.
+
+        As after a restore of etcd from a backup.
 
         Its resourceVersions compare with none known so far. Nobody sees a state in between.
         """
         listed = {obj.metadata.uid: obj for obj in objects}
         self._tombstones.clear()
-        for uid in self._by_uid.keys() - listed.keys():
+        for uid in {obj.metadata.uid for obj in self._of(within)} - listed.keys():
             self._remove(uid)
         for uid, obj in listed.items():
             old = self._by_uid.get(uid)
             self._by_uid[uid] = self._by_name[_name(obj)] = obj
             self._tell(old, obj)
+
+    def _of(self, namespace: str) -> tuple[T, ...]:
+        """The objects of that namespace; all for ""."""
+        return tuple(obj for obj in self._by_uid.values() if not namespace or obj.metadata.namespace == namespace)
 
     def _is_buried(self, meta: Meta) -> bool:
         tombstone = self._tombstones.get(meta.uid)

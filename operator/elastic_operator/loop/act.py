@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from secrets import token_urlsafe
 from typing import Any
 
+from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import main_container
 from elastic_operator.build.names import pod_name, service_name
+from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.secret import build_secret
@@ -46,12 +48,24 @@ TELL_TRIES = 5
 """Of a master's annotation. A kubelet writes a pod that starts several times within a second."""
 
 
+def _nobody(_job: Job, _status: JobStatus) -> None:
+    """For an actor whose writes nobody counts."""
+
+
 class Actor:
-    """Does what plans say."""
+    """Does what plans say. `written` hears of each status that was written, with the job as it was before."""
 
     def __init__(
-        self, session: Session, stores: Stores, ledger: Ledger, events: EventRecorder, build: BuildSettings
+        self,
+        session: Session,
+        stores: Stores,
+        ledger: Ledger,
+        events: EventRecorder,
+        build: BuildSettings,
+        *,
+        written: Callable[[Job, JobStatus], None] = _nobody,
     ) -> None:
+        self._written = written
         self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
         self._services = asyncio.Semaphore(MOST_SERVICES)
 
@@ -124,6 +138,7 @@ class Actor:
             raise
         if answer is not None:
             self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+            self._written(job, plan.status)
         return True
 
     async def _refresh(self, job: Job) -> None:
@@ -191,6 +206,9 @@ class Actor:
 
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], unknown: set[str]) -> None:
         await self._ensure_secret(job, creates)
+        if self.build.network is not None:
+            manifest = build_network_policy(job, self.build.network)
+            await apply.ensure_network_policy(self.session, manifest, job_uid=job.uid)
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             async with self._services:

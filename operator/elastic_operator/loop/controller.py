@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
@@ -31,11 +30,14 @@ from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
+from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
-from elastic_operator.plan.decisions import Plan, Route, Share
+from elastic_operator.plan.decisions import Route, Share
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Snapshot
 from elastic_operator.plan.observation import Observation
@@ -59,7 +61,6 @@ class _Settled:
     seen: Observation
     share: Share | None
     again_at: float
-    phase: str
 
 
 def _nobody(_policies: Resolved, _snapshot: Snapshot, _allocation: Allocation, _stopped: Stopped | None) -> None:
@@ -110,6 +111,11 @@ class Controller:
         self._resync_at = 0.0
         self._unsaid: dict[str, None] = {}
         self._say_at = 0.0
+        self._shown, self._reclaim_times = Shown(), ReclaimTimes(metrics, is_bound=self._is_bound)
+
+    def pictures(self) -> tuple[JobPicture, ...]:
+        """All jobs as they are now, for whoever looks at metrics."""
+        return self._shown.pictures(self._snapshot.team_of if self._snapshot else {})
 
     def wake(self) -> None:
         """Something changed: look again."""
@@ -159,6 +165,7 @@ class Controller:
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
+            self._shown.keep_only(sight.seen.keys())
             allocation = self._allocate(sight.snapshot, now)
             self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
             self.reclaimer.withdraw(self.view.reader.requests.expired)
@@ -167,7 +174,6 @@ class Controller:
                 if not self._is_settled(seen, allocation):
                     self._settle(seen, allocation, now)
             self._say_why(allocation, now)
-            self._count()
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
@@ -197,6 +203,7 @@ class Controller:
             self._stopped = self.reclaimer.stopped
             self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
+            self._reclaim_times.look(snapshot, self._allocation)
             self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))
         return self._allocation
 
@@ -214,6 +221,11 @@ class Controller:
     def _stopped_until(self) -> float:
         """When (monotonic) reclaim goes on, if it has stopped."""
         return self._stopped.until if self._stopped is not None else inf
+
+    def _is_bound(self, uid: str) -> bool | None:
+        """Whether the pod has a node; None if it is gone."""
+        pod = self.stores.pods.get(uid)
+        return bool(pod.spec.node_name) if pod else None
 
     def _subject(self, uid: str) -> Subject | None:
         job = self.stores.jobs.get(uid)
@@ -237,7 +249,8 @@ class Controller:
         wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
-        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again, _phase(plan))
+        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)
+        self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
 
@@ -261,17 +274,7 @@ class Controller:
             if told is None or (told.reason, told.message) != (grant.limit, grant.message):
                 self._settle(known.seen, allocation, now)
 
-    def _count(self) -> None:
-        self.metrics.jobs.clear()
-        for phase, count in Counter(settled.phase for settled in self._settled.values()).items():
-            self.metrics.jobs.labels(phase).set(count)
-
 
 def _grace(seen: Observation) -> float:
     """Seconds that the job's pods have to end when they are told to go."""
     return seen.job.spec.elasticity.grace_period_seconds if seen.job.spec else 0.0
-
-
-def _phase(plan: Plan) -> str:
-    ready = plan.status.condition(ConditionType.READY)
-    return ready.reason if ready else ""

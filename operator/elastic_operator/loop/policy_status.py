@@ -21,6 +21,7 @@ from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced, NotF
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim import Stopped
+from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.model import Snapshot
 from elastic_operator.plan.policies import Resolved
@@ -60,6 +61,12 @@ class PolicyStatuses:
         self._last: _Pass | None = None
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
+        self._found: dict[str, PolicyStatus] = {}
+
+    def pictures(self) -> tuple[PolicyPicture, ...]:
+        """The policies that there are, as they were last found to be."""
+        metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
+        return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
     def told(
         self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
@@ -100,14 +107,17 @@ class PolicyStatuses:
             return []
         stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
         overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=stopped)
-        now, due = self._now(), []
+        now, due, found = self._now(), list[_Write](), dict[str, PolicyStatus]()
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation
             if last.generations.get(uid) != generation:
+                found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
             subject = Subject(body.metadata.name, generation, last.resolved.problems.get(uid, ()))
             status = overview.status(subject, before=status_of(body), now=now)
+            found[uid] = status
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        self._found = found
         self._failures = {uid: told for uid, told in self._failures.items() if uid in last.generations}
         return [write for write in due if write.status != write.body.status]
 
@@ -131,6 +141,11 @@ class PolicyStatuses:
         if told and self._failures.get(meta.uid) != told:
             log.warning("policy=%s its status cannot be written: %s", meta.name, told)
         self._failures[meta.uid] = told
+
+
+def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
+    flavors = {amounts.name: amounts.model_dump(exclude={"name"}, exclude_none=True) for amounts in status.flavors}
+    return PolicyPicture(name, flavors, {each.type: each.status == "True" for each in status.conditions})
 
 
 def status_of(body: objects.CustomObject) -> PolicyStatus:

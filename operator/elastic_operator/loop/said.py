@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from elastic_operator.api.job import MAX_PROCESSES, MAX_REPLICAS
-from elastic_operator.plan.reported import GroupChange, Report
+from elastic_operator.plan.reported import Goodput, GroupChange, Report
 from elastic_worker import contract
 
 MAX_CHANGES = 20
@@ -19,16 +19,35 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Pods = Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS)]
 Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z]{0,32}\Z")]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
     """Fields that a newer launcher adds are passed over."""
 
 
+class _Parts(_Struct, frozen=True):
+    startup: Seconds = 0.0
+    productive: Seconds = 0.0
+    lost: Seconds = 0.0
+    regroup: Seconds = 0.0
+    checkpoint: Seconds = 0.0
+    other: Seconds = 0.0
+
+
+class _Goodput(_Struct, frozen=True):
+    share: Share
+    seconds: _Parts = _Parts()
+
+
 class _Training(_Struct, frozen=True):
     step: Count | None = None
     last_checkpoint_step: Count | None = None
     checkpoint_error: str = ""
+    epoch: Count | None = None
+    samples_seen: Count | None = None
+    loss: float | None = None
+    goodput: _Goodput | None = None
 
 
 class _Change(_Struct, frozen=True):
@@ -77,8 +96,16 @@ def read(
         step=said.training.step,
         last_checkpoint_step=said.training.last_checkpoint_step,
         checkpoint_error=_plain(said.training.checkpoint_error) or None,
+        epoch=said.training.epoch,
+        samples_seen=said.training.samples_seen,
+        loss=said.training.loss,
+        goodput=_goodput(said.training.goodput),
         changes=tuple(_change(change) for change in said.changes),
     )
+
+
+def _goodput(said: _Goodput | None) -> Goodput | None:
+    return Goodput(said.share, msgspec.structs.asdict(said.seconds)) if said is not None else None
 
 
 def _change(said: _Change) -> GroupChange:

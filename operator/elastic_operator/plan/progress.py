@@ -97,14 +97,15 @@ def _training(status: JobStatus, report: Report) -> Training | None:
     known = status.training
     if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
         return known
-    if report.step is None and report.last_checkpoint_step is None and report.checkpoint_error is None:
-        return None
-    return Training(
+    training = Training(
         step=report.step,
+        epoch=report.epoch,
+        samples_seen=report.samples_seen,
         last_checkpoint_step=report.last_checkpoint_step,
         checkpoint_error=report.checkpoint_error,
-        last_updated_time=at(report.read_at),
+        goodput=round(report.goodput.share, 3) if report.goodput is not None else None,
     )
+    return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
 
 
 def _with_costs(status: JobStatus, report: Report) -> list[Change]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,23 @@ class GroupChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Goodput:
+    """Where the time of the master's first training process went since it started: `seconds` by part, and the `share`
+    (0 to 1) of them in which steps were done that counted.
+    """
+
+    share: float
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The group as the master with that uid sees it; `read_at` is when it said so, on the API server's clock.
 
     `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
     are names of pods in the order of their ranks; none where nobody trains, or where they are too many to be listed.
-    `changes` are the latest, newest first.
+    `changes` are the latest, newest first. `epoch`, `samples_seen`, `loss` and `goodput` are told by scripts that use
+    the library.
     """
 
     master_uid: str
@@ -40,6 +52,10 @@ class Report:
     step: int | None = None
     last_checkpoint_step: int | None = None
     checkpoint_error: str | None = None
+    epoch: int | None = None
+    samples_seen: int | None = None
+    loss: float | None = None
+    goodput: Goodput | None = None
     changes: tuple[GroupChange, ...] = ()
 
     @property

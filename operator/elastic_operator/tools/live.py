@@ -10,15 +10,13 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
-from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JOBS, JobFeed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader
 from elastic_operator.loop.view import View
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Snapshot
-from elastic_operator.process import Process
+from elastic_operator.process import Process, job_feed
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 
@@ -45,7 +43,7 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 async def take(connection: Connection, settings: Settings) -> Snapshot:
     """What a leader with these settings would decide from now. Raises InputError where something cannot be read."""
     async with Session(connection) as session:
-        process = Process(settings, session, Metrics(), JobFeed(connection, session, Store()))
+        process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
         try:
             await _try_each_list(process, session)
             async with asyncio.timeout(LIST_SECONDS):
@@ -64,14 +62,15 @@ async def _try_each_list(process: Process, session: Session) -> None:
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
     try:
-        await session.get(JOBS, params={"limit": "1"})
+        for path in process.watches.feed.paths:
+            await session.get(path, params={"limit": "1"})
     except NotFound:
         raise InputError(
             ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
         ) from None
-    for watch in process.watches.all.values():
+    for path in (path for watch in process.watches.all.values() for path in watch.paths):
         with suppress(NotFound):
-            await session.get(watch.path, params={"limit": "1"})
+            await session.get(path, params={"limit": "1"})
 
 
 def _view(process: Process) -> View:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from elastic_operator.api.status import Change
-from elastic_operator.plan.reported import GroupChange, Report
+from elastic_operator.plan.reported import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons
 
@@ -36,6 +36,13 @@ def test_the_training_is_shown_as_reported():
     training = planned(report).status.training
     assert (training.step, training.last_checkpoint_step, training.checkpoint_error) == (70, 60, "cannot read")
     assert training.last_updated_time == at(195)
+
+
+def test_what_scripts_with_the_library_tell_is_shown_and_the_loss_is_not():
+    told = {"epoch": 2, "samples_seen": 4480, "loss": 0.25, "goodput": Goodput(0.87512, {"productive": 60.0})}
+    training = planned(make_report(*ALL, **told)).status.training
+    assert (training.epoch, training.samples_seen, training.goodput) == (2, 4480, 0.875)
+    assert planned(make_report(*ALL, loss=0.25)).status.training is None
 
 
 def test_the_training_is_not_written_again_and_again():

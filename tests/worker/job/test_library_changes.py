@@ -18,6 +18,9 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
         large = job.wait_world(4, after=small)
         joined = job.wait("the change is told", lambda: [c for c in job.status()["changes"] if c["to"] == 4])[0]
         assert (joined["reason"], joined["lostSteps"]) == ("Join", 0)
+        told = job.wait("how it goes is told", lambda: "goodput" in (t := job.status()["training"]) and t)
+        assert told["samplesSeen"] > 0
+        assert 0 < told["goodput"]["share"] < 1
         job.pods[3].terminate()
         job.wish(0, 1, 2)
         assert job.wait_code(job.pods[3]) == 143

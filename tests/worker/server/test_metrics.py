@@ -48,8 +48,21 @@ def test_a_status_becomes_numbers():
     }
 
 
+def test_what_a_script_with_the_library_tells_becomes_numbers():
+    goodput = {"share": 0.75, "seconds": {"productive": 3.0, "regroup": 1.0}}
+    said = {"step": 7, "epoch": 2, "samplesSeen": 90, "loss": -0.5, "goodput": goodput}
+    values = parse(render(make_status(training=said)))
+    assert values[("elastic_worker_epoch",)] == 2
+    assert values[("elastic_worker_samples_seen",)] == 90
+    assert values[("elastic_worker_loss",)] == -0.5
+    assert values[("elastic_worker_goodput_ratio",)] == 0.75
+    assert values[("elastic_worker_time_seconds_total", "productive")] == 3.0
+    assert values[("elastic_worker_time_seconds_total", "regroup")] == 1.0
+
+
 def test_every_metric_says_what_it_is():
-    families = list(text_string_to_metric_families(render(make_status())))
+    said = {"epoch": 2, "samplesSeen": 90, "loss": 1.0, "goodput": {"share": 1.0, "seconds": {"lost": 1.0}}}
+    families = list(text_string_to_metric_families(render(make_status(training=said))))
     assert all(family.documentation and family.type != "unknown" for family in families)
 
 

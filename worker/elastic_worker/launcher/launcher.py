@@ -31,6 +31,7 @@ from elastic_worker.launcher.readiness import Readiness
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
+from elastic_worker.launcher.training import shown
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter
@@ -57,6 +58,7 @@ class Launcher:
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._leave_by: float | None = None
         self._told: dict[str, Any] = {}
+        self._training: dict[str, Any] = {}
         self._totals = Totals()
         self._children = Children()
         self._starter = Starter(
@@ -321,7 +323,7 @@ class Launcher:
         if self._watch is not None:
             own["checkpoints"] = self._watch.completed
         if self._told:
-            return {**self._told, **own}
+            return {**self._told, "training": {**self._told.get("training", {}), **self._how_it_goes()}, **own}
         return {
             "contract": contract.VERSION,
             "epoch": self.settings.epoch,
@@ -332,10 +334,15 @@ class Launcher:
             "members": [pod.name for pod in record.pods] if record and group.running else [],
             "worldSize": record.world_size if record and group.running else 0,
             "failures": 0,
-            "training": {"step": record.step + group.steps} if record else {},
+            "training": {**({"step": record.step + group.steps} if record else {}), **self._how_it_goes()},
             "changes": [],
             **own,
         }
+
+    def _how_it_goes(self) -> dict[str, Any]:
+        """What the first process here says of the training, or said last: between two groups there may be none."""
+        self._training = shown(self._library.progress()) or self._training
+        return self._training
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -55,11 +55,26 @@ def _of_now(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _one(
         "checkpoint_step", "gauge", "Step of the last complete checkpoint.", training.get("lastCheckpointStep")
     )
+    yield from _of_library(training)
     yield from _one("checkpoints_total", "counter", "Complete checkpoints seen.", status.get("checkpoints"))
     yield from _one("warm", "gauge", "1 while processes can be started at once.", _flag(status.get("warm")))
     if status.get("state"):
         yield from _head("state", "gauge", "1 for the state that the job is in.")
         yield _sample("state", 1, state=str(status["state"]))
+
+
+def _of_library(training: Mapping[str, Any]) -> Iterator[str]:
+    """What only scripts that use the library tell. Samples may become fewer: some are lost with a step."""
+    yield from _one("epoch", "gauge", "Passes over the data that are done.", training.get("epoch"))
+    yield from _one("samples_seen", "gauge", "Samples that the training has seen.", training.get("samplesSeen"))
+    yield from _one("loss", "gauge", "The loss, as the script last told it.", training.get("loss"))
+    goodput = training.get("goodput")
+    if goodput:
+        about = "Part of the time of this process in which steps were done that counted, 0 to 1."
+        yield from _one("goodput_ratio", "gauge", about, goodput["share"])
+        yield from _head("time_seconds_total", "counter", "Time of this training process, by what it went into.")
+        for part, seconds in goodput["seconds"].items():
+            yield _sample("time_seconds_total", seconds, part=part)
 
 
 def _of_changes(totals: Totals) -> Iterator[str]:

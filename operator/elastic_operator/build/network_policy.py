@@ -1,0 +1,69 @@
+"""The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, and what the settings add.
+
+Pods are chosen by the job's uid, so no other job of that name is meant. What comes by the job's Service arrives at the
+master from a pod, or from the master's own node, which no policy keeps out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_operator.build.names import Owner, owner_reference, service_name
+from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, STATUS_PORT
+
+OPERATOR_LABELS = {"app.kubernetes.io/name": "elastic-operator"}
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+DNS_PORT = 53
+
+Rule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobNetwork:
+    """What all jobs' policies have in common: the operator's namespace, and further rules.
+
+    `egress` is None where pods may connect to anything.
+    """
+
+    operator_namespace: str
+    ingress: tuple[Rule, ...] = ()
+    egress: tuple[Rule, ...] | None = None
+
+
+def build_network_policy(job: Owner, network: JobNetwork) -> dict[str, Any]:
+    """The NetworkPolicy `NAME-master`, by the name of the job's Service."""
+    own = {"podSelector": {"matchLabels": {LABEL_JOB_UID: job.uid}}}
+    spec: dict[str, Any] = {
+        **own,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [own]}, _from_operator(network.operator_namespace), *map(dict, network.ingress)],
+    }
+    if network.egress is not None:
+        spec["policyTypes"] = ["Ingress", "Egress"]
+        spec["egress"] = [{"to": [own]}, _to_dns(), *map(dict, network.egress)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": service_name(job.name),
+            "namespace": job.namespace,
+            "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": spec,
+    }
+
+
+def _from_operator(namespace: str) -> dict[str, Any]:
+    operator = {
+        "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: namespace}},
+        "podSelector": {"matchLabels": OPERATOR_LABELS},
+    }
+    return {"from": [operator], "ports": [{"protocol": "TCP", "port": STATUS_PORT}]}
+
+
+def _to_dns() -> dict[str, Any]:
+    """To any server: which one a cluster has differs, and it may have an address of a node."""
+    return {"ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]}

@@ -1,0 +1,59 @@
+"""One kind's objects of some namespaces, in one store: a reflector for each namespace, and one word for all of them.
+
+For whoever may read that kind in these namespaces only, where a list of the whole cluster would be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Generic
+
+from elastic_operator.cluster.reflector import Reflector, Stats
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store, T
+
+
+class Namespaced(Generic[T]):
+    """The reflectors of `namespaces`, of which there is at least one; to be used like a single reflector."""
+
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        type_: type[T],
+        *,
+        namespaces: Sequence[str],
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store: Store[T] = Store()
+        self._each = [
+            Reflector(session, path, type_, namespace=namespace, store=self.store, params=params)
+            for namespace in dict.fromkeys(namespaces)
+        ]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The collections that are read."""
+        return tuple(path for reflector in self._each for path in reflector.paths)
+
+    @property
+    def stats(self) -> Stats:
+        """The sums of what they counted."""
+        each = [asdict(reflector.stats) for reflector in self._each]
+        return Stats(**{name: sum(counted[name] for counted in each) for name in each[0]})
+
+    def age(self) -> float:
+        """Seconds since the server was last heard of the namespace that it was silent about for longest."""
+        return max(reflector.age() for reflector in self._each)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._each:
+                group.create_task(reflector.run())
+
+    async def catch_up(self) -> None:
+        """Make the store at least as new as this call; tries until the server answers."""
+        await asyncio.gather(*(reflector.catch_up() for reflector in self._each))

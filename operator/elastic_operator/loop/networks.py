@@ -1,0 +1,38 @@
+"""Brings the NetworkPolicies of jobs that run already up to what the settings say, once, when this process leads.
+
+Those of jobs that get pods later are made with the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from elastic_operator.build.network_policy import JobNetwork, build_network_policy
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.backoff import Backoff
+from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster.session import Session
+
+log = logging.getLogger(__name__)
+
+
+async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
+    """One after the other; what the API server refuses is logged, the rest is tried until it answers."""
+    for job in jobs:
+        await _until_answered(session, network, job.metadata)
+
+
+async def _until_answered(session: Session, network: JobNetwork, job: objects.CustomMeta) -> None:
+    backoff = Backoff()
+    while True:
+        try:
+            await apply.ensure_network_policy(session, build_network_policy(job, network), job_uid=job.uid)
+        except ApiError as error:
+            log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
+            return
+        except ClusterError as error:
+            await asyncio.sleep(backoff.next(at_least=error.retry_after))
+        else:
+            return

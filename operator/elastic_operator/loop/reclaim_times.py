@@ -1,0 +1,112 @@
+"""Measures how long those wait for whom other teams give GPUs back, and counts the GPUs: what was lacked, what went.
+
+A foreign pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
+first saw that they wanted GPUs, and are measured only where something was taken for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.decisions import Eviction
+from elastic_operator.plan.model import JobDemand, Snapshot
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One that wants GPUs `since` (monotonic); `owed`: pods of others went, or go, for it."""
+
+    since: float
+    is_pod: bool
+    owed: bool = False
+
+
+class ReclaimTimes:
+    """Looks at each allocation. `is_bound` says of a pod, by uid, whether it has a node; None where there is none."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        is_bound: Callable[[str], bool | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
+        self._waiting: dict[str, _Waiting] = {}
+        self._growing: frozenset[str] = frozenset()
+        self._evicted: frozenset[str] = frozenset()
+
+    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """A new allocation was made from that."""
+        now, evictions = self._clock(), allocation.evictions
+        pods = {request.uid: request for request in snapshot.requests}
+        jobs = {job.uid: job for job in snapshot.jobs if _lacks_minimum(job)}
+        self._end(pods.keys() | jobs.keys(), {job.uid for job in snapshot.jobs}, now)
+        for uid in (*pods, *jobs):
+            self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
+        if evictions or self._evicted:
+            self._count_evicted(snapshot, evictions)
+        if evictions or self._growing:
+            self._mark(snapshot, allocation, {name for eviction in evictions for name in eviction.takers})
+
+    def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
+        """Those that want nothing any more have what they wanted, or are gone; a pod may also just be tried again."""
+        for uid in self._waiting.keys() - wanting:
+            known = self._waiting[uid]
+            has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
+            if has_it is False:
+                continue
+            if has_it and known.owed:
+                self._metrics.reclaim.observe(now - known.since)
+            del self._waiting[uid]
+
+    def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
+        """These get what others lose; each counts once while it waits, or grows."""
+        for request in snapshot.requests:
+            if f"{request.namespace}/{request.name}" in takers:
+                self._owe(request.uid, request.shape.gpus)
+        growing = set()
+        for job in snapshot.jobs:
+            if f"{job.namespace}/{job.name}" not in takers:
+                continue
+            if job.uid in self._waiting:
+                self._owe(job.uid, _missing(job))
+                continue
+            growing.add(job.uid)
+            if job.uid not in self._growing:
+                slots = (slot for slot in allocation.share(job.uid).create if not slot.ready)
+                self._metrics.requested_gpus.inc(sum(_gpus_in(job, slot.role) for slot in slots))
+        self._growing = frozenset(growing)
+
+    def _owe(self, uid: str, gpus: int) -> None:
+        waiting = self._waiting[uid]
+        if not waiting.owed:
+            waiting.owed = True
+            self._metrics.requested_gpus.inc(gpus)
+
+    def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
+        """The GPUs of pods that were not to go before."""
+        going = {pod for eviction in evictions for pod in eviction.pods}
+        new = going - self._evicted
+        members = [member for job in snapshot.jobs for member in job.members]
+        gpus = (member.requests.get(r, 0) for member in members if member.uid in new for r in snapshot.gpu_resources)
+        self._metrics.evicted_gpus.inc(sum(gpus))
+        self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
+
+
+def _lacks_minimum(job: JobDemand) -> bool:
+    return job.wants and bool(job.sizes) and len(job.members) < job.sizes[0] and _missing(job) > 0
+
+
+def _missing(job: JobDemand) -> int:
+    """The GPUs that its minimum still takes."""
+    minimum = job.master.gpus + job.worker.gpus * (job.sizes[0] - 1)
+    return minimum - sum(_gpus_in(job, member.role) for member in job.members)
+
+
+def _gpus_in(job: JobDemand, role: str) -> int:
+    return (job.master if role == "master" else job.worker).gpus

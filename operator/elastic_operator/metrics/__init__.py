@@ -1,0 +1,53 @@
+"""Prometheus metrics of the operator process, in base units and with bounded labels.
+
+What happens is counted where it happens (`Metrics`). What is so is read when somebody asks (`Picture`), so that series
+of what is gone are gone, too. The help texts are the documentation: docs/metrics.md is made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, disable_created_metrics, generate_latest
+from prometheus_client.registry import Collector
+
+from elastic_operator.metrics.counters import Counters
+from elastic_operator.metrics.jobs import job_families
+from elastic_operator.metrics.others import policy_families, watch_families
+from elastic_operator.metrics.picture import NOTHING, Picture
+
+
+class Metrics(Counters):
+    """All metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        # Else there is a series beside each counter that nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        super().__init__(self.registry)
+        ProcessCollector(registry=self.registry)
+
+    def text(self, picture: Picture = NOTHING) -> bytes:
+        """Everything in the exposition format. May be called in any thread."""
+        shown = CollectorRegistry()
+        shown.register(_Shown(picture))
+        return generate_latest(self.registry) + generate_latest(shown)
+
+
+class _Shown(Collector):
+    """A picture, for prometheus_client."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+
+    def collect(self) -> Iterable[Metric]:
+        """Its families."""
+        return families(self._picture)
+
+
+def families(picture: Picture) -> Iterator[Metric]:
+    """What the picture shows; of jobs and policies only in the process that leads, so that nobody counts them twice."""
+    yield from watch_families(picture.watches, picture.kopf_restarts)
+    if picture.leads:
+        yield from job_families(picture.jobs)
+        yield from policy_families(picture.policies)

@@ -1,0 +1,109 @@
+"""What there is to count when a job's status was written: the difference between it and the one before.
+
+From the statuses alone, so that a write that is tried again counts once, when it has come through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from elastic_operator.api.status import Change, ConditionType, JobStatus
+from elastic_operator.plan.losses import REASONS as LOSSES
+from elastic_operator.plan.observation import seconds
+
+RESIZES = {"up": ("ScaledUp",), "down": ("ScaledDown", "QuotaReclaimed", "PreemptedByJob")}
+"""Reasons of planned changes of size, as the history has them, by direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanges:
+    """What one write told for the first time.
+
+    `resizes` are (direction, reason); `failures` and `losses` are the restarts by cause; `pauses` and `lost_steps` what
+    changes of size cost; `queue_wait` the seconds that the job had waited when it got its pods, None if it did not.
+    """
+
+    resizes: tuple[tuple[str, str], ...] = ()
+    failures: int = 0
+    losses: int = 0
+    pauses: tuple[float, ...] = ()
+    lost_steps: int = 0
+    queue_wait: float | None = None
+
+
+def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
+    """What `new` tells that `old` did not; the job was created at `created` (epoch seconds)."""
+    added = _added(old.history, new.history)
+    restarts, lost = max(0, new.restarts - old.restarts), sum(c.from_ - c.to for c in added if c.reason in LOSSES)
+    losses = max(0, min(restarts, lost))
+    measured = _measured(old.history, new.history, len(added))
+    return JobChanges(
+        resizes=_resizes(added, max(0, new.resizes - old.resizes)),
+        failures=restarts - losses,
+        losses=losses,
+        pauses=tuple(change.pause_seconds for change in measured if change.pause_seconds is not None),
+        lost_steps=sum(change.lost_steps or 0 for change in measured),
+        queue_wait=_queue_wait(old, new, created),
+    )
+
+
+def _added(old: Sequence[Change], new: Sequence[Change]) -> Sequence[Change]:
+    """The entries in front of those that were there before. None where the two have nothing to do with each other."""
+    if not old:
+        return new
+    for key in (_what_and_when, _what):
+        for count in range(len(new)):
+            pairs = zip(old, new[count:], strict=False)
+            if all(key(before) == key(after) for before, after in pairs):
+                return new[:count]
+    return ()
+
+
+def _what_and_when(change: Change) -> tuple[object, ...]:
+    return (change.time, *_what(change))
+
+
+def _what(change: Change) -> tuple[object, ...]:
+    """What tells entries apart where all times were moved, since the API server's clock was."""
+    return change.from_, change.to, change.reason, change.message
+
+
+def _resizes(added: Sequence[Change], count: int) -> tuple[tuple[str, str], ...]:
+    """The newest entries that are planned changes of size, as many as the status counts more."""
+    known = {(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons}
+    planned = [("up" if change.to > change.from_ else "down", change.reason) for change in added if change.from_ > 0]
+    return tuple(resize for resize in planned if resize in known)[:count]
+
+
+def _measured(old: Sequence[Change], new: Sequence[Change], added: int) -> list[Change]:
+    """The entries of which it is new what they cost."""
+    before = [*(None for _ in range(added)), *old]
+    return [
+        change
+        for change, known in zip(new, before, strict=False)
+        if change.pause_seconds is not None and (known is None or known.pause_seconds is None)
+    ]
+
+
+def _queue_wait(old: JobStatus, new: JobStatus, created: float) -> float | None:
+    """From when the job began to wait to when it was given its place.
+
+    Whoever was admitted or suspended before has waited since that ended. Times are whole seconds.
+    """
+    admitted = _since(new, ConditionType.ADMITTED, "True")
+    if admitted is None or _since(old, ConditionType.ADMITTED, "True") is not None:
+        return None
+    resumed = _since(old, ConditionType.SUSPENDED, "False") or _since(new, ConditionType.SUSPENDED, "False")
+    given_back = _since(old, ConditionType.ADMITTED, "False")
+    if not old.conditions:
+        resumed = None
+    began = max(created, seconds(resumed), seconds(given_back))
+    return max(0.0, seconds(admitted) - began)
+
+
+def _since(status: JobStatus, kind: ConditionType, truth: str) -> datetime | None:
+    """Since when the condition has that truth; None if it has not."""
+    condition = status.condition(kind)
+    return condition.last_transition_time if condition and condition.status == truth else None

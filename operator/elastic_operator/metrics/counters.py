@@ -1,0 +1,121 @@
+"""What is counted and measured as it happens. Every value that a label may have is there from the start, at 0, so that
+`increase()` sees the first time, too."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from elastic_operator.metrics.changes import RESIZES, JobChanges
+from elastic_operator.metrics.prefix import PREFIX
+from elastic_worker import contract
+
+PASS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
+WRITE = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+PAUSE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
+RECLAIM = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300, 600)
+QUEUE = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
+"""Upper bounds of histograms, in seconds."""
+
+
+class Counters:
+    """Counters, histograms, and gauges of the process itself."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._of_the_process()
+        self._of_passes()
+        self._of_jobs()
+        self._of_reclaim()
+
+    def count_job(self, changes: JobChanges) -> None:
+        """A job's status was written, and told this for the first time."""
+        for direction, reason in changes.resizes:
+            self.resizes.labels(direction, reason).inc()
+        self.restarts.labels("failure").inc(changes.failures)
+        self.restarts.labels("loss").inc(changes.losses)
+        for pause in changes.pauses:
+            self.resize_pause.observe(pause)
+        self.lost_steps.inc(changes.lost_steps)
+        if changes.queue_wait is not None:
+            self.queue_wait.observe(changes.queue_wait)
+
+    def stand_by(self) -> None:
+        """This process does not lead any more: what is so now is told by another."""
+        for gauge in (self.leader, self.reservations, self.breaker_open):
+            gauge.set(0)
+
+    def _of_the_process(self) -> None:
+        self.build_info = self._gauge(
+            "build_info", "1; which operator this is, and which contract with pods it has.", "version contract python"
+        )
+        self.build_info.labels(version("elastic-pytorch-operator"), contract.VERSION, platform.python_version()).set(1)
+        self.leader = self._gauge("leader", "1 while this process leads.")
+        self.api_requests = self._counter("api_requests", "Requests to the API server.", "verb code")
+        self.events_dropped = self._counter(
+            "events_dropped",
+            "Kubernetes events that were not told: too many at once, too many of one job, or refused.",
+        )
+
+    def _of_passes(self) -> None:
+        self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, hand out.", PASS)
+        self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
+        self.reconcile = self._histogram(
+            "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
+        )
+        self.reconcile_errors = self._counter("reconcile_errors", "Plans that could not be carried out.")
+
+    def _of_jobs(self) -> None:
+        self.resizes = self._counter(
+            "resizes", "Planned changes of jobs' sizes, by the reason in their history.", "direction reason"
+        )
+        for direction, reasons in RESIZES.items():
+            for reason in reasons:
+                self.resizes.labels(direction, reason)
+        self.restarts = self._counter(
+            "restarts",
+            "Unplanned changes of jobs: failure (a script or its launcher failed), loss (pods lost; each counts).",
+            "cause",
+        )
+        for cause in ("failure", "loss"):
+            self.restarts.labels(cause)
+        self.resize_pause = self._histogram(
+            "resize_pause_seconds", "Time without a step, per change of size; Elastic mode.", PAUSE
+        )
+        self.lost_steps = self._counter(
+            "resize_lost_steps", "Steps that changes of size made jobs do again; Elastic mode."
+        )
+        self.queue_wait = self._histogram(
+            "queue_wait_seconds",
+            "How long jobs waited for their first pods: since they were created, resumed, or gave all GPUs back.",
+            QUEUE,
+        )
+
+    def _of_reclaim(self) -> None:
+        self.evictions = self._counter("evictions", "Pods of jobs that went for other teams.")
+        self.would_evict = self._counter("would_evict", "Pods that would have gone if reclaim were on.")
+        self.reclaim = self._histogram(
+            "reclaim_seconds",
+            "How long those waited for whom other teams' pods went, since this process first saw that they wanted GPUs:"
+            " a foreign pod until it was bound, a job until it had the pods of its minimum.",
+            RECLAIM,
+        )
+        self.requested_gpus = self._counter(
+            "reclaim_requested_gpus", "GPUs that those lacked for whom other teams' pods went."
+        )
+        self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that went for other teams.")
+        self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
+        self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
+        self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
+        self.breaker_open = self._gauge("reclaim_breaker_open", "1 while too many evictions have stopped reclaim.")
+
+    def _counter(self, name: str, about: str, labels: str = "") -> Counter:
+        return Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)
+
+    def _gauge(self, name: str, about: str, labels: str = "") -> Gauge:
+        return Gauge(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)
+
+    def _histogram(self, name: str, about: str, bounds: tuple[float, ...]) -> Histogram:
+        return Histogram(f"{PREFIX}{name}", about, buckets=bounds, registry=self._registry)

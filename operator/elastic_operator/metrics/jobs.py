@@ -1,0 +1,191 @@
+"""The series of jobs, from a picture of them. A job that is gone is in no later picture, and so are its series."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from elastic_operator.api.status import Condition, ConditionType
+from elastic_operator.metrics.picture import JobPicture
+from elastic_operator.metrics.prefix import PREFIX
+from elastic_operator.metrics.times import KINDS
+from elastic_operator.plan.observation import is_running
+from elastic_operator.plan.progress import report_of
+from elastic_operator.plan.reported import Report
+
+JOB = ("namespace", "job_name")
+
+
+def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
+    """All of them; a job has no sample of what is not known of it."""
+    jobs = list(jobs)
+    yield _by_status(jobs)
+    yield _info(jobs)
+    yield _status(jobs)
+    yield _pods(jobs)
+    yield from (_one(jobs, name, about, of) for name, about, of in NOW)
+    yield from (_one(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in SO_FAR)
+    yield from _training(jobs)
+    yield _time(jobs)
+
+
+def _by_status(jobs: list[JobPicture]) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}jobs", "Jobs by the reason of Ready.", labels=["status"])
+    for status, count in sorted(Counter(_reason(job, ConditionType.READY) for job in jobs).items()):
+        family.add_metric([status], count)
+    return family
+
+
+def _info(jobs: list[JobPicture]) -> Metric:
+    about = "1 for each job: its quota policy (empty: none covers its namespace) and its runtime.mode."
+    family = GaugeMetricFamily(f"{PREFIX}job_info", about, labels=[*JOB, "policy", "mode"])
+    for job in jobs:
+        spec = job.seen.job.spec
+        family.add_metric([*_name(job), job.policy, str(spec.runtime.mode) if spec else ""], 1)
+    return family
+
+
+def _status(jobs: list[JobPicture]) -> Metric:
+    about = "1 for each job: the reason of Ready (STATUS), and of FullSize (LIMITED BY; empty when it has ended)."
+    family = GaugeMetricFamily(f"{PREFIX}job_status", about, labels=[*JOB, "status", "limited_by"])
+    for job in jobs:
+        labels = [*_name(job), _reason(job, ConditionType.READY), _reason(job, ConditionType.FULL_SIZE)]
+        family.add_metric(labels, 1)
+    return family
+
+
+def _pods(jobs: list[JobPicture]) -> Metric:
+    about = (
+        "Pods of a job that has not ended: minimum and maximum (as its spec says), target (granted now),"
+        " running (whose main container runs) and ready."
+    )
+    family = GaugeMetricFamily(f"{PREFIX}job_pods", about, labels=[*JOB, "state"])
+    for job in jobs:
+        if not job.status.finished:
+            for state, count in _counts(job):
+                family.add_metric([*_name(job), state], count)
+    return family
+
+
+def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
+    spec = job.seen.job.spec
+    if spec is not None:
+        yield "minimum", spec.min_replicas
+        yield "maximum", spec.max_replicas
+    yield "target", job.status.target_replicas
+    yield "running", sum(map(is_running, job.seen.live))
+    yield "ready", job.status.ready_replicas
+
+
+NOW: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
+    (
+        "job_world_size",
+        "Training processes of a job that has not ended.",
+        lambda job: job.status.world_size if not job.status.finished else None,
+    ),
+    (
+        "job_gpus",
+        "GPUs that the pods of a job that has not ended hold.",
+        lambda job: job.status.gpus if not job.status.finished else None,
+    ),
+    ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.seen.job.created),
+)
+SO_FAR: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
+    (
+        "job_restarts",
+        "Unplanned changes of a job: failures and lost pods. From its status, so it outlives the operator.",
+        lambda job: job.seen.job.status.restarts,
+    ),
+    (
+        "job_resizes",
+        "Planned changes of a job's size. From its status, so it outlives the operator.",
+        lambda job: job.seen.job.status.resizes,
+    ),
+)
+
+
+def _one(
+    jobs: list[JobPicture],
+    name: str,
+    about: str,
+    of: Callable[[JobPicture], float | None],
+    *,
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
+) -> Metric:
+    """One sample for each job of which it is known."""
+    family = kind(f"{PREFIX}{name}", about, labels=JOB)
+    for job in jobs:
+        value = of(job)
+        if value is not None:
+            family.add_metric(_name(job), value)
+    return family
+
+
+TRAINING = (
+    ("job_step", "Optimizer steps done, as the job's master told within the last half minute; Elastic mode."),
+    ("job_epoch", "Passes over the data that are done; scripts that use the library."),
+    ("job_loss", "The loss as the script last told it, if it is a finite number; scripts that use the library."),
+    (
+        "job_goodput_ratio",
+        "Part of the time (0 to 1) in which steps were done that counted, since the master's first training process"
+        " started; scripts that use the library.",
+    ),
+    ("job_last_checkpoint_step", "The step of the newest complete checkpoint; Elastic mode."),
+    (
+        "job_last_progress_timestamp_seconds",
+        "When the step last moved, or another master began, as far as this process saw it; not while the job waits for"
+        " GPUs; Elastic mode.",
+    ),
+)
+
+
+def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
+    families = {name: GaugeMetricFamily(f"{PREFIX}{name}", about, labels=JOB) for name, about in TRAINING}
+    for job in jobs:
+        for name, value in _told(job, report_of(job.seen)):
+            if value is not None:
+                families[name].add_metric(_name(job), value)
+    yield from families.values()
+
+
+def _told(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
+    """By the master just now, or else what was last written down of it."""
+    if report is not None:
+        yield "job_step", report.step
+        yield "job_epoch", report.epoch
+        yield "job_loss", report.loss
+        yield "job_goodput_ratio", report.goodput.share if report.goodput else None
+        yield "job_last_checkpoint_step", report.last_checkpoint_step
+    elif (known := job.status.training) is not None:
+        yield "job_step", known.step
+        yield "job_epoch", known.epoch
+        yield "job_goodput_ratio", known.goodput
+        yield "job_last_checkpoint_step", known.last_checkpoint_step
+    if not job.status.finished:
+        yield "job_last_progress_timestamp_seconds", job.moved_at
+
+
+def _time(jobs: list[JobPicture]) -> Metric:
+    about = (
+        "Where the time of a job went while this process led. For scripts that use the library as their own account"
+        " says (regroup is reform; its part other, such as evaluation, is left out), and waiting as the operator sees"
+        " it. For all others by the reason of Ready: Queued and Suspended are waiting, Starting and Rendezvousing"
+        " startup, Resizing reform, Restarting lost, Running and Degraded productive; there checkpoint stays 0."
+    )
+    family = CounterMetricFamily(f"{PREFIX}job_time_seconds", about, labels=[*JOB, "kind"])
+    for job in jobs:
+        for kind in KINDS:
+            family.add_metric([*_name(job), kind], job.seconds.get(kind, 0.0))
+    return family
+
+
+def _name(job: JobPicture) -> tuple[str, str]:
+    return job.seen.job.namespace, job.seen.job.name
+
+
+def _reason(job: JobPicture, kind: ConditionType) -> str:
+    condition: Condition | None = job.status.condition(kind)
+    return condition.reason if condition else ""

@@ -1,0 +1,53 @@
+"""The series of quota policies and of watches, from a picture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from elastic_operator.metrics.picture import PolicyPicture, WatchPicture
+from elastic_operator.metrics.prefix import PREFIX
+
+
+def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
+    """The GPUs of policies, and what is not as their writers may think."""
+    about = (
+        "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (others"
+        " use them), pending (its jobs want them and have not got them), fair_share, and limit, if there is one."
+    )
+    family = GaugeMetricFamily(f"{PREFIX}quota_gpus", about, labels=["policy", "flavor", "kind"])
+    about = "1 where a condition of a quota policy holds, else 0: Ready, Overcommitted, Conflict and so on."
+    conditions = GaugeMetricFamily(f"{PREFIX}quota_condition", about, labels=["policy", "condition"])
+    for policy in policies:
+        for flavor, gpus in policy.flavors.items():
+            for kind, count in gpus.items():
+                family.add_metric([policy.name, flavor, kind], count)
+        for condition, holds in policy.conditions.items():
+            conditions.add_metric([policy.name, condition], holds)
+    yield from (family, conditions)
+
+
+def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> Iterator[Metric]:
+    """How well the API server is heard."""
+    age = GaugeMetricFamily(
+        f"{PREFIX}watch_last_event_age_seconds", "Seconds since a watch last said anything.", labels=["kind"]
+    )
+    relists = CounterMetricFamily(
+        f"{PREFIX}watch_relists",
+        "Lists of a kind after its first: each costs the API server as much as all its objects. There is one at each"
+        " beginning to lead. Jobs are listed every minute all the same, and not counted.",
+        labels=["kind"],
+    )
+    errors = CounterMetricFamily(
+        f"{PREFIX}watch_errors", "Lists and watches of a kind that failed, and were tried again.", labels=["kind"]
+    )
+    for kind, watch in watches.items():
+        age.add_metric([kind], min(watch.age, 1e9))
+        if watch.relists is not None:
+            relists.add_metric([kind], watch.relists)
+        errors.add_metric([kind], watch.errors)
+    yield from (age, relists, errors)
+    about = "How often kopf, which watches the jobs, ended and was started again."
+    yield CounterMetricFamily(f"{PREFIX}kopf_restarts", about, value=kopf_restarts)

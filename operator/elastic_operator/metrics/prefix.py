@@ -1,0 +1,3 @@
+"""How the name of every metric begins."""
+
+PREFIX = "elastic_pytorch_"

@@ -1,0 +1,126 @@
+"""Where the time of each job goes, and when its training last moved, as far as this process sees it.
+
+A script that uses the library keeps account of its own time, and its launcher tells that; then the account counts.
+For all others the reason of Ready says what a moment was spent on. Waiting is never in an account: nothing runs then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from elastic_operator.api.status import Phase
+from elastic_operator.plan.reported import Goodput, Report
+
+KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
+
+OF_PHASE: Mapping[str, str] = {
+    Phase.QUEUED: "waiting",
+    Phase.SUSPENDED: "waiting",
+    Phase.STARTING: "startup",
+    Phase.RENDEZVOUSING: "startup",
+    Phase.RESIZING: "reform",
+    Phase.RESTARTING: "lost",
+    Phase.RUNNING: "productive",
+    Phase.DEGRADED: "productive",
+}
+OF_PART = {
+    "startup": "startup",
+    "productive": "productive",
+    "lost": "lost",
+    "regroup": "reform",
+    "checkpoint": "checkpoint",
+}
+"""Parts of an account. Its `other`, such as evaluation, is none of the kinds."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """One job: its `seconds` by kind, and into which `kind` (None: none) they go since `since`.
+
+    `account` is what the `master` last told of its time. `step` is the last one seen, and `moved_at` when that, or the
+    master, was first heard of.
+    """
+
+    since: float
+    kind: str | None = None
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    master: str = ""
+    account: Goodput | None = None
+    step: int | None = None
+    moved_at: float | None = None
+
+
+class JobTimes:
+    """Of all jobs, by uid. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._jobs: dict[str, _Job] = {}
+
+    def see(self, uid: str, phase: str, report: Report | None) -> None:
+        """The job is in this phase (a reason of Ready), and its master last said that."""
+        now = self._clock()
+        job = self._jobs.setdefault(uid, _Job(since=now))
+        _spend(job, now)
+        kind = OF_PHASE.get(phase)
+        if report is not None:
+            _take_step(job, report)
+            _take_account(job, report)
+        accounted = report is not None and report.goodput is not None
+        job.kind = None if accounted and kind != "waiting" else kind
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._jobs.keys() - present:
+            del self._jobs[uid]
+
+    def seconds(self, uid: str) -> Mapping[str, float]:
+        """Seconds by kind up to now; none of them ever becomes less."""
+        job = self._jobs.get(uid)
+        if job is None:
+            return dict.fromkeys(KINDS, 0.0)
+        _spend(job, self._clock())
+        return dict(job.seconds)
+
+    def moved_at(self, uid: str) -> float | None:
+        """When the newest step, or the present master, was first heard of (epoch seconds).
+
+        None where no steps are told, and while the job waits for GPUs.
+        """
+        job = self._jobs.get(uid)
+        return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
+
+
+def _spend(job: _Job, now: float) -> None:
+    if job.kind is not None:
+        job.seconds[job.kind] += now - job.since
+    job.since = now
+
+
+def _take_account(job: _Job, report: Report) -> None:
+    """Count what is new in the master's account.
+
+    What its first one tells was seen by the phases already. One that is less than before is of another process.
+    """
+    account = report.goodput
+    if account is None:
+        return
+    before, job.account = job.account, account
+    if before is None or account is before:
+        return
+    parts = {part: account.seconds.get(part, 0.0) for part in OF_PART}
+    began_anew = any(seconds < before.seconds.get(part, 0.0) for part, seconds in parts.items())
+    for part, seconds in parts.items():
+        job.seconds[OF_PART[part]] += seconds if began_anew else seconds - before.seconds.get(part, 0.0)
+
+
+def _take_step(job: _Job, report: Report) -> None:
+    """A master that has just begun has time for its first step, too."""
+    moved = report.step is not None and report.step != job.step
+    another = report.master_uid != job.master
+    if moved or another:
+        job.step, job.moved_at = report.step if moved else job.step, report.read_at
+    if another:
+        job.master, job.account = report.master_uid, None

@@ -1,0 +1,193 @@
+"""What the chart gives the operator's service account, on a control plane of its own, and what the account may do."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from devcluster.cluster import Cluster
+from tests.apiserver.operators import eventually
+from tests.apiserver.rights.requests import Right
+from tests.chart.rendering import render
+
+NAMESPACE = "elastic-system"
+NAME = "elastic-pytorch-operator"
+USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+GROUPS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+ROLES = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
+PARTS = (
+    *ROLES,
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "PriorityClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+"""Of the chart; what runs in pods is left out, the tests start the operator themselves."""
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+TOKEN_SECONDS = 3600
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a role; `place` is where the role is bound, "" in the whole cluster."""
+
+    role: Object = field(repr=False)
+    index: int
+    place: str
+
+    def __str__(self) -> str:
+        rule = self.role["rules"][self.index]
+        return f"{self.role['metadata']['name']}: {','.join(rule['resources'])}"
+
+    @property
+    def path(self) -> str:
+        """Of the role."""
+        meta = self.role["metadata"]
+        scope = f"/namespaces/{meta['namespace']}/roles" if self.role["kind"] == "Role" else "/clusterroles"
+        return f"{RBAC}{scope}/{meta['name']}"
+
+    def rights(self) -> set[Right]:
+        """Each verb on each resource."""
+        rule = self.role["rules"][self.index]
+        return {
+            Right(verb, group, resource)
+            for verb in rule["verbs"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+
+
+def rendered(*flags: str) -> list[Object]:
+    """The chart's objects of these kinds, with these flags for helm."""
+    found = (one for one in yaml.safe_load_all(render(*flags)) if one)
+    return [one for one in found if one["kind"] in PARTS and "helm.sh/hook" not in str(one["metadata"])]
+
+
+def rules(objects: list[Object]) -> Iterator[Rule]:
+    """The rules that are bound to the operator's account."""
+    roles = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
+        for one in objects
+        if one["kind"] in ("ClusterRole", "Role")
+    }
+    for binding in objects:
+        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
+            continue
+        assert [subject["name"] for subject in binding["subjects"]] == [NAME]
+        place, ref = binding["metadata"].get("namespace", ""), binding["roleRef"]
+        role = roles[ref["kind"], place if ref["kind"] == "Role" else "", ref["name"]]
+        for index in range(len(role["rules"])):
+            yield Rule(role, index, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The chart's rights on a cluster, with an administrator's client."""
+
+    cluster: Cluster
+    api: httpx.Client
+    objects: list[Object]
+
+    def rules(self) -> list[Rule]:
+        """What the account is granted."""
+        return list(rules(self.objects))
+
+    def granted(self) -> set[Right]:
+        """All of its rights, wherever it has them."""
+        return {right for rule in self.rules() for right in rule.rights()}
+
+    def may(self, right: Right, namespace: str, *, name: str = "", user: str = USER) -> bool:
+        """Whether the API server would let the user do that; `namespace` is "" for all of them."""
+        what = {"verb": right.verb, "group": right.group, "resource": right.plural, "subresource": right.subresource}
+        attributes = {**what, "namespace": namespace, "name": name}
+        groups = GROUPS if user == USER else ["system:authenticated"]
+        review = {"spec": {"user": user, "groups": groups, "resourceAttributes": attributes}}
+        answer = self.api.post(REVIEWS, json=review).raise_for_status().json()
+        return bool(answer["status"]["allowed"])
+
+    def without(self, rule: Rule) -> None:
+        """The role lacks that rule from now on."""
+        others = [one for index, one in enumerate(rule.role["rules"]) if index != rule.index]
+        self._put(rule, others)
+
+    def restore(self, rule: Rule) -> None:
+        """The role is as the chart has it."""
+        self._put(rule, rule.role["rules"])
+
+    def _put(self, rule: Rule, rules: list[Object]) -> None:
+        role = {key: rule.role[key] for key in ("apiVersion", "kind", "metadata")}
+        self.api.put(rule.path, json={**role, "rules": rules}).raise_for_status()
+
+
+def apply(cluster: Cluster, objects: list[Object]) -> None:
+    """Server-side apply, as an installation by kubectl does."""
+    kubectl(cluster, "apply", "--server-side", "--force-conflicts", "--filename", "-", sent=yaml.safe_dump_all(objects))
+
+
+def delete(cluster: Cluster, objects: list[Object]) -> None:
+    """Take them away."""
+    kubectl(cluster, "delete", "--ignore-not-found", "--filename", "-", sent=yaml.safe_dump_all(objects))
+
+
+def kubectl(cluster: Cluster, *arguments: str, sent: str = "") -> None:
+    """Run kubectl with an administrator's rights."""
+    command = [cluster.kubectl, "--kubeconfig", str(cluster.kubeconfig), *arguments]
+    result = subprocess.run(command, input=sent, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def install(cluster: Cluster, api: httpx.Client, *flags: str) -> Installed:
+    """The chart's parts; returns when the definitions are served."""
+    objects = rendered(*flags)
+    apply(cluster, objects)
+    eventually("jobs", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/elasticpytorchjobs").is_success)
+    eventually("policies", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies").is_success)
+    return Installed(cluster, api, objects)
+
+
+def token_of(api: httpx.Client) -> str:
+    """A token of the operator's service account, as the kubelet would mount it."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NAME}/token"
+    answer = api.post(path, json={"spec": {"expirationSeconds": TOKEN_SECONDS}})
+    token: str = answer.raise_for_status().json()["status"]["token"]
+    return token
+
+
+def write_kubeconfig(path: Path, *, server: str, token: str) -> Path:
+    """A kubeconfig for whoever has that token, to a server that talks plain http."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": server}}],
+        "users": [{"name": "operator", "user": {"token": token}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "operator"}}],
+        "current-context": "here",
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+def client_with(cluster: Cluster, token: str) -> httpx.Client:
+    """An HTTP client with the rights of that token; it is to be closed."""
+    trusted = ssl.create_default_context(cafile=str(cluster.layout.pki / "ca.crt"))
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=client_server(cluster), verify=trusted, headers=headers, timeout=30, trust_env=False)
+
+
+def client_server(cluster: Cluster) -> str:
+    """The address of the cluster's API server."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    server: str = config["clusters"][0]["cluster"]["server"]
+    return server

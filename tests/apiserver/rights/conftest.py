@@ -1,0 +1,104 @@
+"""A control plane with the chart's rights alone, that enforces who may write owner references."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devcluster.cluster import Cluster
+from elastic_operator.api.policy import COLLECTION
+from tests.apiserver.administrator import client_of
+from tests.apiserver.faults.lab import FakeKubelets, World
+from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.operators import Operator, Operators, eventually
+from tests.apiserver.rights import account
+from tests.apiserver.rights.account import NAMESPACE, Installed
+
+Start = Callable[..., Operator]
+Install = Callable[..., Installed]
+PLUGINS = "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """The control plane; `token` is one of the operator's account."""
+
+    cluster: Cluster
+    api: httpx.Client
+    token: str
+
+
+def new_namespace(estate: Estate, prefix: str) -> str:
+    """A namespace of the test's own."""
+    name = f"{prefix}-{uuid.uuid4().hex[:6]}"
+    estate.api.post("/api/v1/namespaces", json={"metadata": {"name": name}}).raise_for_status()
+    return name
+
+
+@pytest.fixture(scope="package")
+def estate() -> Iterator[Estate]:
+    """No roles of the chart yet, but the account that they are for."""
+    with (
+        Cluster.up(name="rightstest", nodes=0, api_server_flags=[PLUGINS]) as cluster,
+        client_of(cluster.kubeconfig) as api,
+    ):
+        api.post("/api/v1/namespaces", json={"metadata": {"name": NAMESPACE}})
+        account.apply(cluster, [one for one in account.rendered() if one["kind"] == "ServiceAccount"])
+        yield Estate(cluster, api, account.token_of(api))
+
+
+@pytest.fixture
+def install(estate: Estate) -> Iterator[Callable[..., Installed]]:
+    """Installs the chart's roles, with flags for helm; they are taken away after the test."""
+    made: list[Installed] = []
+
+    def with_flags(*flags: str) -> Installed:
+        made.append(account.install(estate.cluster, estate.api, *flags))
+        return made[-1]
+
+    yield with_flags
+    for installed in made:
+        mine = (*account.ROLES, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        account.delete(estate.cluster, [one for one in installed.objects if one["kind"] in mine])
+
+
+@pytest.fixture
+def watcher(estate: Estate) -> Iterator[Proxy]:
+    """A proxy that adds no rights of its own to those of whoever asks."""
+    trusted = ssl.create_default_context(cafile=str(estate.cluster.layout.pki / "ca.crt"))
+    with Proxy(account.client_server(estate.cluster), trusted) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def start(estate: Estate, watcher: Proxy, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
+    """Starts operators with the account's token; names of settings are those of the variables, WATCH_NAMESPACES."""
+    kubeconfig = account.write_kubeconfig(tmp_path / "kubeconfig", server=watcher.url, token=estate.token)
+    operators = Operators(kubeconfig, tmp_path)
+
+    def one(**settings: str) -> Operator:
+        environ = {f"ELASTIC_OPERATOR_{name}": value for name, value in settings.items()}
+        return operators.start(environ={"POD_NAMESPACE": NAMESPACE} | environ)
+
+    with ExitStack() as stack:
+        stack.callback(operators.end)
+        yield one
+
+
+@pytest.fixture
+def world(estate: Estate) -> Iterator[World]:
+    """Two nodes with four GPUs each, and a namespace for jobs."""
+    with FakeKubelets(estate.api, 4).running() as kubelets:
+        world = World(Jobs(estate.api, new_namespace(estate, "jobs")), kubelets)
+        yield world
+        estate.api.delete(world.jobs.path)
+        estate.api.delete(COLLECTION)
+        eventually("an end of the pods", lambda: not world.pods(), report=world.report)

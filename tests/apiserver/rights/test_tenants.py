@@ -1,0 +1,176 @@
+"""What somebody with `edit` in one namespace can do there, and cannot do to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from elastic_operator.api.policy import COLLECTION
+from elastic_worker import contract
+from tests.api.policies import make_policy
+from tests.apiserver.faults.lab import MERGE, World, elastic_job
+from tests.apiserver.operators import eventually
+from tests.apiserver.policies_api import Policies, quota
+from tests.apiserver.rights.account import Installed
+from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
+from tests.apiserver.rights.requests import Right
+
+pytestmark = pytest.mark.apiserver
+
+Object = dict[str, Any]
+GROUP = "elastic-pytorch.dev"
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+ALICE, QUENTIN = "alice", "quentin"
+STRICT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def bind(estate: Estate, user: str, role: str, namespace: str = "") -> None:
+    """Give the user a ClusterRole, in a namespace or everywhere."""
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    scope = f"/namespaces/{namespace}/rolebindings" if namespace else "/clusterrolebindings"
+    body = {
+        "metadata": {"name": f"{user}-{role}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    estate.api.post(f"/apis/rbac.authorization.k8s.io/v1{scope}", json=body | {"kind": kind})
+
+
+def asker(installed: Installed, user: str, namespace: str) -> Callable[[str, str], bool]:
+    """Whether the user may do that to a resource of ours in a namespace; "" for what has none."""
+    return lambda verb, resource: installed.may(Right(verb, GROUP, resource), namespace, user=user)
+
+
+def test_edit_in_a_namespace_is_for_its_jobs_and_never_for_policies_or_statuses(
+    estate: Estate, install: Install, world: World
+) -> None:
+    installed = install()
+    namespace, other = world.jobs.namespace, new_namespace(estate, "team-b")
+    bind(estate, ALICE, "edit", namespace)
+    here, there = asker(installed, ALICE, namespace), asker(installed, ALICE, other)
+    eventually("what controllers add to edit", lambda: here("create", "elasticpytorchjobs"))
+    assert all(here(verb, "elasticpytorchjobs") for verb in (*WRITES, "get", "list", "watch"))
+    assert here("patch", "elasticpytorchjobs/scale")
+    assert not any(here(verb, "elasticpytorchjobs/status") for verb in ("update", "patch"))
+    assert not any(there(verb, "elasticpytorchjobs") for verb in (*WRITES, "get", "list", "watch"))
+    everywhere = asker(installed, ALICE, "")
+    for resource in ("gpuquotapolicies", "gpuquotapolicies/status"):
+        assert not any(ask(verb, resource) for ask in (here, everywhere) for verb in WRITES)
+
+
+def test_the_quota_admin_writes_policies_and_nothing_else(estate: Estate, install: Install, world: World) -> None:
+    installed = install()
+    bind(estate, QUENTIN, "elastic-pytorch-quota-admin")
+    ask = asker(installed, QUENTIN, "")
+    eventually("the binding", lambda: ask("create", "gpuquotapolicies"))
+    assert all(ask(verb, "gpuquotapolicies") for verb in (*WRITES, "get", "list", "watch"))
+    assert not any(ask(verb, "gpuquotapolicies/status") for verb in ("update", "patch"))
+    assert not any(asker(installed, QUENTIN, world.jobs.namespace)(verb, "elasticpytorchjobs") for verb in WRITES)
+
+
+def test_the_admin_of_a_namespace_is_no_quota_admin(estate: Estate, install: Install, world: World) -> None:
+    installed = install()
+    bind(estate, "adam", "admin", world.jobs.namespace)
+    ask = asker(installed, "adam", world.jobs.namespace)
+    eventually("what controllers add to admin", lambda: ask("create", "elasticpytorchjobs"))
+    assert not any(ask(verb, "gpuquotapolicies") for verb in WRITES)
+
+
+def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    other = new_namespace(estate, "team-b")
+    policies = Policies(estate.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2, limit=0))
+    policies.create("b", namespaces=[other], flavors=quota(6))
+    start()
+    marks = {
+        "namespace": other,
+        "labels": {"kubernetes.io/metadata.name": other, f"{GROUP}/policy": policies.name("b")},
+        "annotations": {f"{GROUP}/policy": policies.name("b"), f"{GROUP}/team": "b"},
+    }
+    job = elastic_job("greedy", small=1, big=8, priorityClassName="system-cluster-critical")
+    job["metadata"] |= {key: marks[key] for key in ("labels", "annotations")}
+    job["spec"]["template"]["metadata"] = marks
+    job["spec"]["template"]["spec"]["priorityClassName"] = "elastic-pytorch-master"
+    world.start(job)
+    world.wait_settled("greedy", 2)
+    messages = [c["message"] for c in world.status("greedy")["conditions"] if c["type"] == "FullSize"]
+    assert policies.name("a") in messages[0]
+    assert policies.status("b")["total"]["used"] == 0
+
+
+def test_what_a_template_says_of_namespace_owners_and_names_has_no_effect(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    other = new_namespace(estate, "team-b")
+    start()
+    job = elastic_job("sly", small=1, big=2)
+    stranger = {"apiVersion": "v1", "kind": "Namespace", "name": other, "uid": "x", "controller": True}
+    job["spec"]["template"]["metadata"] = {
+        "name": "chosen",
+        "namespace": other,
+        "ownerReferences": [stranger],
+        "finalizers": ["example.com/keep"],
+        "labels": {contract.LABEL_JOB_UID: "another", contract.LABEL_ROLE: "master", "mine": "yes"},
+    }
+    world.start(job)
+    world.wait_settled("sly", 2)
+    uid = world.jobs.get("sly")["metadata"]["uid"]
+    for pod in world.pods("sly"):
+        meta = pod["metadata"]
+        assert [owner["uid"] for owner in meta["ownerReferences"]] == [uid]
+        assert "blockOwnerDeletion" not in meta["ownerReferences"][0]
+        assert (meta["labels"][contract.LABEL_JOB_UID], meta["labels"]["mine"]) == (uid, "yes")
+        assert "finalizers" not in meta
+        assert pod["spec"]["serviceAccountName"] == "default"
+    assert estate.api.get(f"/api/v1/namespaces/{other}/pods").json()["items"] == []
+    assert estate.api.get(f"/api/v1/namespaces/{other}/services").json()["items"] == []
+
+
+def test_a_service_account_that_the_team_lacks_is_not_found_elsewhere(
+    install: Install, world: World, start: Start
+) -> None:
+    install()
+    start()
+    job = elastic_job("thief", small=1, big=1)
+    job["spec"]["template"]["spec"]["serviceAccountName"] = "elastic-pytorch-operator"
+    world.start(job)
+
+    def told() -> bool:
+        return any("serviceaccount" in c["message"].lower() for c in world.status("thief").get("conditions", ()))
+
+    eventually("a word of it", told, report=world.report)
+    assert not world.pods("thief")
+
+
+@pytest.mark.parametrize("mode", ["Torchrun", "Elastic"])
+def test_pods_are_taken_at_the_restricted_level(install: Install, world: World, start: Start, mode: str) -> None:
+    install()
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    world.api.patch(f"/api/v1/namespaces/{world.jobs.namespace}", headers=MERGE, json=label).raise_for_status()
+    start()
+    job = elastic_job("strict", small=1, big=2)
+    job["spec"]["runtime"] = {"mode": mode}
+    if mode == "Elastic":
+        job["spec"]["elasticity"]["checkpointPath"] = "/checkpoints"
+    pod = job["spec"]["template"]["spec"]
+    pod["securityContext"] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod["containers"][0]["securityContext"] = STRICT
+    world.start(job)
+    world.wait_settled("strict", 2)
+    assert all(volume["name"] for volume in world.pods("strict")[0]["spec"]["volumes"])
+    lax = {"metadata": {"name": "lax"}, "spec": {"containers": [{"name": "c", "image": "local/none:1"}]}}
+    assert "PodSecurity" in world.api.post(world.pods_path, json=lax).text
+
+
+def test_a_policy_that_a_tenant_applies_as_himself_is_refused(estate: Estate, install: Install, world: World) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    mine = make_policy("mine", namespaces=[world.jobs.namespace], flavors=quota(100))
+    assert estate.api.post(COLLECTION, headers=as_alice, json=mine).status_code == 403

@@ -1,0 +1,106 @@
+"""The series of jobs: what there is of each, and that nothing stays of those that are gone."""
+
+from dataclasses import replace
+
+from elastic_operator.loop.shown import Shown
+from elastic_operator.metrics.picture import PolicyPicture, WatchPicture
+from elastic_operator.metrics.times import KINDS
+from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
+from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
+
+
+def test_a_job_is_one_series_of_info_and_one_of_status():
+    found = samples_of(show(policy="research"), show(make_job(name="other")))
+    assert of(found, "job_info") == {("mode=Torchrun", "policy=research"): 1, ("mode=Torchrun", "policy="): 1}
+    assert found["job_status", "job_name=toy", "limited_by=AtMaximum", "namespace=team-a", "status=Running"] == 1
+    assert len([key for key in found if key[0] == "job_status"]) == 2
+    assert of(found, "jobs") == {("status=Running",): 2}
+
+
+def test_its_pods_processes_and_gpus_are_those_of_now():
+    pods = group(workers=2, ready=False)
+    found = samples_of(show(make_job(pods, spec=make_spec(maxReplicas=6))))
+    assert of(found, "job_pods") == {
+        ("state=minimum",): 2,
+        ("state=maximum",): 6,
+        ("state=target",): 2,
+        ("state=running",): 3,
+        ("state=ready",): 0,
+    }
+    assert of(found, "job_gpus") == of(found, "job_world_size") == {(): 3}
+    assert of(found, "job_created_timestamp_seconds") == {(): START}
+
+
+def test_a_job_that_has_ended_has_no_pods_to_be_missed():
+    status = make_status(completion_time=at(100), restarts=2)
+    found = samples_of(show(make_job([ended(pod, 0) for pod in group()], status=status)))
+    assert of(found, "job_pods") == of(found, "job_gpus") == of(found, "job_last_progress_timestamp_seconds") == {}
+    assert of(found, "job_restarts_total") == {(): 2}
+
+
+def test_counts_of_a_job_are_those_that_are_written_down():
+    """A plan that counts one more may fail to be written, and then it is made again."""
+    lost = make_job(group(0), status=make_status(restarts=4, resizes=7))
+    assert plan(lost, BOTH).status.restarts == 5
+    found = samples_of(show(lost))
+    assert (of(found, "job_restarts_total"), of(found, "job_resizes_total")) == ({(): 4}, {(): 7})
+
+
+def test_how_the_training_goes_is_what_the_master_says():
+    found = samples_of(show_elastic(moved_at=START + 195))
+    told = {name: value for (name, *_), value in found.items() if name.startswith("job_")}
+    assert told["job_step"] == 70
+    assert told["job_epoch"] == 2
+    assert told["job_loss"] == 0.25
+    assert told["job_goodput_ratio"] == 0.875
+    assert told["job_last_checkpoint_step"] == 60
+    assert told["job_last_progress_timestamp_seconds"] == START + 195
+
+
+def test_what_nobody_tells_has_no_series():
+    found = samples_of(
+        show(make_job(name="plain")),
+        show_elastic(make_report(epoch=None, loss=None, goodput=None, last_checkpoint_step=None)),
+    )
+    assert of(found, "job_step") == {(): 70}
+    absent = ("job_epoch", "job_loss", "job_goodput_ratio", "job_last_checkpoint_step")
+    assert [of(found, name) for name in absent] == [{}] * 4
+
+
+def test_where_its_time_went_is_told_by_kind():
+    found = samples_of(show(seconds={"productive": 7.5}))
+    assert of(found, "job_time_seconds_total") == {(f"kind={kind}",): 7.5 * (kind == "productive") for kind in KINDS}
+
+
+def test_series_of_jobs_and_policies_that_are_gone_are_gone():
+    policy = PolicyPicture("research", {"default": {"guaranteed": 8, "used": 2}}, {"Ready": True, "Conflict": False})
+    assert of(samples_of(policies=(policy,)), "quota_gpus") == {
+        ("flavor=default", "kind=guaranteed", "policy=research"): 8,
+        ("flavor=default", "kind=used", "policy=research"): 2,
+    }
+    assert of(samples_of(policies=(policy,)), "quota_condition") == {
+        ("condition=Ready", "policy=research"): 1,
+        ("condition=Conflict", "policy=research"): 0,
+    }
+    found = samples_of()
+    assert [name for name, *labels in found if labels and name.startswith(("job_", "quota_"))] == []
+
+
+def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
+    found = samples_of(show(), leads=False, watches={"pods": WatchPicture(age=2.0, relists=1, errors=3)})
+    assert [name for name, *_ in found if name.startswith(("job_", "jobs", "quota_"))] == []
+    assert of(found, "watch_last_event_age_seconds") == {("kind=pods",): 2.0}
+    assert (of(found, "watch_relists_total"), of(found, "watch_errors_total")) == (
+        {("kind=pods",): 1},
+        {("kind=pods",): 3},
+    )
+
+
+def test_what_is_kept_between_passes_is_what_was_last_planned():
+    shown, job = Shown(), make_job()
+    later = replace(job, uid="other", name="other", namespace="team-b")
+    for one in (job, later):
+        shown.see(see(one), plan(one, BOTH).status)
+    assert [picture.policy for picture in shown.pictures({"team-b": "b"})] == ["", "b"]
+    shown.keep_only({"other"})
+    assert [picture.seen.job.name for picture in shown.pictures({})] == ["other"]

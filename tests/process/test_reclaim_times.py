@@ -1,0 +1,108 @@
+"""How long those wait for whom other teams give GPUs back, and how many GPUs: two teams of two on four GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocate import allocate
+from tests.metrics.pictures import parse
+from tests.plan.allocate.world import carried_out, make_job, make_node, make_snapshot, make_team
+from tests.plan.quota.cases import make_request, on
+
+TEAMS = (make_team("a", 2), make_team("b", 2))
+
+
+class Watched:
+    """A cluster of which each allocation is looked at, and a clock that the test moves."""
+
+    def __init__(self, *jobs, requests=()):
+        self.snapshot = make_snapshot([make_node("n1", 4)], jobs, teams=TEAMS, requests=tuple(requests))
+        self.now, self.bound, self.metrics = 100.0, {}, Metrics()
+        self.times = ReclaimTimes(self.metrics, is_bound=self.bound.get, clock=lambda: self.now)
+
+    def allocate(self, *, reclaiming=True, after=10.0):
+        """Allocates; nothing of it is carried out, but time goes by."""
+        granted = allocate(replace(self.snapshot, reclaiming=reclaiming))
+        self.times.look(replace(self.snapshot, reclaiming=reclaiming), granted)
+        self.now += after
+        return granted
+
+    def carry_out(self):
+        """Whoever was to go has gone, and who was to come is there."""
+        self.snapshot = carried_out(self.snapshot, self.allocate())
+
+    def change(self, **fields):
+        self.snapshot = replace(self.snapshot, **fields)
+
+    def told(self):
+        """How many were measured, their seconds, GPUs that were lacked, and GPUs that went."""
+        found = parse(self.metrics.text())
+        names = ("seconds_count", "seconds_sum", "requested_gpus_total", "evicted_gpus_total")
+        return tuple(found[f"reclaim_{name}",] for name in names)
+
+
+def borrower(pods=4):
+    return make_job("j", 1, 4, team="b", on=on("n1", pods))
+
+
+def test_a_job_is_measured_from_when_it_was_seen_to_want_until_it_has_its_minimum():
+    watched = Watched(borrower(), make_job("k", 2, team="a"))
+    watched.allocate(reclaiming=False)
+    assert watched.told() == (0, 0, 0, 0)
+    watched.allocate()
+    watched.allocate()
+    assert watched.told() == (0, 0, 2, 2)
+    watched.carry_out()
+    watched.allocate()
+    assert watched.told() == (1, 40, 2, 2)
+
+
+def test_a_foreign_pod_is_measured_until_it_is_bound():
+    watched = Watched(borrower(), requests=[make_request("r", 1)])
+    watched.allocate()
+    watched.bound["r"] = False
+    watched.change(requests=())
+    watched.allocate()
+    assert watched.told() == (0, 0, 1, 1)
+    watched.bound["r"] = True
+    watched.allocate()
+    watched.allocate()
+    assert watched.told() == (1, 20, 1, 1)
+
+
+def test_who_is_gone_before_is_not_measured():
+    watched = Watched(borrower(), make_job("k", 1, team="a"), requests=[make_request("r", 1)])
+    watched.allocate()
+    watched.change(jobs=watched.snapshot.jobs[:1], requests=())
+    watched.allocate()
+    assert watched.told()[:2] == (0, 0)
+    watched.change(jobs=(borrower(), make_job("k", 1, team="a", on="n1")))
+    watched.allocate()
+    assert watched.told()[:2] == (0, 0)
+
+
+def test_who_finds_idle_gpus_was_given_nothing_back():
+    watched = Watched(borrower(2), make_job("k", 2, team="a"), requests=[])
+    watched.carry_out()
+    watched.allocate()
+    assert watched.told() == (0, 0, 0, 0)
+
+
+def test_growth_into_ones_own_guarantee_takes_gpus_and_is_not_measured():
+    watched = Watched(borrower(3), make_job("k", 1, 2, team="a", on="n1"))
+    watched.allocate()
+    watched.allocate()
+    assert watched.told() == (0, 0, 1, 1)
+    watched.carry_out()
+    watched.allocate()
+    assert watched.told() == (0, 0, 1, 1)
+
+
+def test_a_pod_that_is_to_go_again_later_went_once():
+    watched = Watched(borrower(), make_job("k", 2, team="a"))
+    watched.allocate()
+    watched.allocate(reclaiming=False)
+    watched.allocate()
+    assert watched.told()[3] == 2

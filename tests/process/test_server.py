@@ -1,0 +1,66 @@
+"""The operator's port: whether it is well, whether it is ready, and what it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import aiohttp
+
+from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.picture import Picture
+from elastic_operator.server import serving
+from tests.cluster_unit.fake_api import eventually
+from tests.metrics.pictures import parse, show
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+async def answer(port: int, path: str) -> tuple[int, bytes]:
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.read()
+
+
+async def test_who_is_not_well_says_what_is_wrong_and_is_ready_all_the_same():
+    wrong = ""
+    async with serving(free_port(), Metrics(), health=lambda: wrong, picture=Picture) as port:
+        assert await answer(port, "/healthz") == (200, b"ok")
+        wrong = "no pass for 300 s"
+        assert await answer(port, "/healthz") == (503, b"no pass for 300 s")
+        assert await answer(port, "/readyz") == (200, b"ok")
+
+
+async def test_each_who_asks_gets_what_is_so_then():
+    jobs = [show()]
+    async with serving(
+        free_port(), Metrics(), health=str, picture=lambda: Picture(leads=True, jobs=tuple(jobs))
+    ) as port:
+        assert parse((await answer(port, "/metrics"))[1])["jobs", "status=Running"] == 1
+        jobs.clear()
+        assert ("jobs", "status=Running") not in parse((await answer(port, "/metrics"))[1])
+
+
+async def test_who_puts_metrics_into_words_holds_up_nobody_and_is_one_at_a_time():
+    metrics, let_go, under_way, most = Metrics(), threading.Event(), [], []
+
+    def slowly(_picture):
+        under_way.append(1)
+        most.append(len(under_way))
+        let_go.wait(10)
+        under_way.pop()
+        return b""
+
+    metrics.text = slowly
+    async with serving(free_port(), metrics, health=str, picture=Picture) as port:
+        asking = [asyncio.create_task(answer(port, "/metrics")) for _ in range(3)]
+        await eventually(lambda: most)
+        assert await answer(port, "/readyz") == (200, b"ok")
+        let_go.set()
+        assert [status for status, _ in await asyncio.gather(*asking)] == [200] * 3
+    assert most == [1, 1, 1]
