@@ -60,9 +60,11 @@ test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, th
 chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7 --library" chooses
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
-crds: venv ## Renew the CRDs from the models, in crds/ and in the chart
-	@$(RUN) python -m elastic_operator.api.crd crds
-	@cp crds/*.yaml charts/elastic-pytorch/files/crds/
+crds: venv ## Renew the CRDs from the models, and all else that is generated and needs no helm
+	@$(RUN) python -m generate --without-helm
+
+generated: venv ## Renew all that is generated: CRDs, the chart's README and dashboard, manifests, docs/metrics.md
+	@$(RUN) python -m generate
 
 golden: venv ## Renew the files that tests compare with
 	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams
@@ -91,4 +93,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos test-gpu crds golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos test-gpu crds generated golden image cluster-up cluster-down venv shells

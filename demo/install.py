@@ -22,12 +22,12 @@ def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tu
     return cluster, Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
 
 
-def install_operator(kube: Kube, progress: Progress, *extra: str) -> None:
-    """helm install, from the built image, and wait until it is up."""
+def install_operator(kube: Kube, progress: Progress, *extra: str, chart: Path = CHART) -> None:
+    """helm install or upgrade, from the built image, and wait until it is up. `extra` are more words for helm."""
     content = projectimage.build(progress).parent.name
     with progress.step("helm install: the operator, from the image just built, into the cluster"):
         kube.helm(
-            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--create-namespace"),
+            *("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, "--create-namespace"),
             *_image("image", projectimage.ref("operator")),
             *_image("workerImage", projectimage.ref("worker")),
             # The tags are always the same: what changes, and rolls the pods, is the content.

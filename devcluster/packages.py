@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from devcluster import shell
+from devcluster import cache, shell
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
@@ -29,6 +29,8 @@ NEEDED_FOR_IMAGES = {
     "gcc": "gcc",
     "/usr/include/stdlib.h": "libc6-dev",
 }
+# Taken out of its package into the cache and not installed: installing it would start a server on this machine.
+NEEDED_FOR_METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -45,6 +47,29 @@ def ensure(progress: Progress) -> None:
         env = {"DEBIAN_FRONTEND": "noninteractive"}
         shell.run("apt-get", "update", env=env)
         shell.run("apt-get", "install", "-y", "--no-install-recommends", *missing, env=env)
+
+
+def metrics_programs(progress: Progress) -> dict[str, str]:
+    """Paths of prometheus and promtool: the system's own, else those of Debian's package, in the cache."""
+    return {
+        program: shutil.which(program) or str(_unpacked(package, progress) / "usr" / "bin" / program)
+        for program, package in NEEDED_FOR_METRICS.items()
+    }
+
+
+def _unpacked(package: str, progress: Progress) -> Path:
+    """The files of a Debian package, in a folder of the cache."""
+
+    def build(target: Path) -> None:
+        with progress.step(f"unpacking Debian's package {package}"):
+            if not shell.try_run("apt-cache", "show", package):
+                shell.run("apt-get", "update")
+            shell.run("apt-get", "download", package, cwd=target)
+            (archive,) = target.glob("*.deb")
+            shell.run("dpkg-deb", "--extract", archive, target)
+            archive.unlink()
+
+    return cache.entry(f"deb/{package}", build)
 
 
 def _present(proof: str) -> bool:

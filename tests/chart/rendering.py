@@ -1,29 +1,30 @@
 """Runs the real helm on the real chart, for the tests and for `renew`.
 
 A case is a file of values in cases/; what the chart makes of it is checked in under golden/, by the same name. The
-resource definitions are left out there: they are generated, long, and compared as data by a test of their own.
+resource definitions and the dashboard are left out there: they are generated, long, and compared by tests of their own.
 """
 
 from __future__ import annotations
 
-import subprocess
-from functools import cache
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from devcluster import binaries
-from devcluster.progress import Progress
+from generate.helm import CHART, ROOT, render
+from generate.helm import run as helm
+
+__all__ = ["CASES", "CHART", "CRDS", "ROOT", "WITHOUT_CRDS", "case_file", "golden_file", "helm", "objects", "render"]
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-CHART = ROOT / "charts" / "elastic-pytorch"
 CRDS = ROOT / "crds"
 CASES = sorted(path.stem for path in (HERE / "cases").glob("*.yaml"))
 WITHOUT_CRDS = ("--set", "crds.enabled=false")
-# What the chart sees of a cluster it is not connected to.
-KUBERNETES_VERSION = "1.36.0"
+WITH_PROMETHEUS = ("--api-versions", "monitoring.coreos.com/v1")
+"""What helm sees of a cluster with the Prometheus operator."""
+
+DASHBOARD = re.compile(r"^(  elastic-pytorch\.json:) \|\n(?:(?:    .*)?\n)*", re.MULTILINE)
 
 
 def case_file(case: str) -> Path:
@@ -36,28 +37,9 @@ def golden_file(case: str) -> Path:
     return HERE / "golden" / f"{case}.yaml"
 
 
-@cache
-def helm_program() -> str:
-    """The path of helm, built if the cache lacks it."""
-    return binaries.ensure(Progress())["helm"]
-
-
-def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run helm; a refusal is for the caller to judge."""
-    return subprocess.run([helm_program(), *map(str, arguments)], capture_output=True, text=True, check=False)
-
-
-def render(*flags: str | Path) -> str:
-    """The chart's manifests, as an installation named elastic-pytorch in elastic-system would send them."""
-    place = ("--namespace", "elastic-system", "--kube-version", KUBERNETES_VERSION)
-    result = helm("template", "elastic-pytorch", CHART, *place, *flags)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 def render_case(case: str) -> str:
-    """The manifests of a case, without resource definitions."""
-    return render("--values", case_file(case), *WITHOUT_CRDS)
+    """The manifests of a case, without resource definitions and the dashboard's content."""
+    return DASHBOARD.sub(r"\1 ...\n", render("--values", case_file(case), *WITHOUT_CRDS))
 
 
 def objects(*flags: str | Path, kind: str) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""Writes golden/ anew from the chart as it is now: `uv run python -m tests.chart.renew`."""
+"""Writes golden/ anew from the chart as it is now: `make golden`."""
 
 from __future__ import annotations
 
 from tests.chart.rendering import CASES, golden_file, render_case
 
-COMMAND = "uv run python -m tests.chart.renew"
+COMMAND = "make golden"
 
 
 def main() -> None:

@@ -4,12 +4,14 @@ import json
 import time
 
 import pytest
+import yaml
 
-from tests.chart.rendering import ROOT
+from tests.chart.rendering import CASES, CHART, ROOT, WITHOUT_CRDS, case_file, helm, render
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(600)]
 
 JOBS = sorted((ROOT / "examples").glob("*/job.yaml"))
+RELEASED = sorted((ROOT / "tests" / "chart" / "released").glob("*.tgz"))[-1]
 EXAMPLE = ROOT / "examples" / "fixed-size" / "job.yaml"
 WAIT_SECONDS = 30
 
@@ -30,13 +32,12 @@ def wait_until(condition) -> bool:
         ("watch", "elasticpytorchjobs", ""),
         ("delete", "elasticpytorchjobs", ""),
         ("patch", "elasticpytorchjobs", "status"),
-        ("update", "elasticpytorchjobs", "finalizers"),
         ("create", "pods", ""),
         ("delete", "pods", ""),
         ("patch", "pods", ""),
         ("create", "secrets", ""),
         ("get", "pods", "log"),
-        ("patch", "services", ""),
+        ("create", "services", ""),
         ("create", "endpointslices.discovery.k8s.io", ""),
         ("patch", "events.events.k8s.io", ""),
         ("list", "persistentvolumeclaims", ""),
@@ -61,6 +62,9 @@ def test_the_operator_may_watch_the_cluster(release, resource):
         ("delete", "secrets", "default"),
         ("get", "configmaps", "elastic-system"),
         ("create", "leases.coordination.k8s.io", "default"),
+        ("update", "leases.coordination.k8s.io/another", "elastic-system"),
+        ("update", "elasticpytorchjobs/status", "default"),
+        ("delete", "services", "default"),
         ("patch", "nodes", ""),
         ("list", "customresourcedefinitions", ""),
         ("delete", "namespaces", ""),
@@ -72,7 +76,8 @@ def test_the_operator_may_do_no_more(release, verb, resource, namespace):
 
 @pytest.mark.parametrize("verb", ["get", "create", "update"])
 def test_the_operator_may_elect_a_leader_beside_itself(release, verb):
-    assert release.operator_may(verb, "leases.coordination.k8s.io", namespace="elastic-system")
+    name = "" if verb == "create" else "/elastic-operator"
+    assert release.operator_may(verb, f"leases.coordination.k8s.io{name}", namespace="elastic-system")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +113,44 @@ def test_the_toy_is_one_command(release):
         "persistentvolumeclaim",
         "elasticpytorchjob.elastic-pytorch.dev",
     ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_api_server_accepts_what_each_case_renders(release, case, tmp_path):
+    for namespace in ("team-a", "team-b"):
+        release.try_kubectl("create", "namespace", namespace)
+    rendered = yaml.safe_load_all(render("--values", case_file(case), *WITHOUT_CRDS))
+    # The Prometheus operator is not there.
+    served = [o for o in rendered if o and not o["apiVersion"].startswith("monitoring.coreos.com/")]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(served))
+    release.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", file)
+
+
+def test_the_plain_manifests_are_accepted(release):
+    flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
+    release.kubectl("apply", *flags, "--filename", ROOT / "manifests" / "install.yaml")
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("another", "elastic-system"), ("elastic-pytorch", "default")])
+def test_a_second_release_is_refused_and_told_where_the_first_one_is(release, name, namespace):
+    place = ("--namespace", namespace, "--kubeconfig", release.kubeconfig)
+    result = helm("install", name, CHART, *place, *WITHOUT_CRDS)
+    assert result.returncode != 0
+    assert 'has the release "elastic-pytorch" in the namespace "elastic-system" already' in result.stderr
+    assert "helm uninstall elastic-pytorch --namespace elastic-system" in result.stderr
+
+
+def test_the_chart_that_was_published_last_is_upgraded_and_keeps_what_was_set(release):
+    release.uninstall()
+    place = ("--namespace", release.namespace, "--kubeconfig", release.kubeconfig)
+    installed = helm("install", release.name, RELEASED, *place, "--set", "replicaCount=3")
+    assert installed.returncode == 0, installed.stderr
+    release.upgrade("--reset-then-reuse-values")
+    replicas = "--output=jsonpath={.spec.replicas}"
+    assert release.kubectl("get", "deployment", "elastic-pytorch-operator", "-n", release.namespace, replicas) == "3"
+    release.uninstall()
+    release.install()
 
 
 def test_jobs_live_through_upgrade_rollback_uninstall_and_a_new_installation(release):

@@ -7,6 +7,11 @@
 {{- printf "%s-operator" (include "elastic.name" .) -}}
 {{- end }}
 
+{{/* Whose rights the operator has. */}}
+{{- define "elastic.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "elastic.operatorName" .) -}}
+{{- end }}
+
 {{- define "elastic.selectorLabels" -}}
 app.kubernetes.io/name: elastic-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -18,6 +23,9 @@ app.kubernetes.io/part-of: elastic-pytorch
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* An image's full name: of `image`, and of the chart for what that leaves out. */}}
@@ -37,5 +45,74 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* The file the operator reads. */}}
 {{- define "elastic.settings" -}}
 {{- $worker := include "elastic.reference" (dict "image" .Values.workerImage "chart" .) -}}
-{{- toYaml (merge (dict "workerImage" $worker) .Values.settings) -}}
+{{- $images := dict "workerImage" $worker "workerImagePullSecrets" .Values.workerImage.pullSecrets -}}
+{{- toYaml (merge $images .Values.settings) -}}
+{{- end }}
+
+{{/* "yes" where a thing of the Prometheus operator is wanted: `enabled` is true, or auto and the cluster has the API. */}}
+{{- define "elastic.monitored" -}}
+{{- $enabled := toString .enabled -}}
+{{- $served := .chart.Capabilities.APIVersions.Has "monitoring.coreos.com/v1" -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") $served) -}}yes{{- end -}}
+{{- end }}
+
+{{/* How the operator is scraped. Its own labels job and namespace are those of a training job: they must win. */}}
+{{- define "elastic.endpoint" -}}
+port: http
+path: /metrics
+interval: {{ .interval }}
+honorLabels: true
+{{- end }}
+
+{{/*
+The alerts, as a PrometheusRule holds them. In files/alerts.yaml stands <name> for the threshold of that name: what
+stands in braces there is Prometheus's to fill in.
+*/}}
+{{- define "elastic.alerts" -}}
+{{- $text := .chart.Files.Get "files/alerts.yaml" -}}
+{{- range $name, $value := merge (dict "runbookUrl" .rule.runbookUrl) .rule.thresholds -}}
+{{- $text = $text | replace (printf "<%s>" $name) (toString $value) -}}
+{{- end -}}
+{{- $groups := list -}}
+{{- range $group := (fromYaml $text).groups -}}
+{{- $rules := list -}}
+{{- range $alert := $group.rules -}}
+{{- if not (has $alert.alert $.rule.disabled) -}}
+{{- $rules = append $rules (merge (dict "labels" (merge (dict) $.rule.alertLabels $alert.labels)) $alert) -}}
+{{- end -}}
+{{- end -}}
+{{- if $rules -}}
+{{- $groups = append $groups (dict "name" $group.name "rules" $rules) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (dict "groups" $groups) -}}
+{{- end }}
+
+{{/* Of the pod of `helm test`: not the operator's name, or its Service would take it for one of the operator's pods. */}}
+{{- define "elastic.testLabels" -}}
+app.kubernetes.io/name: elastic-operator-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Where a job's launchers tell their state: STATUS_PORT of elastic_worker/contract.py. */}}
+{{- define "elastic.statusPort" -}}
+29401
+{{- end }}
+
+{{/*
+Stops an installation beside another one: both would grant the same GPUs. Without a cluster to look at (`helm template`)
+nothing is found.
+*/}}
+{{- define "elastic.onlyRelease" -}}
+{{- range $role := (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
+{{- $labels := $role.metadata.labels | default dict -}}
+{{- $notes := $role.metadata.annotations | default dict -}}
+{{- if and (eq (get $labels "app.kubernetes.io/part-of") "elastic-pytorch") (hasKey $notes "meta.helm.sh/release-name") -}}
+{{- $name := get $notes "meta.helm.sh/release-name" -}}
+{{- $namespace := get $notes "meta.helm.sh/release-namespace" -}}
+{{- if or (ne $name $.Release.Name) (ne $namespace $.Release.Namespace) -}}
+{{- fail (printf "this cluster has the release %q in the namespace %q already, and one operator grants the GPUs of the whole cluster: upgrade it with `helm upgrade %s CHART --namespace %s`, or take it away first with `helm uninstall %s --namespace %s` (jobs and their pods stay)" $name $namespace $name $namespace $name $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

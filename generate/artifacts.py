@@ -1,0 +1,46 @@
+"""What is generated: which file, and the function that says what must be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastic_operator.api import admission, crd
+from generate import alert_rules, dashboard, install_manifest, metrics_reference, values_table
+from generate.helm import ROOT
+
+CHART_CRDS = Path("charts/elastic-pytorch/files/crds")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One file, by its path from the repository's root."""
+
+    path: Path
+    text: Callable[[], str]
+    needs_helm: bool = False
+
+    def is_current(self) -> bool:
+        """Whether the file holds what it should."""
+        file = ROOT / self.path
+        return file.exists() and file.read_text() == self.text()
+
+    def write(self) -> None:
+        """Renews the file."""
+        file = ROOT / self.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self.text())
+
+
+# In this order: the last one is rendered from what the others wrote into the chart.
+ALL = (
+    *(Artifact(Path("crds") / definition.file_name, definition.text) for definition in crd.ALL),
+    *(Artifact(CHART_CRDS / definition.file_name, definition.text) for definition in crd.ALL),
+    Artifact(Path("charts/elastic-pytorch/files/job-rules.yaml"), admission.text),
+    Artifact(values_table.PATH, values_table.text),
+    Artifact(dashboard.PATH, dashboard.text),
+    Artifact(alert_rules.PATH, alert_rules.text),
+    Artifact(metrics_reference.PATH, metrics_reference.text),
+    Artifact(install_manifest.PATH, install_manifest.text, needs_helm=True),
+)

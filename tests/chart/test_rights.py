@@ -1,0 +1,140 @@
+"""What the chart grants, read from what it renders; tests/apiserver/rights tells what of it the operator needs."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from elastic_operator.api import admission
+from elastic_operator.process import LEASE
+from elastic_worker import contract
+from tests.chart.rendering import CHART, ROOT, WITHOUT_CRDS, objects
+
+pytestmark = pytest.mark.programs
+
+TWO = ("--set", "settings.watchNamespaces={team-a,team-b}")
+RULES = "files/job-rules.yaml"
+
+
+def rendered(kind, *flags):
+    return objects(*WITHOUT_CRDS, *flags, kind=kind)
+
+
+def named(kind, *flags):
+    """By the last word of their names."""
+    return {one["metadata"]["name"].removeprefix("elastic-pytorch-"): one for one in rendered(kind, *flags)}
+
+
+def verbs(roles, resource):
+    return {verb for role in roles for rule in role["rules"] if resource in rule["resources"] for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize("flags", [(), TWO, ("--set", "settings.jobNetworkPolicy.enabled=true")])
+def test_no_role_has_a_wildcard_or_a_verb_that_leads_to_more(flags):
+    roles = rendered("ClusterRole", *flags) + rendered("Role", *flags)
+    told = json.dumps([role["rules"] for role in roles])
+    assert '"*"' not in told
+    assert not {"escalate", "bind", "impersonate"} & {
+        v for role in roles for rule in role["rules"] for v in rule["verbs"]
+    }
+    assert not any("nonResourceURLs" in rule for role in roles for rule in role["rules"])
+
+
+def test_what_is_written_in_served_namespaces_is_granted_by_a_role_in_each():
+    roles = [role for role in rendered("Role", *TWO) if role["metadata"]["name"].endswith("-serve")]
+    bindings = [one for one in rendered("RoleBinding", *TWO) if one["metadata"]["name"].endswith("-serve")]
+    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
+    assert [one["metadata"]["namespace"] for one in bindings] == ["team-a", "team-b"]
+    assert {one["roleRef"]["kind"] for one in bindings} == {"Role"}
+    assert "operator-serve" not in named("ClusterRole", *TWO)
+
+
+def test_cluster_wide_it_then_reads_only_what_is_needed_to_count_gpus():
+    observe = named("ClusterRole", *TWO)["operator-observe"]
+    resources = {resource for rule in observe["rules"] for resource in rule["resources"]}
+    claims = {"persistentvolumes", "persistentvolumeclaims"}
+    assert resources == {"nodes", "namespaces", "priorityclasses", "pods", "gpuquotapolicies"} | claims
+    assert {verb for rule in observe["rules"] for verb in rule["verbs"]} == {"list", "watch"}
+
+
+def test_foreign_pods_have_a_rule_and_a_switch_of_their_own():
+    nominate = named("ClusterRole")["operator-nominate"]
+    assert [(rule["resources"], rule["verbs"]) for rule in nominate["rules"]] == [(["pods/status"], ["patch"])]
+    off = ("--set", "rbac.reclaimForForeignPods=false")
+    assert verbs(rendered("ClusterRole", *off), "pods/status") == set()
+    assert verbs(rendered("Role", *TWO, *off), "events") == {"create", "patch"}
+
+
+def test_network_policies_are_written_only_where_jobs_have_some():
+    assert verbs(rendered("ClusterRole"), "networkpolicies") == set()
+    on = ("--set", "settings.jobNetworkPolicy.enabled=true")
+    assert verbs(rendered("ClusterRole", *on), "networkpolicies") == {"get", "create", "update"}
+    assert verbs(rendered("Role", *TWO, *on), "networkpolicies") == {"get", "create", "update"}
+
+
+def test_the_lease_is_the_operators_own():
+    [create, rest] = named("Role")["operator-elect"]["rules"]
+    assert create["verbs"] == ["create"]
+    assert rest["resourceNames"] == [LEASE]
+
+
+def test_who_writes_policies_has_a_role_that_is_part_of_no_other():
+    role = named("ClusterRole")["quota-admin"]
+    assert not [label for label in role["metadata"]["labels"] if "aggregate" in label]
+    writes = {"create", "update", "patch", "delete", "deletecollection"}
+    assert writes < verbs([role], "gpuquotapolicies")
+    others = [one for name, one in named("ClusterRole").items() if name != "quota-admin"]
+    assert not verbs(others, "gpuquotapolicies") & writes
+    assert "quota-admin" not in named("ClusterRole", "--set", "rbac.quotaAdmin=false")
+    assert "quota-admin" not in [one["roleRef"]["name"] for one in rendered("ClusterRoleBinding")]
+
+
+def test_an_installation_may_bring_its_own_rights():
+    off = ("--set", "rbac.create=false")
+    assert not [name for name in named("ClusterRole", *off) if name.startswith("operator")]
+    assert rendered("ClusterRoleBinding", *off) == rendered("RoleBinding", *off) == rendered("Role", *off) == []
+
+
+def test_admission_is_switched_by_one_value_and_each_policy_is_bound():
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        assert set(named(kind)) == {"jobs", "operator"}
+        assert rendered(kind, "--set", "admission.enabled=false") == []
+    bindings = named("ValidatingAdmissionPolicyBinding", *TWO)
+    [where] = bindings["jobs"]["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert where["values"] == ["team-a", "team-b"]
+    assert "matchResources" not in bindings["operator"]["spec"]
+
+
+def test_admission_knows_the_gpus_of_all_flavors():
+    given = [
+        {"name": "a", "resources": ["nvidia.com/gpu"]},
+        {"name": "b", "resources": ["amd.com/gpu", "nvidia.com/gpu"], "nodeSelector": {"k": "v"}},
+    ]
+    flavors = ("--set-json", f"settings.flavors={json.dumps(given)}")
+    variables = named("ValidatingAdmissionPolicy", *flavors)["jobs"]["spec"]["variables"]
+    assert json.loads(variables[0]["expression"]) == ["nvidia.com/gpu", "amd.com/gpu"]
+
+
+def test_the_limit_is_for_the_account_under_which_the_operator_runs():
+    policy = named("ValidatingAdmissionPolicy", "--set", "serviceAccount.name=mine")["operator"]
+    assert '"system:serviceaccount:elastic-system:mine"' in policy["spec"]["matchConditions"][0]["expression"]
+    assert contract.ANNOTATION_RESERVED in policy["spec"]["validations"][-1]["expression"]
+
+
+def test_the_rules_of_templates_are_those_of_the_operator():
+    assert (CHART / RULES).read_text() == admission.text(), "run `make generated`"
+    rules = yaml.safe_load(admission.text())
+    told = json.dumps(rules)
+    for name in (*contract.RESERVED_ENV, contract.ENV_TOKEN, contract.WISH_FOLDER):
+        assert name in told
+
+
+def test_each_rule_is_explained_with_its_verbs():
+    rows = [line for line in (ROOT / "docs" / "security.md").read_text().splitlines() if line.startswith("| ")]
+    on = ("--set", "settings.jobNetworkPolicy.enabled=true")
+    operator = [one for name, one in named("ClusterRole", *on).items() if name.startswith("operator")]
+    for rule in (rule for role in (*operator, *rendered("Role", *on)) for rule in role["rules"]):
+        for resource in rule["resources"]:
+            told = [set(re.findall(r"[\w/]+", row.split("|")[1])) for row in rows]
+            assert set(rule["verbs"]) <= set().union(*(words for words in told if resource in words)), resource
