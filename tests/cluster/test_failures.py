@@ -91,10 +91,9 @@ def test_a_typing_error_in_the_pod_template_makes_the_spec_invalid_until_it_is_m
     team.wait_for("toy", "Running", pods=1)
 
 
-def test_a_reserved_variable_makes_the_spec_invalid_and_is_named(team):
-    team.apply(job(template=command(env={"WORLD_SIZE": "3"})))
-    team.wait_for("toy", "InvalidSpec", pods=0)
-    assert "WORLD_SIZE" in team.condition("Ready")["message"]
+def test_a_reserved_variable_is_refused_at_once_and_named(team):
+    refusal = team.refusal(job(template=command(env={"WORLD_SIZE": "3"})))
+    assert "env[0].name: 'WORLD_SIZE': must not be set here, remove it" in refusal
 
 
 def test_a_quota_that_forbids_pods_is_told_and_the_job_starts_when_it_is_lifted(team):

@@ -1,0 +1,157 @@
+"""The operator comes, changes and goes with helm. Jobs never notice, and nothing waits for an operator that is gone."""
+
+import threading
+import time
+
+import pytest
+
+from demo.install import NAMESPACE
+from elastic_operator.api.job import PLURAL
+from tests.cluster.elastic import Training
+from tests.cluster.install import RELEASED, Installation
+from tests.cluster.policies import policy
+from tests.cluster.templates import command, foreign_pod, job
+
+pytestmark = pytest.mark.timeout(600)
+
+HANDED_OVER_SECONDS = 12.0
+"""Less than a lease that nobody gives back lasts, and the take-over after it."""
+
+
+@pytest.fixture
+def installation(lab):
+    """The release as it is; at the end the present chart is installed, whatever the test did to it."""
+    found = Installation(lab)
+    yield found
+    found.install()
+
+
+def containers(team):
+    """Each pod of the team: its uid, and how often its containers were started again."""
+    pods = team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]
+    return {
+        pod["metadata"]["name"]: (
+            pod["metadata"]["uid"],
+            [status["restartCount"] for status in pod["status"].get("containerStatuses", [])],
+        )
+        for pod in pods
+    }
+
+
+def test_jobs_live_through_upgrade_rollback_and_the_operators_absence(team, installation):
+    installation.uninstall()
+    installation.install(chart=RELEASED)
+    released = installation.version()
+    training = Training(team)
+    training.starts(2)
+    team.apply(job("other", min=1, max=3, template=command(gpus=0)))
+    team.wait_for("other", "Running", pods=3)
+    before = containers(team)
+
+    installation.install()
+    assert installation.version() != released
+    team.scale("other", 2)
+    team.wait_for("other", "Running", pods=2)
+    del before["other-worker-1"]
+    assert containers(team) == before
+
+    installation.roll_back()
+    assert installation.version() == released
+    team.scale("other", 1)
+    team.wait_for("other", "Running", pods=1)
+    del before["other-worker-0"]
+    assert containers(team) == before
+
+    installation.uninstall()
+    training.goes_on()
+    assert containers(team) == before
+    team.kubectl("delete", PLURAL, "other", "--wait", "--timeout=60s")
+    team.wait("the pod of the deleted job to go", lambda: "other-master-0" not in containers(team))
+
+    installation.install()
+    team.scale("toy", 1)
+    team.wait_for("toy", "Running", pods=1)
+    training.goes_on()
+    status = team.status()
+    assert (status["restarts"], status["incarnation"], training.repeated()) == (0, 1, 0)
+    training.nothing_left()
+
+
+def test_with_the_definitions_everything_goes_when_that_is_asked(team, installation):
+    team.apply(job(min=2, max=2, template=command(gpus=0)))
+    team.wait_for("toy", "Running", pods=2)
+    installation.install("--set", "crds.keep=false")
+    installation.uninstall()
+    team.wait("the pods to go", lambda: not containers(team))
+    assert "elastic-pytorch.dev" not in team.lab.kubectl("api-versions")
+    assert (
+        team.lab.kubectl("get", "all,secrets,leases", "-n", NAMESPACE, "-l", "app.kubernetes.io/part-of", "-o", "name")
+        == ""
+    )
+
+    installation.install()
+    team.apply(job(min=1, max=1, template=command(gpus=0)))
+    team.wait_for("toy", "Running", pods=1)
+
+
+class Visitors:
+    """Pods of an owner who comes back, one every so often, and how long each waited for the GPU that was lent."""
+
+    def __init__(self, team, *, every):
+        self.team, self.every = team, every
+        self.asked, self.done = {}, threading.Event()
+        self.thread = threading.Thread(target=self._come)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+
+    def _come(self):
+        while not self.done.wait(self.every) and len(self.asked) < 7:
+            name = f"visitor-{len(self.asked)}"
+            self.asked[name] = time.time()
+            self.team.apply(foreign_pod(name, gpus=1))
+
+    def waited(self):
+        """Seconds from creation to being bound, by pod, on the API server's clock; None for one that still waits."""
+        pods = self.team.lab.get(f"/api/v1/namespaces/{self.team.name}/pods")["items"]
+        return {pod["metadata"]["name"]: waited(pod) for pod in pods}
+
+
+def waited(pod):
+    scheduled = [
+        c for c in pod["status"].get("conditions", []) if c["type"] == "PodScheduled" and c["status"] == "True"
+    ]
+    return (
+        seconds(scheduled[0]["lastTransitionTime"]) - seconds(pod["metadata"]["creationTimestamp"])
+        if scheduled
+        else None
+    )
+
+
+def seconds(text):
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def test_gpus_are_given_back_all_through_a_rolling_upgrade(lab, teams, installation):
+    borrower, owner = teams
+    lab.kubectl("apply", "-f", "-", objects=[policy(borrower.name, guaranteed=1), policy(owner.name, guaranteed=7)])
+    try:
+        borrower.apply(job(min=1, max=8, template=command(), elasticity={"gracePeriodSeconds": 1}))
+        borrower.wait_for("toy", "Running", pods=8)
+        before = {pod["metadata"]["uid"] for pod in installation.pods()}
+        with Visitors(owner, every=2.0) as visitors:
+            installation.install("--set", "podAnnotations.upgraded=yes")
+            owner.wait("all visitors to come", lambda: len(visitors.asked) == 7, seconds=60)
+        assert not before & {pod["metadata"]["uid"] for pod in installation.pods()}
+        owner.wait("all visitors to be there", lambda: None not in visitors.waited().values())
+        print(f"seconds that each waited for its GPU: {visitors.waited()}")
+        assert len(visitors.waited()) == 7
+        assert max(visitors.waited().values()) < HANDED_OVER_SECONDS
+        assert borrower.pods() == ["master-0"]
+    finally:
+        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)
