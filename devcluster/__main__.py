@@ -45,13 +45,18 @@ def up(
     torch: Annotated[
         str, typer.Option(help='The torch that pods with GPUs see: a file of tools/torch/, "" for none.')
     ] = torchtree.DEFAULT_TREE,
+    network_policies: Annotated[
+        bool, typer.Option("--network-policies", help="Enforce network policies; else they are only stored.")
+    ] = False,
     image: Annotated[
         list[str] | None, typer.Option(help="Build this target of the Dockerfile (operator, worker) for the nodes.")
     ] = None,
 ) -> None:
     """Bring a cluster up; return when it is ready."""
     archives = [build_image(target) for target in image or []]
-    ready = Cluster.up(name, nodes=nodes, gpus=gpus, torch_tree=torch, archives=archives)
+    ready = Cluster.up(
+        name, nodes=nodes, gpus=gpus, torch_tree=torch, network_policies=network_policies, archives=archives
+    )
     typer.echo(f"export KUBECONFIG={ready.kubeconfig}")
     typer.echo(f"export PATH={ready.programs.search_path()}:$PATH")
 
@@ -92,6 +97,7 @@ def prepare() -> None:
     machine.check()
     progress = Progress()
     packages.ensure(progress)
+    packages.metrics_programs(progress)
     binaries.ensure(progress)
     binaries.ensure_module(binaries.KWOK, progress)
     images.pause(progress)

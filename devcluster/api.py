@@ -7,8 +7,9 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ REQUEST_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A client with the administrator's certificate, through the loopback port."""
+    """A client with the administrator's certificate."""
 
     server: str
     context: ssl.SSLContext
@@ -28,9 +29,14 @@ class Api:
     @classmethod
     def connect(cls, *, port: int, pki_folder: Path) -> Api:
         """A client of the API server at a loopback port; nothing is sent yet."""
+        return cls.of(f"https://127.0.0.1:{port}", pki_folder=pki_folder)
+
+    @classmethod
+    def of(cls, server: str, *, pki_folder: Path) -> Api:
+        """A client of the API server at a URL."""
         context = ssl.create_default_context(cafile=str(pki_folder / "ca.crt"))
         context.load_cert_chain(pki_folder / "admin.crt", pki_folder / "admin.key")
-        return cls(server=f"https://127.0.0.1:{port}", context=context)
+        return cls(server=server, context=context)
 
     def get(self, path: str) -> Any:
         """The object or list at `path`, None where there is none."""
@@ -40,6 +46,12 @@ class Api:
             if error.code == 404:
                 return None
             raise
+
+    def watch(self, path: str, *, resource_version: str, seconds: int) -> Iterator[Any]:
+        """What happens to the list at `path` after a version of it, event by event, for some seconds."""
+        query = f"?watch=1&resourceVersion={resource_version}&timeoutSeconds={seconds}"
+        with self._open("GET", path + query, None, seconds=seconds + REQUEST_SECONDS) as answer:
+            yield from map(json.loads, answer)
 
     def create(self, path: str, body: Mapping[str, Any]) -> None:
         """Create an object in the collection `path`; one of that name that exists is left as it is."""
@@ -66,15 +78,18 @@ class Api:
             return False
 
     def _send(self, method: str, path: str, body: bytes | None, *, seconds: float = REQUEST_SECONDS) -> bytes:
+        with self._open(method, path, body, seconds=seconds) as answer:
+            return answer.read()
+
+    def _open(self, method: str, path: str, body: bytes | None, *, seconds: float) -> HTTPResponse:
         request = urllib.request.Request(self.server + path, data=body, method=method)
         request.add_header("Content-Type", "application/json")
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
         )
-        with opener.open(request, timeout=seconds) as answer:
-            data = answer.read()
-            assert isinstance(data, bytes)
-            return data
+        answer = opener.open(request, timeout=seconds)
+        assert isinstance(answer, HTTPResponse)
+        return answer
 
 
 def wait_until(

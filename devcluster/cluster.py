@@ -70,6 +70,7 @@ class Cluster:
         nodes: int = 2,
         gpus: int = 4,
         torch_tree: str = torchtree.DEFAULT_TREE,
+        network_policies: bool = False,
         archives: Sequence[Path] = (),
         api_server_flags: Sequence[str] = (),
         controller_manager_flags: Sequence[str] = (),
@@ -79,8 +80,9 @@ class Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
         The nodes have the images of `archives`, the base image and pause; given here they cost less than loaded later.
-        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. The flags are added to those
-        of the control plane's programs. Raises DevclusterError when the machine cannot run it.
+        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. With `network_policies` they
+        are enforced. The flags are added to those of the control plane's programs. Raises DevclusterError when the
+        machine cannot run it.
         """
         progress = progress or Progress()
         machine.check()
@@ -89,6 +91,7 @@ class Cluster:
             nodes=nodes,
             gpus=gpus,
             torch_tree=torch_tree,
+            network_policies=network_policies,
             api_server_flags=tuple(api_server_flags),
             controller_manager_flags=tuple(controller_manager_flags),
             scheduler_flags=tuple(scheduler_flags),
@@ -145,7 +148,7 @@ class Cluster:
         return NodeFaults(self.layout, self.settings, self.programs, name)
 
     def part(self, name: str) -> PartFaults:
-        """etcd, apiserver, controller-manager, scheduler, kwok; or n1/kubelet, n1/containerd, n1/kube-proxy."""
+        """etcd, apiserver, controller-manager, scheduler, kwok; or n1/kubelet and the like: `node.PROGRAMS`."""
         return PartFaults.named(self.layout, self.settings, self.programs, name)
 
     def add_fake_nodes(
@@ -222,7 +225,7 @@ def _runs_as(layout: Layout, wanted: Settings) -> bool:
     found = settings.load(layout)
     if replace(found, port=0) != wanted:
         return False
-    parts = [*control_plane.PARTS, *(part for name in wanted.node_names() for part in node.parts(name))]
+    parts = [*control_plane.PARTS, *(part for name in wanted.node_names() for part in node.parts(name, wanted))]
     running_parts = {process.part for process in processes.find(layout) if process.leads}
     return set(parts) <= running_parts and Api.connect(port=found.port, pki_folder=layout.pki).is_ready()
 

@@ -69,7 +69,7 @@ class PartFaults:
     def named(cls, layout: Layout, settings: Settings, programs: Programs, name: str) -> PartFaults:
         """etcd, apiserver, controller-manager, scheduler, kwok, or NODE/PROGRAM. DevclusterError for other names."""
         short = {part.split("/")[1]: part for part in (*control_plane.PARTS, fakenodes.PART)}
-        of_nodes = [f"{n}/{program}" for n in settings.node_names() for program in node.PARTS]
+        of_nodes = [f"{n}/{program}" for n in settings.node_names() for program in node.programs_of(settings)]
         if name not in short and name not in of_nodes:
             known = ", ".join([*short, *of_nodes])
             raise DevclusterError(f"part={name!r}: there is no such part; write one of {known}")

@@ -1,4 +1,4 @@
-"""A node: namespaces of its own, containerd, kubelet, kube-proxy and the GPU device plugin.
+"""A node: namespaces of its own, containerd, kubelet, kube-proxy, the GPU device plugin, the agent of network policies.
 
 Its disk is a folder of the cluster, so a node that was killed finds its images again, as a real machine does.
 """
@@ -21,15 +21,23 @@ CONTAINERD = "containerd"
 KUBELET = "kubelet"
 KUBE_PROXY = "kube-proxy"
 DEVICE_PLUGIN = "device-plugin"
-PARTS = (CONTAINERD, KUBELET, KUBE_PROXY, DEVICE_PLUGIN)
+POLICY_AGENT = "policy-agent"
+PROGRAMS = (CONTAINERD, KUBELET, KUBE_PROXY, DEVICE_PLUGIN)
+# These are of this package.
+PYTHON_PROGRAMS = (DEVICE_PLUGIN, POLICY_AGENT)
 MOUNT_POINTS = tuple(node_files.MOUNTS.values())
 GPU = "nvidia.com/gpu"
 CONTAINERD_SECONDS = 20.0
 
 
-def parts(node: str) -> list[str]:
+def programs_of(settings: Settings) -> tuple[str, ...]:
+    """What runs on each node."""
+    return (*PROGRAMS, POLICY_AGENT) if settings.network_policies else PROGRAMS
+
+
+def parts(node: str, settings: Settings) -> list[str]:
     """The parts of a node, its anchor included."""
-    return [f"{node}/{part}" for part in ("anchor", *PARTS)]
+    return [f"{node}/{part}" for part in ("anchor", *programs_of(settings))]
 
 
 def join(layout: Layout, settings: Settings, programs: Programs, node: str, *, disk: Path | None) -> None:
@@ -43,6 +51,8 @@ def _start(layout: Layout, settings: Settings, programs: Programs, node: str) ->
     _start_machine(layout, node)
     start_part(layout, settings, programs, f"{node}/{CONTAINERD}")
     start_part(layout, settings, programs, f"{node}/{KUBE_PROXY}")
+    if settings.network_policies:
+        start_part(layout, settings, programs, f"{node}/{POLICY_AGENT}")
     _wait_for_containerd(layout, node)
     start_part(layout, settings, programs, f"{node}/{DEVICE_PLUGIN}")
     start_part(layout, settings, programs, f"{node}/{KUBELET}")
@@ -72,7 +82,7 @@ def start_part(layout: Layout, settings: Settings, programs: Programs, part: str
     node, program = part.split("/")
     anchor = network.anchor(layout, node)
     command = _command(layout, settings, programs, node=node, program=program)
-    env = {"PYTHONPATH": str(control_plane.PACKAGE_PARENT)} if program == DEVICE_PLUGIN else {}
+    env = {"PYTHONPATH": str(control_plane.PACKAGE_PARENT)} if program in PYTHON_PROGRAMS else {}
     processes.start(layout, part, command, inside=anchor, env=env)
 
 
@@ -109,6 +119,8 @@ def _command(layout: Layout, settings: Settings, programs: Programs, *, node: st
         return [programs[KUBE_PROXY], f"--config={files / 'kube-proxy.json'}"]
     if program == DEVICE_PLUGIN:
         return _device_plugin(layout, settings, node)
+    if program == POLICY_AGENT:
+        return _policy_agent(layout, node)
     assert program == KUBELET, program
     return [
         programs[KUBELET],
@@ -126,6 +138,11 @@ def _device_plugin(layout: Layout, settings: Settings, node: str) -> list[str]:
     if settings.torch_tree:
         command += ["--torch", str(torchtree.ensure(Progress(quiet=True), tree=settings.torch_tree))]
     return command
+
+
+def _policy_agent(layout: Layout, node: str) -> list[str]:
+    command = [sys.executable, "-m", "devcluster.policy_agent", "--node", node]
+    return [*command, "--server", control_plane.INTERNAL_URL, "--pki", str(layout.pki)]
 
 
 def _start_machine(layout: Layout, node: str) -> None:

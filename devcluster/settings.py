@@ -14,12 +14,16 @@ from devcluster.names import Layout
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`nodes` may be 0 (a control plane only). `gpus` are those of each node. The flags are added to the programs'."""
+    """`nodes` may be 0 (a control plane only). `gpus` are those of each node. The flags are added to the programs'.
+
+    `network_policies`: they are enforced, not only stored.
+    """
 
     nodes: int = 2
     gpus: int = 4
     port: int = 0
     torch_tree: str = ""
+    network_policies: bool = False
     api_server_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()
     scheduler_flags: tuple[str, ...] = ()

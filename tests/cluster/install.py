@@ -42,7 +42,8 @@ class Installation:
 
     def version(self) -> str:
         """Of the chart that is installed."""
-        return str(self.pods()[0]["metadata"]["labels"]["helm.sh/chart"])
+        deployment = self.lab.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator")
+        return str(deployment["metadata"]["labels"]["helm.sh/chart"])
 
     def alerting_rules(self) -> str:
         """The rules file in the chart's PrometheusRule."""

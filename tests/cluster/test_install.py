@@ -53,18 +53,18 @@ def test_jobs_live_through_upgrade_rollback_and_the_operators_absence(team, inst
     team.scale("other", 2)
     team.wait_for("other", "Running", pods=2)
     del before["other-worker-1"]
-    assert containers(team) == before
+    team.wait("the pods that stay to be as they were", lambda: containers(team) == before)
 
     installation.roll_back()
     assert installation.version() == released
     team.scale("other", 1)
     team.wait_for("other", "Running", pods=1)
     del before["other-worker-0"]
-    assert containers(team) == before
+    team.wait("the pods that stay to be as they were", lambda: containers(team) == before)
 
     installation.uninstall()
     training.goes_on()
-    assert containers(team) == before
+    team.wait("the pods that stay to be as they were", lambda: containers(team) == before)
     team.kubectl("delete", PLURAL, "other", "--wait", "--timeout=60s")
     team.wait("the pod of the deleted job to go", lambda: "other-master-0" not in containers(team))
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 def bring_up():
-    return Cluster.up(NAME, nodes=1, gpus=1, torch_tree="", progress=Progress(quiet=True))
+    return Cluster.up(NAME, nodes=1, gpus=1, torch_tree="", network_policies=True, progress=Progress(quiet=True))
 
 
 @pytest.fixture(autouse=True)
