@@ -8,6 +8,7 @@ import pytest
 from generate import dashboard
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.install import Installation
+from tests.cluster.lab import wait
 from tests.cluster.policies import policy
 from tests.cluster.prometheus import Prometheus
 from tests.cluster.templates import command, foreign_pod, job
@@ -32,7 +33,7 @@ def test_every_panel_of_the_dashboard_shows_something(lab, teams, prometheus):
     try:
         trains_changes_and_gives_back(borrower, owner)
         missing = dashboard.queries()
-        owner.wait("data in all panels", lambda: ask_again(prometheus, missing, borrower), report=lambda: missing)
+        wait("data in all panels", lambda: ask_again(prometheus, missing, borrower), report=lambda: str(missing))
         assert len(dashboard.queries()) > 20
         assert prometheus.alerts().keys() >= NEVER_HERE
         assert {prometheus.alerts()[name] for name in NEVER_HERE} == {"inactive"}
