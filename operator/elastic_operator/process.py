@@ -15,22 +15,18 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.api.policy import COLLECTION
 from elastic_operator.api.status import JobStatus
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import convert, objects, reflector
+from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.ledger import JobRef, Ledger
-from elastic_operator.cluster.namespaced import Namespaced
-from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
-from elastic_operator.cluster.store import Store, T
+from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
 from elastic_operator.loop import networks
 from elastic_operator.loop.act import Actor
@@ -38,55 +34,26 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
-from elastic_operator.metrics.picture import Picture, WatchPicture
+from elastic_operator.metrics.picture import Picture
 from elastic_operator.plan.job import Job
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
+from elastic_operator.watches import stores_of, watch_all
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
-POLICIES = COLLECTION
-"""There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
-STALE_SECONDS = 90.0
-"""A watch that has been silent for so long is not trusted to grow anything."""
+WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
+"""Kinds that are written often, as a node's status every few seconds, and seldom say anything new."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for so long is not alive."""
 GC_THRESHOLDS = (20_000, 10, 10)
 """Seldom enough to cost nothing, often enough that what kopf and aiohttp leave in cycles does not pile up."""
-
-
-@dataclass(slots=True)
-class Watches:
-    """The reflectors of everything that is only read."""
-
-    all: dict[str, Reflector[Any] | Namespaced[Any]]
-    feed: JobFeed
-
-    async def catch_up(self) -> None:
-        """Until every store is at least as new as this call: whoever led before may have written up to now."""
-        await asyncio.gather(*(watch.catch_up() for watch in self.all.values()), self.feed.catch_up())
-
-    def fresh(self) -> bool:
-        """Whether every store was heard of lately."""
-        return max(self.ages().values()) < STALE_SECONDS
-
-    def ages(self) -> dict[str, float]:
-        """Seconds since each was last heard of."""
-        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
-
-    def pictures(self) -> dict[str, WatchPicture]:
-        """Each as /metrics shows it."""
-        shown = {
-            kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
-        }
-        return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
 
 
 class Process:
@@ -95,33 +62,8 @@ class Process:
     def __init__(self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed) -> None:
         self.settings, self.session, self.metrics = settings, session, metrics
         self.elector = self._candidate()
-        self.watches = Watches(
-            {
-                "pods": Reflector(session, reflector.PODS, objects.Pod),
-                "nodes": Reflector(session, reflector.NODES, objects.Node),
-                "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
-                "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
-                "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
-                "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
-                "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
-                "services": self._own(reflector.SERVICES, objects.Service),
-                "slices": self._own(reflector.ENDPOINT_SLICES, objects.EndpointSlice),
-            },
-            feed,
-        )
-        stores = {name: watch.store for name, watch in self.watches.all.items()}
-        self.stores = Stores(
-            jobs=feed.store,
-            pods=stores["pods"],
-            nodes=stores["nodes"],
-            priority_classes=stores["priorityclasses"],
-            claims=stores["claims"],
-            volumes=stores["volumes"],
-            services=stores["services"],
-            slices=stores["slices"],
-            policies=stores["policies"],
-            namespaces=stores["namespaces"],
-        )
+        self.watches = watch_all(session, feed, served=settings.watch_namespaces)
+        self.stores = stores_of(self.watches)
         self.controller: Controller | None = None
         self.statuses: PolicyStatuses | None = None
         self.ledger = Ledger(
@@ -134,18 +76,12 @@ class Process:
         feed.store.subscribe(self.times.changed)
         feed.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        often = ("nodes", "namespaces", "policies")
-        for store in (feed.store, *(store for kind, store in stores.items() if kind not in ("pods", *often))):
-            store.subscribe(lambda _old, _new: self._wake())
-        for kind in often:
-            stores[kind].subscribe(self._wake_if_new)
-
-    def _own(self, path: str, type_: type[T]) -> Reflector[T] | Namespaced[T]:
-        """What watches a kind of which only the jobs' own objects matter; only where jobs are served it may be read."""
-        ours, served = {"labelSelector": contract.LABEL_JOB_UID}, self.settings.watch_namespaces
-        if served:
-            return Namespaced(self.session, path, type_, namespaces=served, params=ours)
-        return Reflector(self.session, path, type_, params=ours)
+        for kind, watch in self.watches.all.items():
+            if kind in WRITTEN_OFTEN:
+                watch.store.subscribe(self._wake_if_new)
+            elif kind != "pods":
+                watch.store.subscribe(self._wake_always)
+        feed.store.subscribe(self._wake_always)
 
     def _job_ref(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
@@ -157,8 +93,10 @@ class Process:
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
 
+    def _wake_always(self, _old: object, _new: object) -> None:
+        self._wake()
+
     def _wake_if_new(self, old: Any, new: Any) -> None:
-        """Some kinds are written often, as a node's status every few seconds, and seldom say anything new."""
         if old is None or new is None or not new.says_the_same(old):
             self._wake()
 

@@ -60,12 +60,12 @@ def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, polic
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
     scraped = Scraped.start(operators)
     scraped.wait("a leader", "leader")
-    own, policy = ("job=toy", f"namespace={world.jobs.namespace}"), f"policy={policies.name('a')}"
+    own, policy = ("job_name=toy", f"namespace={world.jobs.namespace}"), f"policy={policies.name('a')}"
     world.start(elastic_job(big=3))
     world.wait_settled("toy", 3)
     scraped.wait("its pods", "job_pods", *own, "state=running", at_least=3)
     found = scraped.read()
-    assert found["job_info", "job=toy", "mode=Torchrun", own[1], policy] == 1
+    assert found["job_info", "job_name=toy", "mode=Torchrun", own[1], policy] == 1
     assert found["queue_wait_seconds_count",] == 1
     accepted(world.jobs.patch("toy", {"spec": {"maxReplicas": 2}}))
     scraped.wait("a resize", "resizes_total", "direction=down", "reason=ScaledDown")
@@ -73,7 +73,7 @@ def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, polic
     scraped.wait("its GPUs", "quota_gpus", "flavor=default", "kind=used", policy, at_least=2)
     world.delete_pod("toy-worker-0")
     scraped.wait("a loss", "restarts_total", "cause=loss")
-    scraped.wait("a time that goes on", "job_time_seconds_total", "job=toy", "kind=productive", own[1], at_least=0.1)
+    scraped.wait("a time that goes on", "job_time_seconds_total", "job_name=toy", "kind=productive", own[1], at_least=0.1)
     world.delete_job("toy")
     eventually("the end of its series", lambda: not any(own[0] in key for key in scraped.read()), report=scraped.read)
     policies.delete("a")

@@ -25,7 +25,7 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.policies import policy_of
-from elastic_operator.process import POLICIES as WATCHED
+from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy, make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted, refused
 from tests.cluster_unit.fake_api import eventually

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from demo.install import NAMESPACE
+from demo.install import NAMESPACE, RELEASE
 from elastic_operator.api.job import PLURAL
 from tests.cluster.elastic import Training
 from tests.cluster.install import RELEASED, Installation
@@ -92,6 +92,10 @@ def test_with_the_definitions_everything_goes_when_that_is_asked(team, installat
     installation.install()
     team.apply(job(min=1, max=1, template=command(gpus=0)))
     team.wait_for("toy", "Running", pods=1)
+
+
+def test_helms_own_test_finds_the_operator_at_work(installation):
+    assert "Succeeded" in installation.kube.helm("test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
 
 
 class Visitors:

@@ -1,0 +1,83 @@
+"""Everything that is only read: which kinds are watched, where, and whether what is known of them can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_operator.api.policy import COLLECTION
+from elastic_operator.cluster import objects, reflector
+from elastic_operator.cluster.namespaced import Namespaced
+from elastic_operator.cluster.reflector import Reflector
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import T
+from elastic_operator.handlers import JobFeed
+from elastic_operator.loop.read import Stores
+from elastic_operator.metrics.picture import WatchPicture
+from elastic_worker import contract
+
+POLICIES = COLLECTION
+"""There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
+STALE_SECONDS = 90.0
+"""A watch that has been silent for so long is not trusted to grow anything."""
+
+
+@dataclass(slots=True)
+class Watches:
+    """The watches by kind, and the feed of jobs beside them."""
+
+    all: dict[str, Reflector[Any] | Namespaced[Any]]
+    feed: JobFeed
+
+    async def catch_up(self) -> None:
+        """Until every store is at least as new as this call: whoever led before may have written up to now."""
+        await asyncio.gather(*(watch.catch_up() for watch in self.all.values()), self.feed.catch_up())
+
+    def fresh(self) -> bool:
+        """Whether every store was heard of lately."""
+        return max(self.ages().values()) < STALE_SECONDS
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since each was last heard of."""
+        return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
+
+    def pictures(self) -> dict[str, WatchPicture]:
+        """Each as /metrics shows it."""
+        shown = {
+            kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
+        }
+        return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
+
+
+def watch_all(session: Session, feed: JobFeed, *, served: Sequence[str]) -> Watches:
+    """Watches that are yet to run. `served` are the namespaces of the jobs that are ours; none: all."""
+
+    def own(path: str, type_: type[T]) -> Reflector[T] | Namespaced[T]:
+        """Of a kind of which only the jobs' own objects matter; only where jobs are served it may be read."""
+        ours = {"labelSelector": contract.LABEL_JOB_UID}
+        if served:
+            return Namespaced(session, path, type_, namespaces=served, params=ours)
+        return Reflector(session, path, type_, params=ours)
+
+    return Watches(
+        {
+            "pods": Reflector(session, reflector.PODS, objects.Pod),
+            "nodes": Reflector(session, reflector.NODES, objects.Node),
+            "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
+            "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
+            "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
+            "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
+            "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
+            "services": own(reflector.SERVICES, objects.Service),
+            "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice),
+        },
+        feed,
+    )
+
+
+def stores_of(watches: Watches) -> Stores:
+    """What the watches know, for whoever decides."""
+    stores = {kind: watch.store for kind, watch in watches.all.items()}
+    return Stores(jobs=watches.feed.store, priority_classes=stores.pop("priorityclasses"), **stores)
