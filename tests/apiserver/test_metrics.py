@@ -73,7 +73,9 @@ def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, polic
     scraped.wait("its GPUs", "quota_gpus", "flavor=default", "kind=used", policy, at_least=2)
     world.delete_pod("toy-worker-0")
     scraped.wait("a loss", "restarts_total", "cause=loss")
-    scraped.wait("a time that goes on", "job_time_seconds_total", "job_name=toy", "kind=productive", own[1], at_least=0.1)
+    scraped.wait(
+        "a time that goes on", "job_time_seconds_total", "job_name=toy", "kind=productive", own[1], at_least=0.1
+    )
     world.delete_job("toy")
     eventually("the end of its series", lambda: not any(own[0] in key for key in scraped.read()), report=scraped.read)
     policies.delete("a")
