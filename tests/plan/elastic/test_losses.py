@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_operator.api.status import Change, PodStatus, Retry, Training
 from elastic_operator.plan.elastic import growth_delay
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
@@ -274,6 +274,9 @@ def test_a_job_without_checkpoints_to_wait_for_grows_less_and_less_often():
     assert growth_delay(history(100, 900)) == START + 900 + 1200
     assert growth_delay(history(*range(0, 1000, 100))) == START + 900 + 7200
     assert growth_delay(make_status(history=[Change(time=at(9), from_=0, to=2, reason="Started")])) == 0
+    of_library = {"training": Training(step=9, samples_seen=72)}
+    assert growth_delay(history(100).model_copy(update=of_library)) == 0
+    assert growth_delay(history(100).model_copy(update={"training": Training(step=9)})) == START + 100 + 600
 
 
 def test_ten_quiet_minutes_are_not_counted_while_there_is_no_master():
