@@ -28,7 +28,8 @@ down: venv ## Give everything the local cluster NAME took back to the machine
 test: venv shells ## All tests, those on a real cluster included
 	@$(RUN) python -m devcluster prepare
 	@$(RUN) pytest -n 2 --dist loadfile -m "not (apiserver or cluster or long)"
-	@$(RUN) pytest -m "(apiserver or cluster) and not long"
+	@$(RUN) pytest -n 2 --dist loadfile -m "apiserver and not (cluster or long)"
+	@$(RUN) pytest -m "cluster and not long"
 
 test-long: venv shells ## What takes longer than a coffee: every property on 5,000 random cases
 	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600

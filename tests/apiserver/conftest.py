@@ -26,6 +26,7 @@ from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies
+from tests.workers import own_name
 
 READY_SECONDS = 30
 GPUS_PER_NODE = 4
@@ -37,7 +38,7 @@ def kubeconfig() -> Iterator[Path]:
     if given := os.environ.get("ELASTIC_TEST_KUBECONFIG"):
         yield Path(given)
         return
-    with Cluster.up(name="apitest", nodes=0) as cluster:
+    with Cluster.up(name=own_name("apitest"), nodes=0) as cluster:
         yield cluster.kubeconfig
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from devcluster.cluster import Cluster
 from tests.chart.release import Release
+from tests.workers import own_name
 
 
 @pytest.fixture(scope="module")
 def release() -> Iterator[Release]:
     """The chart, installed with its defaults in a namespace that enforces the restricted pod security standard."""
-    with Cluster.up(name="charttest", nodes=0) as cluster:
+    with Cluster.up(name=own_name("charttest"), nodes=0) as cluster:
         release = Release(cluster.kubeconfig, kubectl_program=cluster.kubectl)
         release.kubectl("create", "namespace", release.namespace)
         release.kubectl("label", "namespace", release.namespace, "pod-security.kubernetes.io/enforce=restricted")

@@ -25,6 +25,7 @@ from tests.life.world import Happening, LiveWorld
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of, place_of
+from tests.workers import own_name
 
 NAME = "life"
 SHORT_SECONDS = 60.0
@@ -65,7 +66,7 @@ HAPPENINGS: dict[Happening, int] = {
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[LiveServer, Operators]]:
     """An own control plane with KWOK, and operators to start there."""
-    with Cluster.up(NAME, nodes=0, progress=Progress(quiet=True)) as cluster:
+    with Cluster.up(own_name(NAME), nodes=0, progress=Progress(quiet=True)) as cluster:
         cluster.add_fake_nodes(0, gpus=0)
         with client_of(cluster.kubeconfig) as api:
             _set_up(api)

@@ -21,6 +21,7 @@ from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.apiserver.rights import account
 from tests.apiserver.rights.account import NAMESPACE, Installed
+from tests.workers import own_name
 
 Start = Callable[..., Operator]
 Install = Callable[..., Installed]
@@ -47,7 +48,7 @@ def new_namespace(estate: Estate, prefix: str) -> str:
 def estate() -> Iterator[Estate]:
     """No roles of the chart yet, but the account that they are for."""
     with (
-        Cluster.up(name="rightstest", nodes=0, api_server_flags=[PLUGINS]) as cluster,
+        Cluster.up(name=own_name("rightstest"), nodes=0, api_server_flags=[PLUGINS]) as cluster,
         client_of(cluster.kubeconfig) as api,
     ):
         api.post("/api/v1/namespaces", json={"metadata": {"name": NAMESPACE}})
