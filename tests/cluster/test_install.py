@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import datetime
 
 import pytest
 
@@ -138,7 +139,7 @@ def waited(pod):
 
 
 def seconds(text):
-    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+    return datetime.fromisoformat(text).timestamp()
 
 
 def test_gpus_are_given_back_all_through_a_rolling_upgrade(lab, teams, installation):

@@ -124,9 +124,7 @@ def _shown(value: str) -> str:
 
 
 def _twice() -> str:
-    """Of each name that stands in the list of all containers' names again, once: at its second place, if that is one
-    of the pod's own containers.
-    """
+    """What is told of the first name that two containers have; of the place only the pod is named."""
     again = f"{_NAMES}.filter(n, {_NAMES}.filter(m, m == n).size() > 1)"
     return f'{again}.size() > 0 ? t.at + ".spec: \'" + {again}[0] + "\': " + {_text(template_rules.NAME_TWICE)} : ""'
 

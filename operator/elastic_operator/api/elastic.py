@@ -46,7 +46,7 @@ RESERVED_ENV = frozenset(
 )
 """ELASTIC_WARM and ELASTIC_COUNT_STEPS are the user's to set."""
 
-SETTING_OF = {
+_SETTING_OF = {
     contract.ENV_NPROC: "spec.nprocPerNode",
     contract.ENV_PRELOAD: "spec.runtime.preload",
     contract.ENV_CHECKPOINT_PATH: "spec.elasticity.checkpointPath",
@@ -64,7 +64,7 @@ OUR_FOLDERS = (contract.INJECT_FOLDER, contract.WISH_FOLDER, SCRATCH_FOLDER)
 
 def instead_of(variable: str) -> str:
     """What to do instead of setting this reserved variable."""
-    setting = SETTING_OF.get(variable)
+    setting = _SETTING_OF.get(variable)
     return f"write {setting} instead" if setting else "remove it"
 
 

@@ -6,14 +6,16 @@ a change names the resourceVersion it was decided on. What the API server answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
+
+T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
 """The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
@@ -90,45 +92,58 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
     """Create a service unless ours is there; it has its ClusterIP. Raises NameTaken, ClusterError."""
-    name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "services")
-    try:
-        service = decode(await session.get(f"{collection}/{name}"), Service)
-    except NotFound:
-        return decode(await session.post(collection, manifest), Service)
-    _require_ours("Service", service.metadata, job_uid)
-    return service
+    collection = _core(manifest["metadata"]["namespace"], "services")
+    return await _ensure(
+        session, collection, manifest, Service, kind="Service", job_uid=job_uid, is_right=lambda _: True
+    )
 
 
 async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> None:
     """Create a network policy, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError."""
-    meta = manifest["metadata"]
-    collection = f"/apis/networking.k8s.io/v1/namespaces/{meta['namespace']}/networkpolicies"
-    path = f"{collection}/{meta['name']}"
-    try:
-        known = decode(await session.get(path), CustomObject)
-    except NotFound:
-        await session.post(collection, manifest)
-        return
-    _require_ours("NetworkPolicy", known.metadata, job_uid)
-    if _without_empty(known.spec) != _without_empty(manifest["spec"]):
-        await session.put(path, {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}})
+    collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
+    wanted = _without_empty(manifest["spec"])
+
+    def is_right(known: CustomObject) -> bool:
+        return bool(_without_empty(known.spec) == wanted)
+
+    kind = "NetworkPolicy"
+    await _ensure(session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right)
 
 
 async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if its addresses differ. Raises NameTaken, Conflict, ClusterError."""
+    collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
+    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+
+    def is_right(known: EndpointSlice) -> bool:
+        return [list(endpoint.addresses) for endpoint in known.endpoints or ()] == wanted
+
+    kind = "EndpointSlice"
+    return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)
+
+
+async def _ensure(
+    session: Session,
+    collection: str,
+    manifest: Mapping[str, Any],
+    type_: type[T],
+    *,
+    kind: str,
+    job_uid: str,
+    is_right: Callable[[T], bool],
+) -> T:
+    """Create the object, or replace the job's own of that name where it is not right."""
     meta = manifest["metadata"]
-    collection = f"/apis/discovery.k8s.io/v1/namespaces/{meta['namespace']}/endpointslices"
     path = f"{collection}/{meta['name']}"
     try:
-        known = decode(await session.get(path), EndpointSlice)
+        known = decode(await session.get(path), type_)
     except NotFound:
-        return decode(await session.post(collection, manifest), EndpointSlice)
-    _require_ours("EndpointSlice", known.metadata, job_uid)
-    wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
-    if [list(endpoint.addresses) for endpoint in known.endpoints or ()] == wanted:
+        return decode(await session.post(collection, manifest), type_)
+    _require_ours(kind, known.metadata, job_uid)
+    if is_right(known):
         return known
     body = {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}}
-    return decode(await session.put(path, body), EndpointSlice)
+    return decode(await session.put(path, body), type_)
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
