@@ -29,7 +29,8 @@ test: venv shells ## All tests, those on a real cluster included
 	@$(RUN) python -m devcluster prepare
 	@$(RUN) pytest -n 2 --dist loadfile -m "not (apiserver or cluster or long)"
 	@$(RUN) pytest -n 2 --dist loadfile -m "apiserver and not (cluster or long)"
-	@$(RUN) pytest -m "cluster and not long"
+	@$(RUN) pytest -n 2 --dist loadgroup -m "cluster and not (alone or long)"
+	@$(RUN) pytest -m "alone and not long"
 
 test-long: venv shells ## What takes longer than a coffee: every property on 5,000 random cases
 	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600
