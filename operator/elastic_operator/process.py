@@ -23,6 +23,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.session import Session
@@ -64,6 +65,7 @@ class Process:
         self.elector = self._candidate()
         self.watches = watch_all(session, feed, served=settings.watch_namespaces)
         self.stores = stores_of(self.watches)
+        self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
         self.statuses: PolicyStatuses | None = None
         self.ledger = Ledger(
@@ -121,21 +123,34 @@ class Process:
 
     async def _lead_when_elected(self) -> None:
         while True:
+            await self._wait_until_ours()
             election = asyncio.create_task(self.elector.run())
             leading = asyncio.create_task(self._lead())
+            displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
             try:
-                await asyncio.wait({election, leading}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
+                await _cancelled(displaced)
                 await _cancelled(leading)
                 await _cancelled(election)
                 self.controller = self.statuses = None
                 self.metrics.stand_by()
             log.warning("not leading any more; standing by")
+            if self.installation.elsewhere():
+                await self.elector.release()
             self.elector = self._candidate()
             await asyncio.sleep(1.0)
+
+    async def _wait_until_ours(self) -> None:
+        """Until it is this installation that decides."""
+        await self.watches.all["priorityclasses"].catch_up()
+        if told := self.installation.elsewhere():
+            log.error("standing by: %s", told)
+            await self.installation.wait_until_ours()
+            log.info("this installation is the one that decides now")
 
     async def _lead(self) -> None:
         await self.elector.wait_until_leading()
@@ -273,7 +288,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 
     async with Session(connection, on_request=count) as session:
         process = Process(settings, session, metrics, job_feed(settings, connection, session))
-        async with serving(settings.port, metrics, health=process.health, picture=process.picture):
+        unready = process.installation.elsewhere
+        async with serving(settings.port, metrics, health=process.health, picture=process.picture, unready=unready):
             try:
                 yield process
             finally:

@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics on one port.
 
 Healthy: the event loop turns, and a leader's passes come. Ready: the process is up; a standby is ready too, because it
-can take over at any time.
+can take over at any time, unless the cluster is another installation's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from elastic_operator.metrics.picture import Picture
 
 @asynccontextmanager
 async def serving(
-    port: int, metrics: Metrics, *, health: Callable[[], str], picture: Callable[[], Picture]
+    port: int,
+    metrics: Metrics,
+    *,
+    health: Callable[[], str],
+    picture: Callable[[], Picture],
+    unready: Callable[[], str] = str,
 ) -> AsyncIterator[int]:
-    """Serves while the context is open; yields the port. `health` returns "" or what is wrong.
+    """Serves while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
     Who asks for metrics gets what `picture` shows at that moment, put into words in a thread of its own: with a
     thousand jobs that takes longer than the lease and the watches should wait. One at a time, however many ask.
@@ -28,11 +33,10 @@ async def serving(
     one_at_a_time = asyncio.Lock()
 
     async def healthz(_: web.Request) -> web.Response:
-        wrong = health()
-        return web.Response(text=wrong or "ok", status=503 if wrong else 200)
+        return _well_unless(health())
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
+        return _well_unless(unready())
 
     async def numbers(_: web.Request) -> web.Response:
         async with one_at_a_time:
@@ -49,3 +53,7 @@ async def serving(
         yield runner.addresses[0][1]
     finally:
         await asyncio.shield(runner.cleanup())
+
+
+def _well_unless(wrong: str) -> web.Response:
+    return web.Response(text=wrong or "ok", status=503 if wrong else 200)

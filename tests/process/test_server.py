@@ -36,6 +36,13 @@ async def test_who_is_not_well_says_what_is_wrong_and_is_ready_all_the_same():
         assert await answer(port, "/readyz") == (200, b"ok")
 
 
+async def test_who_is_not_to_decide_says_why_it_is_not_ready_and_is_well():
+    why = "the operator of this cluster is another one"
+    async with serving(free_port(), Metrics(), health=str, picture=Picture, unready=lambda: why) as port:
+        assert await answer(port, "/readyz") == (503, why.encode())
+        assert await answer(port, "/healthz") == (200, b"ok")
+
+
 async def test_each_who_asks_gets_what_is_so_then():
     jobs = [show()]
     async with serving(

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from elastic_operator.api.job import GROUP
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
 
 __all__ = [
+    "ANNOTATION_OPERATOR_NAMESPACE",
     "CustomObject",
     "EndpointSlice",
     "Namespace",
@@ -27,6 +29,9 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Struct)
+
+ANNOTATION_OPERATOR_NAMESPACE = f"{GROUP}/operator-namespace"
+"""Of the chart's priority classes: where the operator is that they were installed with."""
 
 
 class Taint(Struct, frozen=True):
@@ -73,10 +78,22 @@ class Namespace(Struct, frozen=True):
         return self.metadata.labels == other.metadata.labels
 
 
+class ClassAnnotations(Struct, frozen=True, rename=None):
+    """The annotations of priority classes that are read."""
+
+    operator_namespace: str = msgspec.field(name=ANNOTATION_OPERATOR_NAMESPACE, default="")
+
+
+class ClassMeta(Meta, frozen=True):
+    """metadata of a priority class."""
+
+    annotations: ClassAnnotations = ClassAnnotations()
+
+
 class PriorityClass(Struct, frozen=True):
     """scheduling.k8s.io/v1 PriorityClass."""
 
-    metadata: Meta
+    metadata: ClassMeta
     value: int
     global_default: bool = False
 

@@ -1,0 +1,59 @@
+"""Whose installation this cluster has: two operators that decide about the same GPUs would grant them twice.
+
+A Lease is of one namespace and tells nothing to another. The PriorityClasses of the chart are of none: they bear the
+namespace that they were installed for, and an operator of any other one stands by. Of several that disagree the oldest
+counts. Where none says anything, because they were made elsewhere, every installation decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from elastic_operator.cluster.objects import ANNOTATION_OPERATOR_NAMESPACE, PriorityClass
+from elastic_operator.cluster.store import Store
+
+
+class Installation:
+    """Whether it is for the operator in `namespace` to decide. `classes` must be complete before it is asked."""
+
+    def __init__(self, namespace: str, classes: Store[PriorityClass]) -> None:
+        self._namespace, self._classes = namespace, classes
+        self._changed = asyncio.Event()
+        classes.subscribe(self._class_changed)
+
+    def elsewhere(self) -> str:
+        """Why it is not, and what to do about that; "" if it is."""
+        marked = [each for each in self._classes if _owner(each)]
+        oldest = min(
+            marked, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None
+        )
+        if oldest is None or _owner(oldest) == self._namespace:
+            return ""
+        names = " ".join(sorted(each.metadata.name for each in marked if _owner(each) != self._namespace))
+        return (
+            f"the operator of this cluster is the one in namespace {_owner(oldest)!r}, as PriorityClass"
+            f" {oldest.metadata.name} says; this one, in namespace {self._namespace!r}, decides nothing. Uninstall one"
+            f" of the two, or have this one decide: kubectl annotate --overwrite priorityclass {names}"
+            f" {ANNOTATION_OPERATOR_NAMESPACE}={self._namespace}"
+        )
+
+    async def wait_until_ours(self) -> None:
+        """Return once it is."""
+        while self.elsewhere():
+            await self._change()
+
+    async def wait_until_elsewhere(self) -> None:
+        """Return once it is not."""
+        while not self.elsewhere():
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _class_changed(self, _old: PriorityClass | None, _new: PriorityClass | None) -> None:
+        self._changed.set()
+
+
+def _owner(priority_class: PriorityClass) -> str:
+    return priority_class.metadata.annotations.operator_namespace
