@@ -141,7 +141,8 @@ async def test_a_service_is_created_once_and_told_with_its_address():
 async def test_a_service_of_that_name_that_is_another_s_is_left_alone():
     async with fake_api() as api, session_to(api) as session:
         await api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
-        with pytest.raises(NameTaken, match="Service toy-master exists and belongs to nobody"):
+        left = r"Service toy-master exists and belongs to nobody: .* goes with: kubectl -n \S+ delete pods,services,"
+        with pytest.raises(NameTaken, match=left):
             await apply.ensure_service(session, service(), job_uid=JOB_UID)
 
 

@@ -155,6 +155,19 @@ def test_an_exit_is_told_with_its_code_and_its_message():
     assert (main.exit_code, main.reason, main.message, main.finished_at) == (137, "OOMKilled", "m", None)
 
 
+@pytest.mark.parametrize(
+    ("seen", "since", "finished"),
+    [("2026-01-01T00:00:01Z", CREATED + 5, CREATED + 5), ("2025-12-31T23:30:01Z", CREATED, None)],
+    ids=["right", "half an hour behind"],
+)
+def test_times_of_a_node_whose_clock_is_behind_are_not_believed(seen, since, finished):
+    at = "2026-01-01T00:00:05Z"
+    runs = container_status(running={"startedAt": at}) | {"startTime": seen}
+    ended = container_status(terminated={"exitCode": 0, "finishedAt": at}) | {"startTime": seen}
+    assert own(status=runs).main.running_since == since
+    assert own(status=ended).main.finished_at == finished
+
+
 def test_labels_and_annotations_of_ours_are_read_and_odd_ones_are_not_believed():
     fields = {
         "labels": {"elastic-pytorch.dev/incarnation": "4", "other": "x"},

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from elastic_operator.api.status import Change, Limit
 from elastic_operator.plan.decisions import Route
 from tests.plan.jobs import (
@@ -46,6 +48,26 @@ def test_a_start_waits_for_the_name_of_a_pod_that_still_terminates():
 def test_a_start_waits_for_a_master_name_that_belongs_to_somebody_else():
     job = make_job((), status=make_status(replicas=0), foreign_names=frozenset({"toy-master-0"}))
     assert plan(job, make_grant(create=["master-0", "worker-0"])).creates == ()
+
+
+@pytest.mark.parametrize(("granted", "phase", "first"), [(2, "Starting", "0 of 2 pods run."), (0, "Queued", "no room")])
+def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_it(granted, phase, first):
+    names = frozenset({"toy-worker-0", "toy-master-0"})
+    status = make_status(replicas=0, target_replicas=granted)
+    job = make_job((), status=status, foreign_names=names)
+    wish = ["master-0", "worker-0"] if granted else []
+    planned = plan(job, make_grant(create=wish, limit=Limit.INSUFFICIENT_NODES, message="no room"))
+    assert reasons(planned)["Ready"] == ("False", phase)
+    told = planned.status.condition("Ready").message
+    assert told.startswith(f"{first} toy-master-0, toy-worker-0: not of this job")
+    assert told.endswith("-l 'elastic-pytorch.dev/job-name=toy,elastic-pytorch.dev/job-uid!=job-uid'")
+
+
+def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_service():
+    names, trouble = frozenset({"toy-master-0"}), "Service toy-master exists"
+    job = make_job((), status=make_status(replicas=0), foreign_names=names, trouble=trouble)
+    told = plan(job, make_grant(create=["master-0", "worker-0"])).status.condition("Ready").message
+    assert told.startswith("toy-master-0: not of this job")
 
 
 def test_a_job_without_room_is_queued_and_says_why():

@@ -146,6 +146,25 @@ def test_ten_minutes_of_running_forget_failures():
     assert plan(make_job(status=status), BOTH, now=604).status.failures == 2
 
 
+@pytest.mark.parametrize("finished", [100, 1900], ids=["right", "half an hour ahead"])
+def test_an_agent_that_gives_up_right_after_a_pod_was_lost_is_no_failure_whatever_its_node_s_clock_says(finished):
+    lost = Change(time=at(95), from_=3, to=2, reason="PodLost", message="")
+    job = make_job((make_pod("master-0"), ended(make_pod("worker-0"), 1, finished=finished)), status=started())
+    job = replace(job, status=job.status.model_copy(update={"history": [lost]}))
+    assert plan(job, make_grant(), now=101).status.failures == 0
+
+
+def test_a_job_runs_since_no_later_than_now_though_a_node_s_clock_is_ahead():
+    ahead = MainContainer(running_since=START + 1900)
+    job = make_job((make_pod("master-0"), make_pod("worker-0", main=ahead)), status=make_status())
+    assert plan(job, BOTH, now=60).status.running_since == at(60)
+
+
+def test_a_pod_whose_end_has_no_time_to_be_believed_and_that_was_told_to_go_says_nothing():
+    leaver = make_pod("worker-1", deleting_since=START + 140, grace_seconds=120.0, main=MainContainer(exit_code=143))
+    assert plan(make_job((*group(1), leaver), status=started()), BOTH).status.incarnation == 1
+
+
 def test_the_exit_of_a_pod_that_was_told_to_go_says_nothing():
     leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 140, grace_seconds=120.0)
     planned = plan(make_job((*group(1), leaver), status=started()), BOTH)

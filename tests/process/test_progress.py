@@ -12,7 +12,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.loop.progress import Progress, Target
+from elastic_operator.loop.progress import SILENT_SECONDS, Progress, Target
 from elastic_operator.loop.said import MAX_SENTENCE, read
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
@@ -45,7 +45,8 @@ class Listener:
 
     def __init__(self):
         self.heard = asyncio.Event()
-        self.progress = Progress(now=lambda: NOW, changed=self.heard.set)
+        self.now = NOW
+        self.progress = Progress(now=lambda: self.now, changed=self.heard.set)
 
     def follow(self, port, **fields):
         known = {"job_name": "toy", "master_uid": "m", "address": "127.0.0.1", "epoch": 2, "port": port, "eager": True}
@@ -128,6 +129,18 @@ async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
         said["generation"] = 6
         listener.progress.follow("job", replace(listener.target, eager=True))
         assert (await listener.news()).generation == 6
+
+
+async def test_a_master_that_answers_no_more_is_silent_after_a_while_until_it_answers_again(listener):
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        assert (await listener.news()).silent_since is None
+    listener.now += SILENT_SECONDS
+    silent = await listener.news()
+    assert (silent.silent_since, silent.generation) == (NOW, 5)
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        assert (await listener.news()).silent_since is None
 
 
 async def test_nobody_is_asked_for_a_job_that_is_gone(listener):

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_operator.api.leftovers import removal
 from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
+from elastic_worker.contract import LABEL_JOB_NAME
 
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
@@ -37,7 +39,7 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
             pod = decode(await session.get(f"{collection}/{name}"), Pod)
         except NotFound as error:
             raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
-    _require_ours("pod", pod.metadata, job_uid)
+    _require_ours("pod", pod.metadata, manifest, job_uid)
     return pod
 
 
@@ -139,7 +141,7 @@ async def _ensure(
         known = decode(await session.get(path), type_)
     except NotFound:
         return decode(await session.post(collection, manifest), type_)
-    _require_ours(kind, known.metadata, job_uid)
+    _require_ours(kind, known.metadata, manifest, job_uid)
     if is_right(known):
         return known
     body = {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}}
@@ -216,15 +218,23 @@ def is_ours(meta: Meta, job_uid: str) -> bool:
     return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
 
 
-def _require_ours(kind: str, meta: Meta, job_uid: str) -> None:
+def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: str) -> None:
     controller = meta.controller
     if controller is None or controller.uid != job_uid:
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "belongs to nobody"
         if meta.deletion_timestamp is None:
             remedy = f"delete that {kind}, or give the job another name"
+            if controller is None:
+                remedy = f"{remedy}. {_left_by_a_namesake(manifest['metadata'], job_uid)}"
             raise NameTaken(f"{kind} {meta.name} exists and {holder}: {remedy}", name=meta.name, deleting=False)
     if meta.deletion_timestamp is not None:
         raise NameTaken(f"{kind} {meta.name} is still being deleted", name=meta.name, deleting=True)
+
+
+def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
+    """How to get rid of it where a job of the same name was deleted without what it had."""
+    command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
+    return f"All that jobs of this name left behind goes with: {command}"
 
 
 def _delete_options(uid: str) -> dict[str, Any]:

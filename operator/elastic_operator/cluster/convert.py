@@ -157,20 +157,26 @@ def main_container_name(pod: Pod) -> str:
 
 
 def main_container(pod: Pod) -> MainContainer:
-    """The state of the container that trains."""
+    """The state of the container that trains. Times that a node wrote whose clock is behind are not believed."""
     main = main_container_name(pod)
     state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
     if state is None:
         return MainContainer()
     if (end := state.terminated) is not None:
-        return MainContainer(
-            exit_code=end.exit_code, finished_at=_time(end.finished_at), reason=end.reason, message=end.message
-        )
+        finished = None if _clock_is_behind(pod) else _time(end.finished_at)
+        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=end.reason, message=end.message)
     if state.running is not None:
-        return MainContainer(running_since=_time(state.running.started_at))
+        since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
+        return MainContainer(running_since=_time(since))
     if state.waiting is not None:
         return MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
     return MainContainer()
+
+
+def _clock_is_behind(pod: Pod) -> bool:
+    """Whether the clock of the pod's node is behind the API server's: its kubelet saw the pod before it was made."""
+    seen, made = _time(pod.status.start_time), _time(pod.metadata.creation_timestamp)
+    return seen is not None and made is not None and seen < made
 
 
 def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:

@@ -215,6 +215,7 @@ class PodStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
+    start_time: str | None = None
     nominated_node_name: str = ""
 
 

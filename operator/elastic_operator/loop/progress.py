@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 import aiohttp
@@ -31,6 +31,8 @@ CALM_SECONDS = 30.0
 EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 MOST_AT_ONCE = 64
+SILENT_SECONDS = 75.0
+"""A master that gave no answer for so long is silent: the job says so instead of what it said last."""
 COST_SECONDS = 60.0
 """So long after a change it is asked often what it cost."""
 
@@ -49,12 +51,13 @@ class Target:
 
 @dataclass(slots=True)
 class _Followed:
-    """One job's master that is asked again and again, at once where it is to `hurry`."""
+    """One job's master that is asked again and again, at once where it is to `hurry`; when it was last `heard`."""
 
     target: Target
     task: asyncio.Task[None] | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
+    heard: float = 0.0
 
 
 class Progress:
@@ -119,7 +122,11 @@ class Progress:
             await _pause(followed)
 
     def _take(self, followed: _Followed, report: Report | None) -> None:
-        known = followed.report
+        known, now = followed.report, self._now()
+        if report is not None:
+            followed.heard = now
+        elif known is not None and now - followed.heard >= SILENT_SECONDS:
+            report = replace(known, silent_since=known.silent_since or followed.heard)
         if report is None or (known is not None and not _is_news(known, report)):
             return
         followed.report = report

@@ -6,13 +6,14 @@ Flux and Argo CD understand them: a job that can get no further without a person
 
 from __future__ import annotations
 
-from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth
+from elastic_operator.api.leftovers import removal
+from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.decisions import Grant
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import REASONS as LOSSES
-from elastic_operator.plan.observation import Observation, is_running, set_condition
+from elastic_operator.plan.observation import Observation, at, is_running, set_condition
 from elastic_operator.plan.progress import heard_by, is_whole, report_of
-from elastic_operator.plan.words import pods
+from elastic_operator.plan.words import listed, pods
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
@@ -63,10 +64,10 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(seen) else Phase.RESTARTING), again
     if job.trouble:
-        return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), job.trouble
+        return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), _left_behind(seen) or job.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, seen.live))
     if status.target_replicas == 0 or nodes_asked:
-        return Phase.QUEUED, grant.message if grant else ""
+        return Phase.QUEUED, f"{grant.message if grant else ''} {_left_behind(seen)}".strip()
     return _group_phase(seen, now)
 
 
@@ -75,7 +76,7 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
     status = seen.status
     running = sum(is_running(pod) for pod in seen.live)
     told = f"{running} of {pods(status.target_replicas)} run."
-    trouble = "; ".join(filter(None, [*map(_pod_trouble, seen.live), _held_name(seen)]))
+    trouble = "; ".join(filter(None, [*map(_pod_trouble, seen.live), _held_name(seen), _left_behind(seen)]))
     told = f"{told} {trouble}".strip()
     if not _enough(seen):
         if running == 0:
@@ -89,9 +90,18 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
         why = report.reason if report and report.reason else "The pods have not met yet"
         return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
     if _complete(seen, now):
-        return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}."
+        return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{_silence(seen)}"
     lost = bool(status.history) and status.history[0].reason in LOSSES
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+
+
+def _silence(seen: Observation) -> str:
+    """That it is not known how the training goes, if it is not."""
+    report = report_of(seen)
+    if report is None or report.silent_since is None:
+        return ""
+    since = rfc3339(at(report.silent_since))
+    return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
 
 
 def _enough(seen: Observation) -> bool:
@@ -130,6 +140,17 @@ def _held_name(seen: Observation) -> str:
     """Whether a start waits for the name of the master before."""
     held = [pod.name for pod in seen.job.pods if pod.role == "master" and pod.deleting_since is not None]
     return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not seen.live else ""
+
+
+def _left_behind(seen: Observation) -> str:
+    """Which pods that are not the job's own bear names of its pods while it has none, and what to do about them."""
+    if seen.live or not seen.job.foreign_names:
+        return ""
+    job, names = seen.job, sorted(seen.job.foreign_names)
+    return (
+        f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
+        f" with: {removal(job.namespace, job.name, job.uid)}"
+    )
 
 
 def _pod_trouble(pod: OwnPod) -> str:

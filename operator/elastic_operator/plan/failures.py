@@ -41,7 +41,7 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     """
     assert seen.job.spec is not None
     what = describe_failure(first)
-    counts = not _disturbed(seen, first.main.finished_at or now)
+    counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
     failures = seen.status.failures + counts
     attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
     status = seen.status.model_copy(update={"failures": failures, "restarts": seen.status.restarts + 1})

@@ -14,10 +14,20 @@ from elastic_operator.plan.model import HostPort, Node, PodShape, Taint, Tolerat
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_CONDITION_TAINTS = frozenset(
-    {"node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
-)
-"""Taints that say what `Node.usable` says."""
+_CONDITION_TAINTS = {
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/not-ready": "NotReady",
+    "node.kubernetes.io/unreachable": "NotReady",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.kubernetes.io/disk-pressure": "under DiskPressure",
+    "node.kubernetes.io/memory-pressure": "under MemoryPressure",
+    "node.kubernetes.io/pid-pressure": "under PIDPressure",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+}
+"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
+they are tolerated: a kubelet under pressure evicts."""
 
 
 def misfit(shape: PodShape, node: Node) -> str:
@@ -34,8 +44,19 @@ def misfit(shape: PodShape, node: Node) -> str:
 
 
 def is_open(node: Node) -> bool:
-    """Whether new pods may go to the node at all; a condition taint may outlive or precede the condition by moments."""
-    return node.usable and not any(t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY for t in node.taints)
+    """Whether new pods may go to the node at all."""
+    return not why_closed(node)
+
+
+def why_closed(node: Node) -> str:
+    """What keeps all new pods off the node, in words; "" if nothing does.
+
+    A condition taint may outlive or precede the condition by moments.
+    """
+    if not node.usable:
+        return "cordoned" if node.unschedulable else "NotReady"
+    said = (_CONDITION_TAINTS[t.key] for t in node.taints if t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY)
+    return next(said, "")
 
 
 def _bars(taint: Taint) -> bool:

@@ -26,7 +26,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "selector": f"{LABEL_JOB_NAME}={job.name}",
         "pods": [_pod_status(pod, ranks.get(pod.name)) for pod in _listed(job.pods)],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
-        "running_since": _running_since(seen, running),
+        "running_since": _running_since(seen, running, now),
     }
     if status.finished:
         update["target_replicas"] = 0
@@ -45,14 +45,14 @@ def _change_is_complete(seen: Observation, running: list[OwnPod], now: float) ->
     return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen, now)
 
 
-def _running_since(seen: Observation, running: list[OwnPod]) -> object:
+def _running_since(seen: Observation, running: list[OwnPod], now: float) -> object:
     """Since when the whole minimum runs; kept while it does."""
     if seen.job.spec is None or seen.status.finished:
         return seen.status.running_since
     if len(running) < seen.job.spec.min_replicas or seen.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
-    return seen.status.running_since or at(started)
+    return seen.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
 
 
 def _world_size(seen: Observation, running: list[OwnPod]) -> int:

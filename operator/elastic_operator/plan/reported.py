@@ -39,7 +39,7 @@ class Report:
     `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
     are names of pods in the order of their ranks; none where nobody trains, or where they are too many to be listed.
     `changes` are the latest, newest first. `epoch`, `samples_seen`, `loss` and `goodput` are told by scripts that use
-    the library.
+    the library. `silent_since`: the master gives no answer any more, and this is the last one.
     """
 
     master_uid: str
@@ -57,8 +57,10 @@ class Report:
     loss: float | None = None
     goodput: Goodput | None = None
     changes: tuple[GroupChange, ...] = ()
+    silent_since: float | None = None
 
     @property
     def group(self) -> tuple[object, ...]:
         """All of it but the progress of the training, which changes all the time."""
-        return self.master_uid, self.generation, self.state, self.reason, self.members, self.world_size, self.changes
+        names = self.members, self.world_size, self.changes
+        return self.master_uid, self.generation, self.state, self.reason, *names, self.silent_since

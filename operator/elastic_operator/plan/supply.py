@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_operator.plan.claim import Claim
-from elastic_operator.plan.fit import collide, misfit
+from elastic_operator.plan.fit import collide, misfit, why_closed
 from elastic_operator.plan.model import Resources
 from elastic_operator.plan.room import Ask, total_of
 from elastic_operator.plan.table import Table
@@ -118,11 +118,7 @@ class Supplies:
     def _closed(self, ask: Ask) -> tuple[str, ...]:
         board = self._table.board
         closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
-        return tuple(
-            f"{node.name} is {'cordoned' if node.unschedulable else 'NotReady'}"
-            for node in closed
-            if not misfit(ask.shape, node)
-        )
+        return tuple(f"{node.name} is {why_closed(node)}" for node in closed if not misfit(ask.shape, node))
 
     def _misfits(self, ask: Ask) -> tuple[tuple[str, int], ...]:
         reasons = Counter(misfit(ask.shape, node) for node in self._table.board.nodes)

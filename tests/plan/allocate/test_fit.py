@@ -105,8 +105,10 @@ def test_host_ports_collide_by_protocol_port_and_address(wanted, held, collides)
         (make_node(cordoned=True), False),
         (make_node(ready=False), False),
         (make_node(taints=(Taint("node.kubernetes.io/not-ready", "NoSchedule"),)), False),
-        (make_node(taints=(Taint("node.kubernetes.io/disk-pressure", "NoSchedule"),)), True),
+        (make_node(taints=(Taint("node.kubernetes.io/disk-pressure", "NoSchedule"),)), False),
+        (make_node(taints=(Taint("node.kubernetes.io/disk-pressure", "PreferNoSchedule"),)), True),
+        (make_node(taints=(Taint("team.example/only", "NoSchedule"),)), True),
     ],
 )
-def test_a_node_is_open_unless_cordoned_or_not_ready(node, opened):
+def test_a_node_is_open_unless_cordoned_or_not_ready_or_under_pressure(node, opened):
     assert is_open(node) is opened

@@ -125,6 +125,13 @@ CASES = {
         "0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; the largest usable node has 4 nvidia.com/gpu. Ask for"
         " less per pod, or add larger nodes.",
     ),
+    "the disk of the only node is full": (
+        [make_node("n1", 4, taints=(Taint("node.kubernetes.io/disk-pressure", "NoSchedule"),))],
+        [make_job("a")],
+        Limit.INSUFFICIENT_NODES,
+        "0 of 1 pod. 1 more needs 1 nvidia.com/gpu on one node; no suitable node is usable (n1 is under DiskPressure)."
+        " Add a node, or wait.",
+    ),
     "the free node is cordoned": (
         [make_node("n1", 4), make_node("n2", 4, cordoned=True)],
         [make_job("b", 1, 2, shape=FOUR, on="n1")],

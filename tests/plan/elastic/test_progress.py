@@ -166,3 +166,13 @@ def test_in_torchrun_mode_a_report_means_nothing():
     job = replace(make_elastic_job(pods, master_epoch=None), report=make_report("master-0", step=3))
     job = replace(job, spec=job.spec.model_copy(update={"runtime": type(job.spec.runtime)()}))
     assert plan(job, make_grant(keep=ALL)).status.training is None
+
+
+def test_of_a_master_that_is_silent_it_is_said_since_when():
+    status = planned(make_report("master-0", "worker-0", silent_since=START + 100)).status
+    ready = status.condition("Ready")
+    assert ready.reason == "Running"
+    assert ready.message == (
+        "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z: whether it trains is not known."
+        " Look at its log and its node."
+    )
