@@ -49,6 +49,13 @@ def test_without_its_master_no_group_forms():
     assert decide(board, 1000.0).act == "stay"
 
 
+def test_who_is_waited_for_is_told():
+    cold = make_board(member(0, warm=None), member(1), wish=make_wish(0, 1, fewest=1))
+    assert "the master is not warm yet" in decide(cold, 5.0).sentence
+    few = make_board(member(0), wish=make_wish(0, 1))
+    assert "1 pods are warm, the smallest allowed group has 2" in decide(few, 5.0).sentence
+
+
 @pytest.mark.parametrize(
     ("wish", "size"),
     [

@@ -10,6 +10,7 @@ import pytest
 from elastic_worker import wire
 from elastic_worker.coordinator.model import Board, Generation, Rules
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
 from tests.worker.coordinator.boards import make_group, make_pod
 from tests.worker.job.local import free_port
@@ -26,7 +27,8 @@ async def coordinator(folder, *, wish=(), epoch=1):
         file.write_text(json.dumps({"wish": 1, "members": members, "min": 1, "max": 8}))
     now = time.monotonic()
     board = Board("u0", epoch, Rules(), started=now, phase_since=now)
-    serving = Coordinator(board, WishFile(file), token=TOKEN, job_uid="job", incarnation=3)
+    masters = Succession("", job_uid="job", epoch=epoch)
+    serving = Coordinator(board, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
     door = Door(free_port())
     task = asyncio.ensure_future(serving.serve(door.port))
     await asyncio.sleep(0.05)

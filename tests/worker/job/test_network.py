@@ -65,3 +65,26 @@ def test_a_master_that_was_given_up_returns_and_disturbs_nobody(tmp_path):
         assert not old.training()
         assert job.status()["epoch"] == 2
         job.assert_no_epoch_skipped()
+
+
+def test_a_master_that_is_cut_off_and_trains_on_gives_way_to_a_later_one(tmp_path):
+    with LocalJob(tmp_path, fewest=1, network=True) as job:
+        job.start(0)
+        job.wait_training(1)
+        old = job.pods[0]
+        job.network.cut(old.place)
+        steps = len(job.steps())
+        job.wait("more steps of who is cut off", lambda: len(job.steps()) > steps + 50)
+        job.start(0)
+        job.wait("the later master's steps", lambda: _of(job, 2))
+        assert not old.training()
+        job.network.heal(old.place)
+        steps = len(job.steps())
+        job.wait("more steps", lambda: len(job.steps()) > steps + 100)
+        begun = _of(job, 2)[0]["time"]
+        assert not [step for step in _of(job, 1) if step["time"] > begun]
+        job.assert_no_epoch_skipped()
+
+
+def _of(job, epoch):
+    return [step for step in job.steps() if step["master"] == epoch]

@@ -114,6 +114,8 @@ def _too_few(board: Board) -> str:
         return "the master's own launcher is not connected yet"
     if not master.here:
         return "the master is about to leave; the others wait for a new one"
+    if not _is_able(board, master):
+        return "the master is not warm yet; all others wait for it"
     return f"{here} pods are warm, the smallest allowed group has {_smallest(board)}"
 
 

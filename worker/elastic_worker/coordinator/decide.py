@@ -31,6 +31,8 @@ def decide(board: Board, now: float) -> Decision:
         return Decision("stay", "the job is over")
     if board.phase == Phase.STOPPING:
         return _stopping(board)
+    if board.is_past:
+        return _gives_way(board)
     if board.phase == Phase.WAITING:
         return _waiting(board, now)
     assert board.group is not None
@@ -146,6 +148,14 @@ def _stopping(board: Board) -> Decision:
     return Decision("stopped", "all processes are stopped")
 
 
+def _gives_way(board: Board) -> Decision:
+    """To a later master, which trains elsewhere."""
+    told = f"a later master, of epoch {board.newest_epoch}, has taken over"
+    if board.phase == Phase.WAITING:
+        return Decision("stay", told)
+    return Decision("stop", told, reason="MasterLost")
+
+
 def _waiting(board: Board, now: float) -> Decision:
     adopted = _adopt(board, now)
     if adopted is not None:
@@ -154,6 +164,9 @@ def _waiting(board: Board, now: float) -> Decision:
     if board.failures >= limit and board.failure is not None:
         told = f"{board.failure.message} (failure {board.failures} in a row)"
         return Decision("fail", told, failure=replace(board.failure, message=told))
+    if now < board.gives_way_until:
+        told = "an earlier master, if it is cut off, gives way first"
+        return Decision("stay", told, until=board.gives_way_until)
     if now < board.restart_at:
         return Decision("stay", f"tried again in {board.restart_at - now:.0f} s", until=board.restart_at)
     pods = chosen(board)

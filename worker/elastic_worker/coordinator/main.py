@@ -10,6 +10,7 @@ from pathlib import Path
 
 from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
 from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up
 from elastic_worker.settings import Settings, read
@@ -32,6 +33,15 @@ def coordinator_of(settings: Settings) -> Coordinator:
         max_failures=settings.max_failures,
         stall_seconds=settings.stall_seconds,
     )
+    masters = Succession(settings.checkpoint_path, job_uid=settings.job_uid, epoch=settings.epoch)
     board = Board(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
-    wishes = WishFile(Path(settings.wish_file))
-    return Coordinator(board, wishes, token=settings.token, job_uid=settings.job_uid, incarnation=settings.incarnation)
+    if settings.epoch > 1 and masters.is_known:
+        board.gives_way_until = now + GIVE_WAY_SECONDS
+    return Coordinator(
+        board,
+        WishFile(Path(settings.wish_file)),
+        masters,
+        token=settings.token,
+        job_uid=settings.job_uid,
+        incarnation=settings.incarnation,
+    )

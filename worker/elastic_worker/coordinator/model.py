@@ -243,6 +243,15 @@ class Board:
     """In place, since the last group that came about."""
     parked: str = ""
     """Why a group that changes in place does no step now, its state kept in memory; "" while it trains."""
+    gives_way_until: float = 0.0
+    """Until when no group is formed, since an earlier master may train."""
+    newest_epoch: int = 0
+    """The latest master's, as far as it can be seen from here (see `succession`)."""
+
+    @property
+    def is_past(self) -> bool:
+        """Whether a later master has taken over."""
+        return self.newest_epoch > self.epoch
 
     def member(self, uid: str) -> Member | None:
         """That pod, if it was ever connected here."""

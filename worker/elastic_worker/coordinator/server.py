@@ -17,6 +17,7 @@ from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
 
@@ -29,8 +30,10 @@ PROGRESS_SECONDS = 300.0
 class Coordinator:
     """Serves the members of one incarnation."""
 
-    def __init__(self, board: Board, wishes: WishFile, *, token: str, job_uid: str, incarnation: int) -> None:
-        self.board, self._wishes = board, wishes
+    def __init__(
+        self, board: Board, wishes: WishFile, succession: Succession, *, token: str, job_uid: str, incarnation: int
+    ) -> None:
+        self.board, self._wishes, self._succession = board, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
         self._lines: dict[str, wire.Line] = {}
         self._carrier = Carrier(board, self._tell)
@@ -41,7 +44,7 @@ class Coordinator:
         """Until cancelled. Raises OSError where the port is taken."""
         server = await asyncio.start_server(self._welcome, host=None, port=port, limit=wire.LINE_BYTES)
         try:
-            await asyncio.gather(self._watch_wishes(), self._beat(), self._decide_forever())
+            await asyncio.gather(self._watch_wishes(), self._watch_masters(), self._beat(), self._decide_forever())
         finally:
             server.close()
             for line in self._lines.values():
@@ -181,6 +184,18 @@ class Coordinator:
                 self.board.wish = wish
                 self._wake.set()
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _watch_masters(self) -> None:
+        """In a thread: storage may hang where the network is cut."""
+        if not self._succession.is_known:
+            return
+        await asyncio.to_thread(self._succession.note)
+        while True:
+            newest = await asyncio.to_thread(self._succession.newest)
+            if newest > self.board.newest_epoch:
+                self.board.newest_epoch = newest
+                self._wake.set()
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _decide_forever(self) -> None:
         while True:

@@ -1,0 +1,76 @@
+"""What masters of one job leave beside the checkpoint for each other, and what follows for those who find it."""
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from elastic_worker.checkpoint.names import is_log, is_temporary
+from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.succession import Succession
+from tests.worker.coordinator.boards import make_board, make_wish, member, training
+
+
+def master(path, epoch, *, job="u"):
+    return Succession(str(path), job_uid=job, epoch=epoch)
+
+
+@pytest.mark.parametrize("below", ["checkpoint.pt", "folder"])
+def test_an_earlier_master_finds_a_later_one(tmp_path, below):
+    (tmp_path / "folder").mkdir()
+    first, second = master(tmp_path / below, 1), master(tmp_path / below, 2)
+    assert first.newest() == 0
+    second.note()
+    assert first.newest() == 2
+    assert second.newest() == 2
+
+
+def test_the_later_one_is_found_where_the_checkpoints_folder_came_in_between(tmp_path):
+    first, second = master(tmp_path / "later", 1), master(tmp_path / "later", 2)
+    second.note()
+    (tmp_path / "later").mkdir()
+    assert first.newest() == 2
+
+
+def test_a_first_master_leaves_nothing_and_an_earlier_one_never_hides_a_later_one(tmp_path):
+    master(tmp_path / "c.pt", 1).note()
+    assert not list(tmp_path.iterdir())
+    master(tmp_path / "c.pt", 3).note()
+    master(tmp_path / "c.pt", 2).note()
+    assert master(tmp_path / "c.pt", 1).newest() == 3
+
+
+def test_another_job_with_the_same_folder_is_another_matter(tmp_path):
+    master(tmp_path / "c.pt", 2).note()
+    assert master(tmp_path / "c.pt", 1, job="another").newest() == 0
+
+
+def test_what_is_left_is_no_checkpoint(tmp_path):
+    master(tmp_path / "c.pt", 2).note()
+    for file in tmp_path.iterdir():
+        assert is_log(PurePath(file.name))
+    assert is_temporary(PurePath(".elastic-master-u.lock.tmp"))
+
+
+def test_without_a_place_nothing_is_known(tmp_path):
+    assert not master("", 2).is_known
+    for path in ("", tmp_path / "no" / "such" / "place", Path("/c.pt")):
+        master(path, 2).note()
+        assert master(path, 1).newest() == 0
+
+
+def test_who_trains_stops_when_a_later_master_has_taken_over_and_does_not_begin_again():
+    board = training(0, 1, newest_epoch=2)
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason) == ("stop", "MasterLost")
+    assert "epoch 2" in decision.sentence
+    waiting = make_board(member(0), member(1), wish=make_wish(0, 1), newest_epoch=2)
+    assert decide(waiting, 5.0).act == "stay"
+    own = make_board(member(0), member(1), wish=make_wish(0, 1), epoch=2, newest_epoch=2)
+    assert decide(own, 5.0).act == "form"
+
+
+def test_a_later_master_waits_a_moment_before_it_begins():
+    board = make_board(member(0), member(1), wish=make_wish(0, 1), epoch=2, gives_way_until=3.0)
+    waits = decide(board, 1.0)
+    assert (waits.act, waits.until) == ("stay", 3.0)
+    assert decide(board, 3.0).act == "form"
