@@ -16,6 +16,8 @@ from pathlib import Path
 MOUNTS = Path("/proc/self/mounts")
 WANTED_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 REMOVE_SECONDS = 5.0
+WEIGHT_FILES = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
+"""A node is a machine: where the CPU is short, all its pods together count as much as 16 processes, not as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ def make(name: str) -> None:
         if hierarchy.version == 2:
             _hand_down_controllers(hierarchy.root)
         folder.mkdir(exist_ok=True)
+        give_weight(folder)
         if hierarchy.version == 2:
             _hand_down_controllers(folder)
         if hierarchy.has_cpuset:
@@ -85,6 +88,13 @@ def _folders(name: str) -> Iterator[Path]:
     for root in roots:
         for folder, _, _ in os.walk(root, topdown=False):
             yield Path(folder)
+
+
+def give_weight(folder: Path) -> None:
+    """Let a node's cgroup count as much as a machine's processes do."""
+    for name, weight in WEIGHT_FILES.items():
+        if (folder / name).exists():
+            (folder / name).write_text(str(weight))
 
 
 def _hand_down_controllers(folder: Path) -> None:

@@ -28,6 +28,7 @@ from devcluster import (
     cache,
     cgroups,
     control_plane,
+    etcd,
     fakenodes,
     hostchanges,
     images,
@@ -141,7 +142,7 @@ class Cluster:
         return self.programs["kubectl"]
 
     def node(self, name: str) -> NodeFaults:
-        """The node n1, n2, ...: kill, restart, freeze, thaw, cut off, heal, make GPUs sick."""
+        """The node n1, n2, ..., to break and to mend it: see `NodeFaults`."""
         if name not in self.settings.node_names():
             known = ", ".join(self.settings.node_names()) or "none"
             raise DevclusterError(f"node={name!r}: cluster {self.layout.name!r} has no such node (it has: {known})")
@@ -150,6 +151,10 @@ class Cluster:
     def part(self, name: str) -> PartFaults:
         """etcd, apiserver, controller-manager, scheduler, kwok; or n1/kubelet and the like: `node.PROGRAMS`."""
         return PartFaults.named(self.layout, self.settings, self.programs, name)
+
+    def compact(self) -> int:
+        """Take etcd's history away: see `etcd.compact`."""
+        return etcd.compact(self.layout)
 
     def add_fake_nodes(
         self,

@@ -1,12 +1,13 @@
-"""Breaks parts of a running cluster on purpose, and mends them: whole nodes, single programs, cables, GPUs."""
+"""Breaks parts of a running cluster on purpose, and mends them: nodes with all they have, and single programs."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from devcluster import control_plane, fakenodes, network, node, processes
+from devcluster import clocks, control_plane, fakenodes, kubeletdisks, network, node, processes
 from devcluster.binaries import Programs
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
@@ -47,6 +48,45 @@ class NodeFaults:
         """Put its network cable back."""
         network.heal(self.layout, self.name)
 
+    def part_from(self, other: str) -> None:
+        """No packet passes between this node and another one, or their pods; both still reach the API server."""
+        network.part(self.layout, self.name, self._another(other))
+
+    def join(self, other: str) -> None:
+        """Packets pass between the two again."""
+        network.join(self.layout, self.name, self._another(other))
+
+    def silence_dns(self) -> None:
+        """Look-ups of the node's pods get no answer: each waits for its time-out."""
+        network.silence_dns(self.layout, self.name)
+
+    def refuse_dns(self) -> None:
+        """They are refused at once, as before."""
+        network.refuse_dns(self.layout, self.name)
+
+    def fill_disk(self) -> None:
+        """Fill the disk that kubelet and emptyDirs are on; kubelet finds out within 10 s, and evicts all pods."""
+        kubeletdisks.fill(self.layout, self.name)
+
+    def free_disk(self) -> None:
+        """Make room on it again; kubelet takes pods again some 15 s later."""
+        kubeletdisks.free(self.layout, self.name)
+
+    def take_image(self, ref: str) -> None:
+        """Remove an image, REGISTRY/REPOSITORY:TAG; it cannot be pulled from anywhere. What runs of it runs on."""
+        node.remove_image(self.layout, self.name, ref)
+
+    def give_image(self, archive: Path) -> None:
+        """Put the images of an archive on the node."""
+        node.load_image(self.layout, self.name, archive)
+
+    def set_clock(self, seconds: int) -> None:
+        """Set the node's clock so far ahead of this machine's (behind, if negative), for all its processes.
+
+        A program that is started later has the right time until it is set again.
+        """
+        clocks.shift(node.pids(self.layout, self.name), seconds)
+
     def set_sick(self, gpus: Iterable[int]) -> None:
         """Make exactly these GPUs (0, 1, ...) unhealthy, the others healthy; the node's status follows in seconds."""
         wanted = sorted(set(gpus))
@@ -54,6 +94,11 @@ class NodeFaults:
         if wrong:
             raise DevclusterError(f"gpu={wrong[0]}: node {self.name} has GPUs 0 to {self.settings.gpus - 1}")
         node.sick_file(self.layout, self.name).write_text("".join(f"{gpu}\n" for gpu in wanted))
+
+    def _another(self, other: str) -> str:
+        if other == self.name or other not in self.settings.node_names():
+            raise DevclusterError(f"other={other!r}: write another node than {self.name}, of this cluster")
+        return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +141,10 @@ class PartFaults:
             fakenodes.start(self.layout, Progress(quiet=True))
         else:
             node.start_part(self.layout, self.settings, self.programs, self.part)
+
+    def runs(self) -> bool:
+        """Whether it is there."""
+        return bool(self._pids())
 
     def _pids(self) -> list[int]:
         """Only the program itself: containerd's shims carry its mark and must live on."""

@@ -66,6 +66,47 @@ def heal(layout: Layout, node: str) -> None:
     inside(anchor(layout, CONTROL_PLANE), "ip", "link", "set", names.node_link(node), "master", names.BRIDGE)
 
 
+def part(layout: Layout, node: str, other: str) -> None:
+    """No packet passes between two nodes or their pods any more; each still reaches all else."""
+    for one, peer in ((node, other), (other, node)):
+        _set_rule(layout, one, f"parted-from-{peer}", f"ip saddr {_addresses(peer)} drop")
+
+
+def join(layout: Layout, node: str, other: str) -> None:
+    """They pass again."""
+    for one, peer in ((node, other), (other, node)):
+        _set_rule(layout, one, f"parted-from-{peer}", "")
+
+
+def silence_dns(layout: Layout, node: str) -> None:
+    """Look-ups from the node and its pods vanish on their way."""
+    rule = f"ip saddr {_addresses(node)} meta l4proto {{ tcp, udp }} th dport 53 drop"
+    _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", rule)
+
+
+def refuse_dns(layout: Layout, node: str) -> None:
+    """They are refused again."""
+    _set_rule(layout, CONTROL_PLANE, f"silent-dns-{node}", "")
+
+
+def _addresses(node: str) -> str:
+    """The node's and its pods', for a rule."""
+    number = names.node_number(node)
+    return f"{{ {names.node_address(number)}, {names.node_pod_cidr(number)} }}"
+
+
+def _set_rule(layout: Layout, owner: str, table: str, rule: str) -> None:
+    """What comes to a node or the control plane is filtered by this rule, in a table of its own; by none for "".
+
+    What was sent is gone: who sent it is not told, as he would be by a filter on his own side.
+    """
+    made = [f"add table ip {table}", f"delete table ip {table}"]
+    if rule:
+        chain = f"type filter hook prerouting priority -400; {rule};"
+        made.append(f"table ip {table} {{\nchain arriving {{ {chain} }}\n}}")
+    inside(anchor(layout, owner), "nft", "\n".join(made))
+
+
 def inside(pid: int, *command: str) -> str:
     """Run a command in the network and mount namespaces of an anchor; its output."""
     return shell.run("nsenter", "--target", str(pid), "--net", "--mount", *command)

@@ -10,9 +10,22 @@ import shutil
 import sys
 from pathlib import Path
 
-from devcluster import cgroups, control_plane, names, network, node_files, nodedisks, pki, processes, shell, torchtree
+from devcluster import (
+    cgroups,
+    control_plane,
+    kubeletdisks,
+    names,
+    network,
+    node_files,
+    nodedisks,
+    pki,
+    processes,
+    shell,
+    torchtree,
+)
 from devcluster.api import Api, wait_until
 from devcluster.binaries import Programs
+from devcluster.errors import DevclusterError
 from devcluster.names import Layout
 from devcluster.progress import Progress
 from devcluster.settings import Settings
@@ -25,7 +38,7 @@ POLICY_AGENT = "policy-agent"
 PROGRAMS = (CONTAINERD, KUBELET, KUBE_PROXY, DEVICE_PLUGIN)
 # These are of this package.
 PYTHON_PROGRAMS = (DEVICE_PLUGIN, POLICY_AGENT)
-MOUNT_POINTS = tuple(node_files.MOUNTS.values())
+MOUNT_POINTS = (*node_files.MOUNTS.values(), node_files.KUBELET_FOLDER)
 GPU = "nvidia.com/gpu"
 CONTAINERD_SECONDS = 20.0
 
@@ -91,6 +104,17 @@ def load_image(layout: Layout, node: str, archive: Path) -> None:
     network.inside(network.anchor(layout, node), "ctr", "--namespace", "k8s.io", "images", "import", str(archive))
 
 
+def remove_image(layout: Layout, node: str, ref: str) -> None:
+    """Take an image off a node, under all its names; containers that were made from it live on."""
+    ctr = ("ctr", "--namespace", "k8s.io", "images")
+    anchor = network.anchor(layout, node)
+    listed = [line.split() for line in network.inside(anchor, *ctr, "list").splitlines()]
+    digest = {name: content for name, _, content, *_ in listed}
+    if ref not in digest:
+        raise DevclusterError(f"image={ref!r}: node {node} has no such image; it has: {', '.join(sorted(digest))}")
+    network.inside(anchor, *ctr, "remove", *(name for name in digest if digest[name] == digest[ref]))
+
+
 def sick_file(layout: Layout, node: str) -> Path:
     """The file that lists the GPUs the device plugin reports as unhealthy."""
     return _files(layout, node) / "sick-gpus"
@@ -128,7 +152,7 @@ def _command(layout: Layout, settings: Settings, programs: Programs, *, node: st
         f"--kubeconfig={control_plane.kubeconfig_of(layout, node)}",
         f"--hostname-override={node}",
         f"--node-ip={names.node_address(names.node_number(node))}",
-        "--root-dir=/var/lib/kubelet",
+        f"--root-dir={node_files.KUBELET_FOLDER}",
     ]
 
 
@@ -147,6 +171,7 @@ def _policy_agent(layout: Layout, node: str) -> list[str]:
 
 def _start_machine(layout: Layout, node: str) -> None:
     cgroups.make(layout.cgroup(node))
+    kubeletdisks.ensure(layout, node)
     network.start_node_network(layout, node, mount_script=_files(layout, node) / "mounts.sh")
 
 

@@ -13,7 +13,6 @@ CNI_PROGRAMS = "/usr/lib/cni"
 # Folder of the node's disk -> the path at which its programs see it. Some of these paths cannot be configured (the
 # device plugins' sockets, containerd's shims), hence a mount namespace for each node.
 MOUNTS = {
-    "kubelet": "/var/lib/kubelet",
     "containerd": "/var/lib/containerd",
     "containerd-run": "/run/containerd",
     "pod-logs": "/var/log/pods",
@@ -22,6 +21,9 @@ MOUNTS = {
     "cni-state": "/var/lib/cni",
     "netns": "/run/netns",
 }
+# A file system of the node's own, in a file of its disk: it can become full, and no other node or this machine with it.
+KUBELET_DISK = "kubelet.img"
+KUBELET_FOLDER = "/var/lib/kubelet"
 # What a machine that was switched off and on again has lost.
 LOST_AT_RESTART = ("containerd-run", "cni-state", "netns")
 
@@ -29,8 +31,9 @@ LOST_AT_RESTART = ("containerd-run", "cni-state", "netns")
 def mount_script(disk: Path) -> str:
     """What the node's anchor runs: its disk appears at the usual paths, then it holds the namespaces open."""
     binds = "".join(f"mount --bind '{disk / folder}' {path}\n" for folder, path in MOUNTS.items())
+    own = f"mount -o loop '{disk / KUBELET_DISK}' {KUBELET_FOLDER}\n"
     # Shared inside: mounts of pods that ask for propagation reach kubelet's namespace.
-    return f"set -e\n{binds}mount --make-rshared /\nexec sleep infinity\n"
+    return f"set -e\n{binds}{own}mount --make-rshared /\nexec sleep infinity\n"
 
 
 CONTAINERD_CONFIG = f"""\
@@ -113,6 +116,8 @@ def kubelet_config(layout: Layout, node: str, *, files: Path) -> dict[str, Any]:
             "imagefs.available": "1%",
             "nodefs.inodesFree": "1%",
         },
+        # A disk that was full and is not any more takes pods again within seconds.
+        "evictionPressureTransitionPeriod": "5s",
         # A container that dies again and again is started again within a second, not after minutes.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         # Images come from nowhere else: none may be collected.

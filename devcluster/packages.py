@@ -22,6 +22,8 @@ NEEDED = {
     "ip": "iproute2",
     "nsenter": "util-linux",
     "sysctl": "procps",
+    "mkfs.ext4": "e2fsprogs",
+    "losetup": "mount",
 }
 NEEDED_FOR_IMAGES = {
     "buildah": "buildah",

@@ -39,6 +39,7 @@ class Machine:
     routes: frozenset[str]
     packet_filter: str
     mounts: frozenset[str]
+    loops: frozenset[str]
     cgroups: frozenset[str]
     sysctls: dict[str, str]
     mount_points: frozenset[str]
@@ -54,6 +55,7 @@ def look(name):
         routes=frozenset(output("ip", "route", "show", "table", "all").splitlines()),
         packet_filter=output("nft", "list", "ruleset"),
         mounts=frozenset(Path("/proc/self/mountinfo").read_text().splitlines()),
+        loops=frozenset(line for line in output("losetup", "--all").splitlines() if f"/clusters/{name}/" in line),
         cgroups=frozenset(folder for folder in cgroup_folders() if not folder.startswith(tuple(others))),
         sysctls=sysctls(),
         mount_points=frozenset(path for path in node.MOUNT_POINTS if Path(path).exists()),

@@ -33,3 +33,9 @@ def test_a_version_2_mount_beside_version_1_is_not_used():
 
 def test_with_version_2_alone_it_is_used():
     assert cgroups.hierarchies(VERSION_2) == [cgroups.Hierarchy(Path("/sys/fs/cgroup"), version=2)]
+
+
+def test_a_node_gets_its_weight_in_whichever_file_there_is(tmp_path):
+    (tmp_path / "cpu.shares").write_text("1024")
+    cgroups.give_weight(tmp_path)
+    assert {file.name: int(file.read_text()) for file in tmp_path.iterdir()} == {"cpu.shares": 16 * 1024}

@@ -1,9 +1,14 @@
 """What the harness breaks is broken, and mended again it works, on a cluster of its own."""
 
+import os
+import subprocess
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from devcluster import images, names, network
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
@@ -19,15 +24,25 @@ from tests.devcluster.pods import (
     wait_running,
 )
 
-NODE = "n1"
+NODE, OTHER = "n1", "n2"
 GPUS = 3
+HOUR = 3600
+KUBELET_PORT = 10250
+ASK_FOR_A_NAME = """
+import socket, sys
+asked = socket.socket(type=socket.SOCK_DGRAM)
+asked.settimeout(0.5)
+asked.connect((sys.argv[1], 53))
+asked.send(b"?")
+asked.recv(1)
+"""
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
 def own_cluster():
-    with Cluster.up("faults", nodes=1, gpus=GPUS, torch_tree="", progress=Progress(quiet=True)) as cluster:
+    with Cluster.up("faults", nodes=2, gpus=GPUS, torch_tree="", progress=Progress(quiet=True)) as cluster:
         yield cluster
 
 
@@ -129,3 +144,88 @@ def test_a_frozen_api_server_does_not_answer_until_it_is_thawed(cluster):
     finally:
         apiserver.thaw()
     wait_for("the API server to be ready", cluster.api.is_ready)
+
+
+def test_a_node_s_disk_is_full_and_no_other_is_until_it_is_freed(cluster):
+    before = free_share(cluster, NODE)
+    cluster.node(NODE).fill_disk()
+    assert free_share(cluster, NODE) < 0.01 < free_share(cluster, OTHER)
+    cluster.node(NODE).free_disk()
+    assert free_share(cluster, NODE) >= before - 0.01
+
+
+def free_share(cluster, node):
+    disk = os.statvfs(f"/proc/{network.anchor(cluster.layout, node)}/root/var/lib/kubelet")
+    return disk.f_bavail / disk.f_blocks
+
+
+def test_an_image_is_gone_from_one_node_until_it_is_given_back(cluster):
+    cluster.node(NODE).take_image(images.PAUSE_REF)
+    assert [has_image(cluster, node) for node in (NODE, OTHER)] == [False, True]
+    cluster.node(NODE).give_image(images.pause(Progress(quiet=True)))
+    assert has_image(cluster, NODE)
+    apply(cluster, make_pod())
+    wait_running(cluster, "pod")
+
+
+def has_image(cluster, node):
+    anchor = network.anchor(cluster.layout, node)
+    return images.PAUSE_REF in network.inside(anchor, "ctr", "-n", "k8s.io", "images", "list", "-q").split()
+
+
+def test_an_image_that_a_node_does_not_have_cannot_be_taken(cluster):
+    with pytest.raises(DevclusterError, match=r"docker.io/local/none:1.*no such image; it has: .*local/pause:1"):
+        cluster.node(NODE).take_image("docker.io/local/none:1")
+
+
+def test_two_nodes_that_are_parted_do_not_reach_each_other_until_they_are_joined(cluster):
+    cluster.node(NODE).part_from(OTHER)
+    assert not [one for one, other in ((NODE, OTHER), (OTHER, NODE)) if reaches(cluster, one, node_address(other))]
+    assert reaches(cluster, NODE, names.BRIDGE_ADDRESS, port=names.API_PORT)
+    cluster.node(NODE).join(OTHER)
+    assert reaches(cluster, OTHER, node_address(NODE))
+
+
+def node_address(node):
+    return names.node_address(names.node_number(node))
+
+
+def reaches(cluster, node, address, port=KUBELET_PORT):
+    words = ("timeout", "1", "bash", "-c", f"</dev/tcp/{address}/{port}")
+    return in_network(cluster, node, *words).returncode == 0
+
+
+def in_network(cluster, node, *words):
+    enter = ("nsenter", "--target", str(network.anchor(cluster.layout, node)), "--net")
+    return subprocess.run([*enter, *words], capture_output=True, text=True, check=False)
+
+
+def test_a_node_is_not_parted_from_itself(cluster):
+    with pytest.raises(DevclusterError, match="another node than n1"):
+        cluster.node(NODE).part_from(NODE)
+
+
+def test_look_ups_are_refused_at_once_or_not_answered_at_all(cluster):
+    assert "ConnectionRefusedError" in look_up(cluster)
+    cluster.node(NODE).silence_dns()
+    assert "TimeoutError" in look_up(cluster)
+    cluster.node(NODE).refuse_dns()
+    assert "ConnectionRefusedError" in look_up(cluster)
+
+
+def look_up(cluster):
+    return in_network(cluster, NODE, "python3", "-c", ASK_FOR_A_NAME, names.BRIDGE_ADDRESS).stderr
+
+
+def test_the_clock_of_a_node_is_set_and_no_other_is(cluster):
+    cluster.node(NODE).set_clock(HOUR)
+    wait_for("a lease that is renewed in an hour", lambda: clock_of(cluster, NODE) > HOUR / 2)
+    assert clock_of(cluster, OTHER) < HOUR / 2
+    cluster.node(NODE).set_clock(0)
+    wait_for("a lease that is renewed now", lambda: clock_of(cluster, NODE) < HOUR / 2)
+
+
+def clock_of(cluster, node):
+    """Seconds by which it was ahead when its kubelet last renewed the node's lease."""
+    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}")
+    return datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp() - time.time()

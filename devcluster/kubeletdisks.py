@@ -1,0 +1,54 @@
+"""The disk on which kubelet keeps what pods write: a file system of each node's own, in a file with holes.
+
+So a node's disk can be full while the machine's is not. It is there again after a restart of the node, as on a real
+machine; filled it takes no room of the machine's.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from devcluster import network, node_files, shell
+from devcluster.api import wait_until
+from devcluster.names import Layout
+
+SIZE_BYTES = 16 << 30
+LEFT_BYTES = 16 << 20
+"""Of a full disk: far below what kubelet wants to be free, and enough for kubelet's own files."""
+FILLER = "filler"
+DETACH_SECONDS = 10.0
+
+
+def ensure(layout: Layout, node: str) -> None:
+    """Make the node's disk unless there is one, and wait until nobody uses it any more: two users would ruin it."""
+    image = layout.node(node) / node_files.KUBELET_DISK
+    if not image.exists():
+        with image.open("wb") as file:
+            file.truncate(SIZE_BYTES)
+        # The machine does not crash with a node: what its kernel was told is there, without a journal.
+        shell.run("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image)
+    wait_until(
+        lambda: not shell.run("losetup", "--associated", image),
+        seconds=DETACH_SECONDS,
+        what=f"the disk of {node} to be free",
+    )
+
+
+def fill(layout: Layout, node: str) -> None:
+    """Let one file take all that is free."""
+    filler = _filler(layout, node)
+    found = os.statvfs(filler.parent)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - LEFT_BYTES)
+
+
+def free(layout: Layout, node: str) -> None:
+    """Remove that file, if it is there."""
+    _filler(layout, node).unlink(missing_ok=True)
+
+
+def _filler(layout: Layout, node: str) -> Path:
+    """As this machine reaches it: through the node's mounts."""
+    inside = Path(f"/proc/{network.anchor(layout, node)}/root")
+    return inside / node_files.KUBELET_FOLDER.lstrip("/") / FILLER
