@@ -1,7 +1,7 @@
 """The shared cluster of these tests, with the operator in it, and a namespace for each test.
 
-ELASTIC_TEST_KEEP=1 leaves the cluster up at the end, for the next run to take it as it is; ELASTIC_TEST_NAME= is another
-cluster than "test", so that two runs do not meet.
+ELASTIC_TEST_KEEP=1 leaves the cluster up at the end, for the next run to take it as it is. ELASTIC_TEST_NAME= names
+another cluster than "test", so that two runs do not meet.
 """
 
 from __future__ import annotations

@@ -52,7 +52,12 @@ class Training:
 
     # -- what is done to it --------------------------------------------------------------------------------------------
 
-    def starts(
+    def starts(self, pods: int, template: Object | None = None, **spec: Any) -> None:
+        """Apply the job, on pods as `trainer` makes them, and wait until so many train."""
+        self.applies(pods, template, **spec)
+        self.trains(pods)
+
+    def applies(
         self,
         pods: int,
         template: Object | None = None,
@@ -62,7 +67,7 @@ class Training:
         runtime: Object | None = None,
         **spec: Any,
     ) -> None:
-        """Apply the job, on pods as `trainer` makes them, and wait until so many train."""
+        """Apply the job, of at most so many pods."""
         made = job(
             min=fewest,
             max=pods,
@@ -73,7 +78,6 @@ class Training:
             **spec,
         )
         self.team.apply(made)
-        self.trains(pods)
 
     def ends(self) -> None:
         """Tell the script that it has trained enough, and wait for the job's good end."""

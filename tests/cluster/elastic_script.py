@@ -1,10 +1,10 @@
 """A plain training script for the tests of Elastic mode: it knows nothing of us, and writes down what it does.
 
-    train.py FOLDER [--checkpoint FILE]
+    train.py FOLDER [--checkpoint FILE] [--steps 5] [--pause 0.05]
 
-Five steps are an epoch, and after each epoch rank 0 saves its number. Each process appends a line of JSON per step to
-FOLDER/steps-POD_UID.jsonl. Files in FOLDER say what is to happen: `enough` ends the training well, `fail-RANK` makes
-that rank fail.
+Some steps with pauses are an epoch, and after each epoch rank 0 saves its number. Each process appends a line of JSON
+per step to FOLDER/steps-POD_UID.jsonl. Files in FOLDER say what is to happen: `enough` ends the training well,
+`fail-RANK` makes that rank fail.
 """
 
 import argparse
@@ -19,14 +19,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 5
-PAUSE_SECONDS = 0.05
-
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--steps", type=int, default=5, help="of an epoch")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds in each step")
     options = parser.parse_args()
     checkpoint = options.checkpoint or options.folder / "checkpoint.pt"
     dist.init_process_group("gloo")
@@ -36,13 +35,13 @@ def main():
     epoch = torch.load(checkpoint)["epoch"] + 1 if checkpoint.exists() else 0
     with (options.folder / f"steps-{os.environ['ELASTIC_POD_UID']}.jsonl").open("a", buffering=1) as log:
         while goes_on(options.folder):
-            for step in range(STEPS):
+            for step in range(options.steps):
                 if (options.folder / f"fail-{dist.get_rank()}").exists():
                     raise ValueError(f"the loss is NaN in epoch {epoch}")
                 optimizer.zero_grad()
                 parallel(torch.randn(4, 32)).sum().backward()
                 optimizer.step()
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(options.pause)
                 log.write(json.dumps(line(epoch, step)) + "\n")
             if dist.get_rank() == 0:
                 save(checkpoint, epoch, model)

@@ -1,0 +1,101 @@
+"""The shared cluster's control plane when it stalls or loses its history, and its operator when it stands still."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devcluster import cgroups
+from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
+from tests.cluster.leader import PROGRAM
+
+METRIC = "elastic_pytorch_watch_relists_total"
+STALL_SECONDS, CALM_SECONDS = 2.0, 1.0
+
+
+class Stalls:
+    """While this is open the API server stands still most of the time, again and again. `count` says how often."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.api_server, self.count = lab.cluster.part("apiserver"), 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._stall)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _stall(self) -> None:
+        while not self._done.wait(CALM_SECONDS):
+            self.api_server.freeze()
+            self.count += 1
+            self._done.wait(STALL_SECONDS)
+            self.api_server.thaw()
+
+
+def operators(lab: Lab) -> list[Object]:
+    """The operator's pods."""
+    items: list[Object] = lab.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
+    return items
+
+
+@contextlib.contextmanager
+def operators_frozen(lab: Lab) -> Iterator[None]:
+    """All replicas stand still meanwhile, their connections open."""
+    found = _processes(lab, {pod["metadata"]["uid"] for pod in operators(lab)})
+    assert found
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):  # the kubelet may have ended what did not answer
+                os.kill(pid, signal.SIGCONT)
+
+
+def forget_history(lab: Lab) -> None:
+    """Compact etcd, and start whoever remembers more again: the API server, and its clients, which bear no gaps."""
+    lab.cluster.compact()
+    lab.cluster.part("apiserver").restart()
+    wait("the API server to be ready", lab.cluster.api.is_ready)
+    for part in ("scheduler", "controller-manager"):
+        lab.cluster.part(part).restart()
+
+
+def relists(lab: Lab) -> dict[str, float]:
+    """How often each replica has listed all pods again, by pod."""
+    return {pod["metadata"]["name"]: _relists(lab, pod["metadata"]["name"]) for pod in operators(lab)}
+
+
+def _relists(lab: Lab, pod: str) -> float:
+    answer = lab.http.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics")
+    answer.raise_for_status()
+    series = METRIC + '{kind="pods"} '
+    return next(float(line.removeprefix(series)) for line in answer.text.splitlines() if line.startswith(series))
+
+
+def _processes(lab: Lab, pod_uids: set[str]) -> list[int]:
+    cluster = lab.cluster
+    pids = (pid for node in cluster.settings.node_names() for pid in cgroups.pids(cluster.layout.cgroup(node)))
+    return [pid for pid in pids if _is_operator(pid, pod_uids)]
+
+
+def _is_operator(pid: int, pod_uids: set[str]) -> bool:
+    with contextlib.suppress(OSError):
+        process = Path("/proc") / str(pid)
+        cgroup = (process / "cgroup").read_text()
+        return PROGRAM in (process / "cmdline").read_bytes() and any(uid in cgroup for uid in pod_uids)
+    return False

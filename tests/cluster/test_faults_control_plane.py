@@ -1,0 +1,106 @@
+"""The control plane stalls, forgets, or changes its operator just then: as much is done as was asked for, and once."""
+
+import secrets
+import threading
+
+import pytest
+
+from demo.install import CHART, NAMESPACE, RELEASE
+from elastic_operator.api.job import PLURAL
+from tests.cluster.births import Births
+from tests.cluster.control_plane import Stalls, forget_history, operators, operators_frozen, relists
+from tests.cluster.elastic import Training
+from tests.cluster.install import Installation
+from tests.cluster.leader import Leader
+from tests.cluster.policies import policy
+from tests.cluster.templates import command, foreign_pod, job
+
+pytestmark = pytest.mark.timeout(600)
+
+QUICK = {"gracePeriodSeconds": 1}
+SLOW_SECONDS = 180.0
+
+
+def test_while_the_api_server_stalls_just_as_many_pods_go_as_were_asked_for(lab, teams):
+    borrower, owner = teams
+    lab.kubectl("apply", "-f", "-", objects=[policy(borrower.name, guaranteed=2), policy(owner.name, guaranteed=6)])
+    try:
+        borrower.apply(job(min=1, max=8, template=command(), elasticity=QUICK))
+        borrower.wait_for("toy", "Running", pods=8)
+        before = borrower.uids()
+        with Stalls(lab) as stalls:
+            for names in (["first"], ["second", "third"]):
+                owner.apply(*(foreign_pod(name) for name in names))
+                owner.wait("pods with nodes", lambda names=names: set(names) <= placed(owner), seconds=SLOW_SECONDS)
+        assert stalls.count > 1
+        borrower.wait_for("toy", "Running", pods=5)
+        assert borrower.uids().items() <= before.items()
+        assert (borrower.status()["restarts"], borrower.status()["incarnation"]) == (0, 1)
+    finally:
+        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)
+
+
+def placed(team):
+    """The names of the team's pods that have nodes."""
+    pods = team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]
+    return {pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")}
+
+
+def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
+    team.apply(foreign_pod(gpus=2), job("ends", min=2, max=2, elasticity=QUICK))
+    team.wait_for("ends", "Running", pods=2)
+    team.apply(job(min=1, max=8, elasticity=QUICK))
+    team.wait_for("toy", "Running", pods=4)
+    before, listed = team.uids(), relists(lab)
+    with operators_frozen(lab):
+        team.kubectl("delete", "pod", "foreign", "toy-worker-1", "--wait")
+        team.kubectl("delete", PLURAL, "ends", "--wait")
+        team.wait("its pods to go", lambda: len(team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]) == 3)
+        forget_history(lab)
+    status = team.wait_for("toy", "Running", pods=8, limited_by="AtMaximum")
+    kept = {name: uid for name, uid in before.items() if name != "toy-worker-1"}
+    assert kept.items() <= team.uids().items()
+    assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (1, 1, 0)
+    assert all(count > listed[name] for name, count in relists(lab).items() if name in listed)
+
+
+@pytest.fixture
+def training(team):
+    """A job to be; nothing of it is left at the end."""
+    found = Training(team)
+    yield found
+    found.nothing_left()
+
+
+def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator_upgraded(lab, team, training):
+    leader, installation = Leader(lab), Installation(lab)
+    training.starts(1)
+    uid, master = team.job()["metadata"]["uid"], team.uids()["toy-master-0"]
+    with Births(lab, team.name) as births:
+        group = training.last()
+        for size in (3, 1):
+            leader.wait_until_leads()
+            pid = leader.wait_until_there()
+            births.wait_for_news(lambda size=size: team.scale("toy", size), seconds=3.0)
+            leader.kill(pid)
+            group = training.trains(size, after=group)
+        replaced = {pod["metadata"]["uid"] for pod in operators(lab)}
+        upgrade = threading.Thread(target=upgraded, args=(installation,))
+        upgrade.start()
+        for size in (2, 1):
+            team.scale("toy", size)
+            group = training.trains(size, after=group)
+        upgrade.join()
+        made = births.pods_of(uid)
+    assert not replaced & {pod["metadata"]["uid"] for pod in installation.pods()}
+    status = team.wait_for("toy", "Running", pods=1)
+    assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
+    assert team.uids() == {"toy-master-0": master}
+    assert made == {1: 1 + 2 + 1}
+    assert training.repeated() == 0
+
+
+def upgraded(installation):
+    """The release with other pods."""
+    words = ("--reuse-values", "--set", f"podAnnotations.upgraded={secrets.token_hex(3)}", "--wait")
+    installation.kube.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, *words)

@@ -1,0 +1,176 @@
+"""What happens to a training when something happens to one of its nodes, or to what its pods need of it.
+
+One job goes through all of it: a test begins with a training on both nodes, and leaves it so.
+"""
+
+import secrets
+from datetime import datetime
+
+import pytest
+
+from devcluster import images
+from devcluster.progress import Progress
+from elastic_operator.api.job import PLURAL
+from tests.cluster.harm import IMAGE, WHOLE_NODE, Pair, mend
+from tests.cluster.lab import Team
+from tests.cluster.templates import command, job
+
+pytestmark = pytest.mark.timeout(400)
+HALF_AN_HOUR = 1800
+UNTIL_TOLD_TO_GO = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
+
+
+@pytest.fixture(scope="module")
+def pair(lab):
+    team = Team(lab, f"team-n-{secrets.token_hex(3)}")
+    lab.kubectl("create", "namespace", team.name)
+    try:
+        found = Pair(team)
+        yield found
+        found.training.nothing_left()
+    finally:
+        team.kubectl("delete", PLURAL, "--all", "--wait")
+        lab.kubectl("delete", "namespace", team.name, "--wait=false")
+        lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture
+def training(pair, request):
+    """Two pods train, and do so again in the end."""
+    pair.begin()
+    yield pair
+    if request.session.testsfailed:
+        print(pair.team.report())
+        mend(pair.lab)
+    pair.is_whole()
+
+
+def test_a_kubelet_that_is_killed_and_started_again_disturbs_no_training(training):
+    training.part("kubelet").kill()
+    training.node_says("Ready", "Unknown")
+    assert training.is_untouched()
+    assert training.team.column("STATUS") == "Running"
+    training.part("kubelet").restart()
+    training.node_says("Ready", "True")
+    training.takes_pods("after-kubelet")
+    assert training.is_untouched()
+
+
+def test_a_containerd_that_is_killed_and_started_again_disturbs_no_training(training):
+    training.part("containerd").kill()
+    assert training.is_untouched()
+    training.part("containerd").restart()
+    training.takes_pods("after-containerd")
+    assert training.is_untouched()
+
+
+def test_sick_gpus_end_no_pod_and_get_none_until_they_are_well(training):
+    training.node().set_sick(range(WHOLE_NODE))
+    training.team.wait("no GPU of the node to be had", lambda: gpus(training) == "0")
+    assert training.is_untouched()
+    training.worker_told_to_go()
+    training.trains(1)
+    training.team.wait_for("toy", "Running", pods=1, limited_by="InsufficientNodes")
+    training.says("FullSize", "have 0 free of 4")
+    training.node().set_sick([])
+    training.trains(2)
+    assert training.epochs_repeated() == 0
+
+
+def gpus(training):
+    node = training.lab.get(f"/api/v1/nodes/{training.away}")
+    return node["status"]["allocatable"]["nvidia.com/gpu"]
+
+
+def test_where_an_image_is_gone_the_others_go_on_and_the_job_says_which(training):
+    training.node().take_image(IMAGE)
+    assert training.is_untouched()
+    training.worker_told_to_go()
+    training.trains(1)
+    told = training.says("Ready", "1 of 2 pods run. toy-worker-", "ImagePull", IMAGE)
+    assert told["reason"] == "Degraded"
+    training.node().give_image(images.base(Progress(quiet=True)).archive)
+    training.trains(2)
+    assert training.epochs_repeated() == 0
+
+
+def test_on_a_full_disk_pods_are_evicted_and_the_job_goes_on_elsewhere_until_there_is_room(training):
+    training.lab.move_operator_off(training.away)
+    training.node().fill_disk()
+    training.trains(1)
+    training.node_says("DiskPressure", "True")
+    assert "The node was low on resource: ephemeral-storage" in lost(training)
+    training.team.scale("toy", 1)  # a pod made before the node was known to be closed would wait for the scheduler
+    training.team.wait_for("toy", "Running", pods=1)
+    training.team.scale("toy", 2)
+    told = training.says("FullSize", f"{training.away} is under DiskPressure")
+    assert told["reason"] == "InsufficientNodes"
+    training.node().free_disk()
+    training.trains(2)
+    assert training.epochs_repeated() <= 1
+
+
+def lost(training):
+    """What the job says of the pods that it lost."""
+    return " ".join(change["message"] for change in training.team.status()["history"] if change["reason"] == "PodLost")
+
+
+def test_a_node_that_goes_off_and_on_three_times_costs_one_epoch_at_most(training):
+    for _ in range(3):
+        training.node().kill()
+        training.node().restart()
+    training.lab.cluster.wait_ready()
+    training.trains(2)
+    assert training.epochs_repeated() <= 1
+
+
+def test_without_an_answer_of_the_name_server_a_pod_starts_and_the_job_grows(training):
+    training.team.scale("toy", 1)
+    training.trains(1)
+    nodes = [training.lab.cluster.node(node) for node in (training.home, training.away)]
+    for node in nodes:
+        node.silence_dns()
+    training.team.scale("toy", 2)
+    training.trains(2)
+    for node in nodes:
+        node.refuse_dns()
+    assert training.epochs_repeated() == 0
+
+
+def test_between_two_nodes_that_are_cut_off_from_each_other_a_training_stands_and_goes_on_after_it(training):
+    training.lab.move_operator_off(training.away)  # the one that leads still reaches the master
+    training.node().part_from(training.home)
+    told = training.says("Ready", "only 1 of the 2 pods", "the others may be training; it goes on when they return")
+    assert told["reason"] == "Rendezvousing"
+    training.node().join(training.home)
+    training.trains(2)
+    assert training.team.uids() == training.pods
+    assert training.epochs_repeated() <= 1
+
+
+@pytest.mark.parametrize("seconds", [-HALF_AN_HOUR, HALF_AN_HOUR], ids=["behind", "ahead"])
+def test_a_node_whose_clock_is_off_costs_nothing_and_nobody_ends_or_fails_by_it(training, seconds):
+    team = training.team
+    training.node().set_clock(seconds)
+    team.scale("toy", 1)
+    training.trains(1)
+    team.scale("toy", 2)
+    training.trains(2)
+    stays = {"nodeSelector": {"kubernetes.io/hostname": training.away}}
+    team.apply(job("other", min=2, max=2, template=command(UNTIL_TOLD_TO_GO, gpus=0, pod=stays)))
+    team.wait_for("other", "Running", pods=2)
+    training.node().set_clock(seconds)  # of what was started since, too
+    assert abs(seconds_until_seen(team.all_pods("other")[0]) - seconds) < HALF_AN_HOUR / 2
+    team.delete_pod("other-master-0")
+    team.wait("another master", lambda: team.status("other")["incarnation"] == 2)
+    status = team.wait_for("other", "Running", pods=2)
+    assert (status["restarts"], status.get("failures", 0)) == (1, 0)
+    team.kubectl("delete", PLURAL, "other")
+    assert training.epochs_repeated() == 0
+    training.node().set_clock(0)
+
+
+def seconds_until_seen(pod):
+    """From its creation, as the API server wrote it, until its kubelet saw it, as that wrote it."""
+    made, seen = pod["metadata"]["creationTimestamp"], pod["status"]["startTime"]
+    return (datetime.fromisoformat(seen) - datetime.fromisoformat(made)).total_seconds()
