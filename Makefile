@@ -62,6 +62,9 @@ test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, th
 chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7 --library" chooses
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
+soak: venv ## Trainings, jobs, edits and a fault every minute on a real cluster for MINUTES= (30); ARGS="--seed 1 --report"
+	@$(RUN) python -m tests.soak --minutes $(or $(MINUTES),30) $(ARGS)
+
 crds: venv ## Renew the CRDs from the models, and all else that is generated and needs no helm
 	@$(RUN) python -m generate --without-helm
 
@@ -95,4 +98,4 @@ $(CACHE)/uv/bin/uv:
 	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
 
-.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos test-gpu crds generated golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden image cluster-up cluster-down venv shells

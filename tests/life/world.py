@@ -53,26 +53,30 @@ class Ends:
         self.server.update(kinds.PODS, pod, status={"phase": phase, "containerStatuses": states})
 
 
-class LiveWorld(Players):
-    """Everything that a history happens to."""
+class FakeNodesWorld(Players):
+    """What happens on KWOK's nodes; who plays the operator is told by who inherits."""
 
     longest_delay = 3
 
-    def __init__(self, server: LiveServer, operators: Operators, dice: Random) -> None:
+    def __init__(self, server: LiveServer, dice: Random) -> None:
         super().__init__(server, dice)
-        self.operators = operators
         self.moments, self.machines = server.moments, Ends(server)
         for namespace in NAMESPACES:
             self._make_namespace(namespace)
-        self.leaders: list[Operator] = [self._start(), self._start()]
 
     def _make_namespace(self, name: str) -> None:
         self.server.create(kinds.NAMESPACES, {"metadata": {"name": name}})
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         eventually(f"the service account of {name}", lambda: self.server.api.get(account).is_success)
 
-    def _start(self) -> Operator:
-        return self.operators.start(environ=SETTINGS)
+    def leads(self) -> bool:
+        """Whether an operator leads."""
+        raise NotImplementedError
+
+    def photo(self) -> Photo:
+        """What is judged."""
+        found: Photo = self.server.photo()
+        return found
 
     # -- what can be in it -------------------------------------------------------------------------------------------
 
@@ -92,46 +96,38 @@ class LiveWorld(Players):
         meta = {"name": self.new_name("foreign-"), "namespace": namespace}
         return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec})
 
-    def change_leader(self) -> str:
-        """An operator is killed, and another one comes."""
-        gone = self.leaders.pop(self.dice.randrange(len(self.leaders)))
-        led = gone.leads
-        gone.kill()
-        self.leaders.append(self._start())
-        return f"an operator that {'led' if led else 'stood by'} is killed"
-
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
         """Wait until no pod changes any more; then everybody has what is theirs."""
-        photo = self._wait_for_rest()
+        photo = self.rest_within(REST_SECONDS)
+        require(photo, f"pods come and go for {REST_SECONDS} s though nothing happens")
+        assert photo is not None, "required just now"
+        self.judge(photo)
+
+    def judge(self, photo: Photo) -> None:
+        """What must hold when nothing changes."""
         checker = Checker(photo, self.dice)  # type: ignore[arg-type]
         checker.at_pause()
         check_entitlements(photo)  # type: ignore[arg-type]
         self._limits_hold(photo)
         self._statuses_are_true(photo)
 
-    def _wait_for_rest(self) -> Photo:
-        deadline, seen, since = time.monotonic() + REST_SECONDS, None, time.monotonic()
+    def rest_within(self, seconds: float) -> Photo | None:
+        """What there is once no pod changes any more; None if pods still do after so long."""
+        deadline, seen, since = time.monotonic() + seconds, None, time.monotonic()
         while time.monotonic() < deadline:
-            photo = self.server.photo()
-            now = sorted(_state(pod) for pod in photo.all(kinds.PODS)), self._leads()
+            photo = self.photo()
+            now = sorted(_state(pod) for pod in photo.all(kinds.PODS)), self.leads()
             if now != seen:
                 seen, since = now, time.monotonic()
-            if time.monotonic() - since >= QUIET_SECONDS and self._leads():
+            if time.monotonic() - since >= QUIET_SECONDS and self.leads():
                 return photo
             time.sleep(0.5)
-        raise AssertionError(f"pods come and go for {REST_SECONDS} s though nothing happens")
+        return None
 
-    def _leads(self) -> bool:
-        return any(operator.leads for operator in self.leaders)
-
-    def look(self) -> None:
-        """What must hold at any moment."""
-        photo = self.server.photo()
-        for operator in self.leaders:
-            require(operator.lives, f"an operator ended: {operator.text()[-2000:]}")
-            require("Traceback" not in operator.text(), f"an operator failed: {operator.text()[-4000:]}")
+    def sizes_hold(self, photo: Photo) -> None:
+        """At any moment no job has more pods than its largest size."""
         for job in photo.all(kinds.JOBS):
             pods = [p for p in photo.all(kinds.PODS) if owner_of(p) and owner_of(p)["uid"] == job["metadata"]["uid"]]
             most = job_sizes(job)[-1]
@@ -157,6 +153,37 @@ class LiveWorld(Players):
             require(
                 status.get("replicas", 0) == there, f"{name_of(job)} says {status.get('replicas')}, has {there} pods"
             )
+
+
+class LiveWorld(FakeNodesWorld):
+    """Operators are processes of this machine."""
+
+    def __init__(self, server: LiveServer, operators: Operators, dice: Random) -> None:
+        super().__init__(server, dice)
+        self.operators = operators
+        self.leaders: list[Operator] = [self._start(), self._start()]
+
+    def _start(self) -> Operator:
+        return self.operators.start(environ=SETTINGS)
+
+    def leads(self) -> bool:
+        """Whether one of them has led."""
+        return any(operator.leads for operator in self.leaders)
+
+    def change_leader(self) -> str:
+        """An operator is killed, and another one comes."""
+        gone = self.leaders.pop(self.dice.randrange(len(self.leaders)))
+        led = gone.leads
+        gone.kill()
+        self.leaders.append(self._start())
+        return f"an operator that {'led' if led else 'stood by'} is killed"
+
+    def look(self) -> None:
+        """What must hold at any moment."""
+        for operator in self.leaders:
+            require(operator.lives, f"an operator ended: {operator.text()[-2000:]}")
+            require("Traceback" not in operator.text(), f"an operator failed: {operator.text()[-4000:]}")
+        self.sizes_hold(self.photo())
 
 
 Happening = Callable[[Any], str]

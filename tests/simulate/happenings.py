@@ -33,10 +33,13 @@ def _own_pods(world: World, *, running: bool = False) -> list[Body]:
 
 
 def job_comes(world: World) -> str:
+    """A job comes, unless there are many."""
+    return "" if len(world.server.all(kinds.JOBS)) >= MOST_JOBS else any_job_comes(world)
+
+
+def any_job_comes(world: World) -> str:
     """A job of random size, shape and team."""
     dice = world.dice
-    if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
-        return ""
     least = dice.choice((1, 1, 1, 2, 2, 3))
     spec: dict[str, Any] = {"minReplicas": least, "maxReplicas": least + dice.choice((0, 1, 2, 3, 5, 9))}
     if dice.random() < 0.15:

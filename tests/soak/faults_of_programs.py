@@ -1,0 +1,118 @@
+"""Faults of the operator and of the control plane: killed, frozen, replaced, its storage compacted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from random import Random
+
+from devcluster import network
+from devcluster.progress import Progress
+from tests.cluster.lab import OPERATOR_NAMESPACE
+from tests.cluster.leader import Leader
+from tests.soak.processes import operators
+from tests.soak.stage import Deeds, Stage
+
+COMPACT = """
+import json, urllib.request
+def ask(what, **body):
+    url = f"http://127.0.0.1:2379/v3/kv/{what}"
+    return json.load(urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10))
+revision = ask("range", key="AA==")["header"]["revision"]
+ask("compaction", revision=revision, physical=True)
+"""
+"""All that was before now is forgotten by etcd: a watch from before it ends with `410 Gone`."""
+
+
+def leader_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """SIGKILL; the kubelet starts its container again."""
+    os.kill(Leader(stage.site.lab).wait_until_there(), signal.SIGKILL)
+    yield "the operator that leads is killed"
+    stage.site.wait_operators()
+
+
+def operators_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """All of them at once."""
+    pids = list(operators(stage.site.cluster))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    yield f"all {len(pids)} operators are killed"
+    stage.site.wait_operators()
+
+
+def leader_frozen(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """Longer than its lease: another one leads when it wakes up."""
+    pid = Leader(stage.site.lab).wait_until_there()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield "the operator that leads is frozen"
+    finally:
+        _continue(pid)
+    stage.site.wait_operators()
+
+
+def operator_pod_deleted(stage: Stage, dice: Random) -> Iterator[str]:
+    """Somebody deletes one of the operator's pods."""
+    pod = dice.choice(sorted(pod["metadata"]["name"] for pod in stage.site.operators()))
+    stage.site.lab.kubectl("delete", "pod", pod, "-n", OPERATOR_NAMESPACE, "--wait=false")
+    yield "a pod of the operator is deleted"
+    stage.site.wait_operators()
+
+
+def operator_upgraded(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """`helm upgrade` to a chart that rolls the pods."""
+    stage.site.install(Progress(quiet=True))
+    yield "the operator is upgraded"
+    stage.site.wait_operators()
+
+
+def killed(part: str) -> Deeds:
+    """A program of the control plane is killed, and started again later."""
+
+    def fault(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+        found = stage.site.cluster.part(part)
+        found.kill()
+        try:
+            yield f"{part} is killed"
+        finally:
+            found.restart()
+        stage.site.wait_answers()
+
+    return fault
+
+
+def frozen(part: str) -> Deeds:
+    """It answers nobody for a while; its connections stay open."""
+
+    def fault(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+        found = stage.site.cluster.part(part)
+        found.freeze()
+        try:
+            yield f"{part} is frozen"
+        finally:
+            found.thaw()
+        stage.site.wait_answers()
+
+    return fault
+
+
+def etcd_compacted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """While the API server is away: nobody can go on watching where it was, all must list anew."""
+    cluster = stage.site.cluster
+    server = cluster.part("apiserver")
+    server.kill()
+    try:
+        network.inside(network.anchor(cluster.layout, network.CONTROL_PLANE), sys.executable, "-c", COMPACT)
+        yield "etcd is compacted while the API server is away"
+    finally:
+        server.restart()
+    stage.site.wait_answers()
+
+
+def _continue(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,25 @@
+"""Everything that deeds happen to, and what they are: functions that do, tell what they did, and later undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+from tests.soak.site import Site
+from tests.soak.trainings import RealTraining
+from tests.soak.world import SoakWorld
+
+
+@dataclass(slots=True)
+class Stage:
+    """A soak's cluster, its fake half, and the trainings by name."""
+
+    site: Site
+    world: SoakWorld
+    trainings: dict[str, RealTraining] = field(default_factory=dict)
+
+
+Deeds: TypeAlias = Callable[[Stage, Random], Iterator[str]]
+"""Does something, yields what it was in words ("" where it cannot be done now), and undoes it when it goes on."""

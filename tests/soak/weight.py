@@ -1,0 +1,116 @@
+"""Whether operators grow: what each process held over time, judged. Pure.
+
+Operators are killed and come again, so two questions are asked that do not need one process to live through it all.
+Does a process that lives long grow (a robust slope over its life but for the beginning, in which its caches fill)? And
+do processes of the second half of the run, with all that has been, hold more than those of the first half?
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+WARM_UP_SECONDS = 90.0
+LONG_SECONDS = 300.0
+"""So long, after the beginning, a process must be seen for its slope to be judged."""
+MOST_GROWTH_MEGABYTES = 8.0
+"""In a process's life. What is remembered for some minutes on purpose (events, deletions) is 3 to 4 of them."""
+MOST_MORE_MEGABYTES = 12.0
+"""By so much may the typical process of the second half be above that of the first."""
+MOST_MORE_FILES = 10
+"""Connections are made as they are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What an operator's process held at a time, `seconds` after the run's begin."""
+
+    seconds: float
+    process: str
+    megabytes: float
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flatness:
+    """The figures for the report, and what is wrong with them."""
+
+    processes: int
+    long_lived: int
+    first_megabytes: float
+    last_megabytes: float
+    most_megabytes: float
+    growth_megabytes: float
+    """In the life of the process that grew most."""
+    first_files: int
+    last_files: int
+    most_files: int
+    wrong: tuple[str, ...]
+
+
+def judge(weights: Sequence[Weight]) -> Flatness:
+    """Of all samples of a run, in order of time."""
+    every = _by_process(weights)
+    warm = {process: left for process, own in every.items() if (left := _warm(own))}
+    if not warm:
+        return Flatness(0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, ("no operator lived long enough to be weighed",))
+    growths = {p: _growth(own) for p, own in warm.items() if own[-1].seconds - own[0].seconds >= LONG_SECONDS}
+    early, late = _halves([weight for own in warm.values() for weight in own])
+    first, last = _typical(early), _typical(late)
+    most = max(weight.megabytes for own in warm.values() for weight in own)
+    files = [max((weight.files for weight in half), default=0) for half in (early, late)]
+    return Flatness(
+        processes=len(every),
+        long_lived=len(growths),
+        first_megabytes=first,
+        last_megabytes=last,
+        most_megabytes=most,
+        growth_megabytes=max(growths.values(), default=0.0),
+        first_files=files[0],
+        last_files=files[1],
+        most_files=max(files),
+        wrong=tuple(_wrong(growths, first, last, files)),
+    )
+
+
+def _wrong(growths: Mapping[str, float], first: float, last: float, files: Sequence[int]) -> Iterator[str]:
+    for process, growth in growths.items():
+        if growth > MOST_GROWTH_MEGABYTES:
+            yield f"operator {process} grew by {growth:.1f} MB in its life"
+    if last > first + MOST_MORE_MEGABYTES:
+        yield f"operators held {first:.0f} MB in the first half of the run, {last:.0f} MB in the second"
+    if files[1] > files[0] + MOST_MORE_FILES:
+        yield f"operators had up to {files[0]} files open in the first half of the run, {files[1]} in the second"
+
+
+def _by_process(weights: Sequence[Weight]) -> dict[str, list[Weight]]:
+    found: dict[str, list[Weight]] = {}
+    for weight in weights:
+        found.setdefault(weight.process, []).append(weight)
+    return found
+
+
+def _warm(own: Sequence[Weight]) -> list[Weight]:
+    return [weight for weight in own if weight.seconds - own[0].seconds >= WARM_UP_SECONDS]
+
+
+def _growth(own: Sequence[Weight]) -> float:
+    """Megabytes over the time it was seen: the median of the slopes between any two samples (Theil and Sen)."""
+    thinned = own[:: max(1, len(own) // 100)]
+    slopes = [(b.megabytes - a.megabytes) / (b.seconds - a.seconds) for a, b in combinations(thinned, 2)]
+    return statistics.median(slopes) * (own[-1].seconds - own[0].seconds)
+
+
+def _halves(weights: Sequence[Weight]) -> tuple[list[Weight], list[Weight]]:
+    middle = (min(w.seconds for w in weights) + max(w.seconds for w in weights)) / 2
+    return [w for w in weights if w.seconds <= middle], [w for w in weights if w.seconds > middle]
+
+
+def _typical(weights: Sequence[Weight]) -> float:
+    """The median over processes of the most that each held: the leader counts as much as who stands by."""
+    mosts: dict[str, float] = {}
+    for weight in weights:
+        mosts[weight.process] = max(mosts.get(weight.process, 0.0), weight.megabytes)
+    return statistics.median(mosts.values()) if mosts else 0.0
