@@ -21,13 +21,14 @@ def operators(cluster: Cluster) -> Iterator[int]:
                     yield pid
 
 
-def weights(cluster: Cluster, seconds: float) -> list[Weight]:
-    """What each of them holds now, `seconds` after the begin."""
+def weights(cluster: Cluster, seconds: float, *, leader: str) -> list[Weight]:
+    """What each of them holds now, `seconds` after the begin; the pod with the uid `leader` has the lease."""
     found = []
     for pid in operators(cluster):
         with contextlib.suppress(OSError):
             files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-            found.append(Weight(round(seconds, 1), str(pid), _megabytes(pid), files))
+            leads = bool(leader) and leader in Path(f"/proc/{pid}/cgroup").read_text()
+            found.append(Weight(round(seconds, 1), str(pid), _megabytes(pid), files, leads))
     return found
 
 

@@ -10,11 +10,19 @@ from tests.soak import results
 from tests.soak.faults import COSTLY, FAULT
 from tests.soak.plot import svg_of
 from tests.soak.results import Result
+from tests.soak.trainings import EPOCH_STEPS
+from tests.soak.weight import LONG_SECONDS, MOST_GROWTH_MEGABYTES, MOST_MORE_MEGABYTES, WARM_UP_SECONDS
 
 PAGE = REPOSITORY / "docs" / "reliability.md"
 PLOT = REPOSITORY / "docs" / "soak.svg"
+JUDGED = f"""\
+New groups come from edits, too; a pause may be a training that was suspended. A planned change must lose no step, a
+fault no more than the {EPOCH_STEPS} steps of an epoch, and none where it may cost nothing. No two groups of a job may
+train at a time. Memory is flat: after the first {WARM_UP_SECONDS:.0f} s in which a process leads, or stands by, it
+grows by at most {MOST_GROWTH_MEGABYTES:.0f} MB for as long as it does (judged from {LONG_SECONDS:.0f} s on), and the
+processes of the second half hold at most {MOST_MORE_MEGABYTES:.0f} MB more than those of the first (median of what
+each held at most)."""
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
-COMMAND = 'make soak MINUTES=30 ARGS="--seed 1 --seed 2 --seed 3 --report"'
 
 
 def renew(seeds: Sequence[int], page: Path = PAGE, plot: Path = PLOT) -> None:
@@ -40,11 +48,11 @@ def put_in(page: str, text: str) -> str:
 def section(found: Sequence[Result]) -> str:
     """Figures, a column for each seed, and what kinds of fault cost."""
     lines = [
-        f"Renewed by `{COMMAND}`.",
-        "",
         *_table(found),
         "",
         "![GPUs per team, processes that train, memory of the operator, and faults over time](soak.svg)",
+        "",
+        JUDGED,
         "",
         *_costs(found),
     ]
@@ -61,12 +69,20 @@ def _table(found: Sequence[Result]) -> Iterator[str]:
 
 def _costs(found: Sequence[Result]) -> Iterator[str]:
     """Each kind of fault over all seeds."""
-    yield "| fault | times | groups ended until the next fault | steps done again | longest pause of a training |"
-    yield "|---|---|---|---|---|"
+    head = (
+        "fault",
+        "times",
+        "may cost a training",
+        "new groups until the next fault",
+        "steps done again",
+        "longest pause",
+    )
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
     for name in sorted({event.name for result in found for event in result.of(FAULT)}):
         events = [(result, event) for result in found for event in result.of(FAULT) if event.name == name]
         changes = [change for result, event in events for _, change in result.changes_in(event)]
         pause = max((change.pause_seconds for change in changes), default=0.0)
         lost = sum(change.lost for change in changes)
-        may = "" if name in COSTLY or lost else " (may cost none)"
-        yield f"| {name} | {len(events)} | {len(changes)} | {lost}{may} | {pause:.1f} s |"
+        may = "the work since the last checkpoint" if name in COSTLY else "nothing"
+        yield f"| {name} | {len(events)} | {may} | {len(changes)} | {lost} | {pause:.1f} s |"

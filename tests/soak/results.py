@@ -117,9 +117,9 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("of these without any loss", " + ".join(str(sum(not c.lost for c in v.changes)) for v in trained)),
         ("steps done again, all after faults", " + ".join(str(v.lost) for v in trained)),
         ("longest standstill of training", " / ".join(f"{v.longest_pause_seconds:.0f} s" for v in trained)),
-        ("processes of the operator, lived long", f"{flat.processes}, {flat.long_lived}"),
+        ("processes of the operator, long stretches in one role", f"{flat.processes}, {flat.long_lived}"),
         ("memory in the first half, in the second", f"{flat.first_megabytes:.0f} MB, {flat.last_megabytes:.0f} MB"),
-        ("most growth of a process in its life", f"{flat.growth_megabytes:.1f} MB"),
+        ("most growth of a process in such a stretch", f"{flat.growth_megabytes:.1f} MB"),
         ("open files in the first half, in the second", f"{flat.first_files}, {flat.last_files}"),
         ("what broke", str(len(result.wrong)) if result.wrong else "nothing"),
     ]

@@ -25,6 +25,7 @@ CLASSES = {"low": 0, "high": 10}
 """Of jobs."""
 FRESH_SECONDS = 8.0
 """Whoever leads renews its lease in so long."""
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/elastic-operator"
 PATIENCE_SECONDS = 60.0
 """So long the API server may be away before a user's request fails."""
 
@@ -98,8 +99,7 @@ class Site:
 
     def leads(self) -> bool:
         """Whether somebody holds the lease, and has just renewed it."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/elastic-operator"
-        spec = (self.lab.get(path) or {"spec": {}})["spec"]
+        spec = (self.lab.get(LEASE) or {"spec": {}})["spec"]
         if not spec.get("holderIdentity"):
             return False
         return time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp() < FRESH_SECONDS

@@ -3,13 +3,13 @@
 from tests.soak.weight import Weight, judge
 
 
-def process(name, *, begin, end, megabytes=80.0, per_minute=0.0, files=30, wave=0.0):
+def process(name, *, begin, end, megabytes=80.0, per_minute=0.0, files=30, wave=0.0, leads=True):
     """Samples every ten seconds. It takes 20 MB more in its first minute, and may swing from one sample to the next."""
     made = []
     for i, second in enumerate(range(begin, end, 10)):
         age = second - begin
         held = megabytes - 20 * max(0.0, 1 - age / 60) + per_minute * age / 60 + wave * (i % 2)
-        made.append(Weight(float(second), name, held, files))
+        made.append(Weight(float(second), name, held, files, leads))
     return made
 
 
@@ -28,7 +28,28 @@ def test_processes_that_stay_as_they_are_are_flat_whoever_is_killed():
 
 def test_a_process_that_grows_all_the_time_is_found():
     found = judge([*process("1", begin=0, end=1800, per_minute=0.5), *process("2", begin=0, end=1800)])
-    assert found.wrong == ("operator 1 grew by 14.2 MB in its life",)
+    assert found.wrong == ("while operator 1 led, from 0 s on, it grew by 14.2 MB",)
+
+
+def test_one_that_stood_by_and_then_leads_has_not_grown():
+    stood_by = process("1", begin=0, end=900, megabytes=78, leads=False)
+    assert judge([*stood_by, *process("1", begin=900, end=1800, megabytes=90)]).wrong == ()
+
+
+def test_one_that_grows_while_it_stands_by_is_found():
+    stood_by = process("1", begin=0, end=900, per_minute=1.0, leads=False)
+    assert judge([*stood_by, *process("1", begin=900, end=1800, megabytes=90)]).wrong == (
+        "while operator 1 stood by, from 0 s on, it grew by 13.3 MB",
+    )
+
+
+def test_a_process_that_takes_more_once_when_it_begins_to_lead_is_flat():
+    life = [
+        Weight(w.seconds, w.process, w.megabytes + 10 * (w.seconds > 1000), w.files)
+        for w in process("1", begin=0, end=1800)
+    ]
+    assert judge(life).growth_megabytes == 0
+    assert judge(life).wrong == ()
 
 
 def test_processes_that_begin_ever_bigger_are_found_though_none_grows():

@@ -13,6 +13,7 @@ import httpx
 from tests.simulate import server as kinds
 from tests.simulate.violation import ViolationError
 from tests.soak.processes import weights
+from tests.soak.site import LEASE
 from tests.soak.stage import Stage
 from tests.soak.weight import Weight
 from tests.soak.world import WholeSide, alive, gpus_by_team
@@ -45,6 +46,7 @@ class Watch:
         self.stage, self.begun = stage, begun
         self.samples: list[Sample] = []
         self.weights: list[Weight] = []
+        self._leader = ""
         self._broken: BaseException | None = None
         self._read: dict[int, int] = {}
         self._end = threading.Event()
@@ -75,15 +77,21 @@ class Watch:
 
     def _look(self) -> None:
         seconds = time.monotonic() - self.begun
-        self.weights += weights(self.stage.site.cluster, seconds)
+        self.weights += weights(self.stage.site.cluster, seconds, leader=self._leader)
         self._no_traceback()
         try:
+            self._leader = self._holder()
             photo = self._server.photo()
         except (httpx.HTTPError, AssertionError):
             return  # the API server is away
         living = len(alive(photo.all(kinds.JOBS)))
         self.samples.append(Sample(round(seconds, 1), living, gpus_by_team(photo), self._worlds()))
         self.stage.world.always(photo)
+
+    def _holder(self) -> str:
+        """The uid of the operator's pod that leads, "" if none does."""
+        lease = self._server.api.get(LEASE).raise_for_status().json()
+        return str(lease["spec"].get("holderIdentity") or "").rpartition("_")[2]
 
     def _worlds(self) -> dict[str, int]:
         found = {}

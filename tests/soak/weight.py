@@ -1,8 +1,9 @@
 """Whether operators grow: what each process held over time, judged. Pure.
 
-Operators are killed and come again, so two questions are asked that do not need one process to live through it all.
-Does a process that lives long grow (a robust slope over its life but for the beginning, in which its caches fill)? And
-do processes of the second half of the run, with all that has been, hold more than those of the first half?
+Operators are killed and come again, and one that stood by takes over, so two questions are asked that do not need one
+process to live through it all. Does a process grow in a long stretch in which it leads, or stands by (a robust slope
+over it but for the beginning, in which its caches fill)? And do processes of the second half of the run, with all that
+has been, hold more than those of the first half?
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import pairwise, groupby
 
 WARM_UP_SECONDS = 90.0
 LONG_SECONDS = 300.0
-"""So long, after the beginning, a process must be seen for its slope to be judged."""
+"""So long, after the beginning, a stretch must be for its slope to be judged."""
 MOST_GROWTH_MEGABYTES = 8.0
-"""In a process's life. What is remembered for some minutes on purpose (events, deletions) is 3 to 4 of them."""
+"""In a stretch. What is remembered for some minutes on purpose (events, deletions) is 3 to 4 of them."""
 MOST_MORE_MEGABYTES = 12.0
 """By so much may the typical process of the second half be above that of the first."""
 MOST_MORE_FILES = 10
@@ -25,17 +26,18 @@ MOST_MORE_FILES = 10
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What an operator's process held at a time, `seconds` after the run's begin."""
+    """What an operator's process held at a time, `seconds` after the run's begin, and whether it led."""
 
     seconds: float
     process: str
     megabytes: float
     files: int
+    leads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Flatness:
-    """The figures for the report, and what is wrong with them."""
+    """The figures for the report, and what is wrong with them. `long_lived` are stretches that were judged."""
 
     processes: int
     long_lived: int
@@ -43,7 +45,7 @@ class Flatness:
     last_megabytes: float
     most_megabytes: float
     growth_megabytes: float
-    """In the life of the process that grew most."""
+    """In the stretch in which a process grew most."""
     first_files: int
     last_files: int
     most_files: int
@@ -52,17 +54,16 @@ class Flatness:
 
 def judge(weights: Sequence[Weight]) -> Flatness:
     """Of all samples of a run, in order of time."""
-    every = _by_process(weights)
-    warm = {process: left for process, own in every.items() if (left := _warm(own))}
+    warm = {name: left for name, own in _stretches(weights) if (left := _warm(own))}
     if not warm:
         return Flatness(0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, ("no operator lived long enough to be weighed",))
-    growths = {p: _growth(own) for p, own in warm.items() if own[-1].seconds - own[0].seconds >= LONG_SECONDS}
+    growths = {n: _growth(own) for n, own in warm.items() if own[-1].seconds - own[0].seconds >= LONG_SECONDS}
     early, late = _halves([weight for own in warm.values() for weight in own])
     first, last = _typical(early), _typical(late)
     most = max(weight.megabytes for own in warm.values() for weight in own)
     files = [max((weight.files for weight in half), default=0) for half in (early, late)]
     return Flatness(
-        processes=len(every),
+        processes=len({weight.process for weight in weights}),
         long_lived=len(growths),
         first_megabytes=first,
         last_megabytes=last,
@@ -76,20 +77,23 @@ def judge(weights: Sequence[Weight]) -> Flatness:
 
 
 def _wrong(growths: Mapping[str, float], first: float, last: float, files: Sequence[int]) -> Iterator[str]:
-    for process, growth in growths.items():
+    for stretch, growth in growths.items():
         if growth > MOST_GROWTH_MEGABYTES:
-            yield f"operator {process} grew by {growth:.1f} MB in its life"
+            yield f"{stretch}, it grew by {growth:.1f} MB"
     if last > first + MOST_MORE_MEGABYTES:
         yield f"operators held {first:.0f} MB in the first half of the run, {last:.0f} MB in the second"
     if files[1] > files[0] + MOST_MORE_FILES:
         yield f"operators had up to {files[0]} files open in the first half of the run, {files[1]} in the second"
 
 
-def _by_process(weights: Sequence[Weight]) -> dict[str, list[Weight]]:
-    found: dict[str, list[Weight]] = {}
-    for weight in weights:
-        found.setdefault(weight.process, []).append(weight)
-    return found
+def _stretches(weights: Sequence[Weight]) -> Iterator[tuple[str, list[Weight]]]:
+    """What each process held while it led, or stood by, with words for which and when."""
+    for process in dict.fromkeys(weight.process for weight in weights):
+        own = [weight for weight in weights if weight.process == process]
+        for leads, group in groupby(own, key=lambda weight: weight.leads):
+            stretch = list(group)
+            role = "led" if leads else "stood by"
+            yield f"while operator {process} {role}, from {stretch[0].seconds:.0f} s on", stretch
 
 
 def _warm(own: Sequence[Weight]) -> list[Weight]:
@@ -97,10 +101,15 @@ def _warm(own: Sequence[Weight]) -> list[Weight]:
 
 
 def _growth(own: Sequence[Weight]) -> float:
-    """Megabytes over the time it was seen: the median of the slopes between any two samples (Theil and Sen)."""
-    thinned = own[:: max(1, len(own) // 100)]
-    slopes = [(b.megabytes - a.megabytes) / (b.seconds - a.seconds) for a, b in combinations(thinned, 2)]
-    return statistics.median(slopes) * (own[-1].seconds - own[0].seconds)
+    """Megabytes over the time it was seen: four times what the quarter with the median growth added.
+
+    What leaks grows in every quarter. Taking the lead, and reading everything anew after an outage, add some megabytes
+    once.
+    """
+    begin, end = own[0].seconds, own[-1].seconds
+    marks = [begin + (end - begin) * quarter / 4 for quarter in range(5)]
+    held = [min(own, key=lambda weight: abs(weight.seconds - mark)).megabytes for mark in marks]  # noqa: B023
+    return 4 * statistics.median(after - before for before, after in pairwise(held))
 
 
 def _halves(weights: Sequence[Weight]) -> tuple[list[Weight], list[Weight]]:
