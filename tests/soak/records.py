@@ -128,7 +128,8 @@ def _losses(changes: Sequence[Change], causes: Sequence[Cause], epoch_steps: int
         if not change.lost:
             continue
         about = f"{change.lost} steps were done again from group {change.before} to {change.after}"
-        cause = next((c for c in causes if c.begun <= change.time <= c.ended), None)
+        broke = change.time - change.pause_seconds
+        cause = next((c for c in causes if c.begun <= change.time and broke <= c.ended), None)
         if cause is None:
             yield f"{about}, though no fault was under way"
             continue

@@ -51,6 +51,13 @@ def test_a_loss_without_a_fault_is_wrong():
     assert found.wrong == ("3 steps were done again from group (1, 1) to (1, 2), though no fault was under way",)
 
 
+def test_a_loss_is_a_faults_however_long_the_next_group_takes():
+    broken = group(1, begin=0, epochs=2, time=0, stop=3)
+    slow = group(2, begin=1, epochs=2, time=90)
+    assert verdict(broken, slow, causes=[Cause("a kill", 6.5, 50.0)]).wrong == ()
+    assert len(verdict(broken, slow, causes=[Cause("an earlier kill", 0.0, 5.0)]).wrong) == 1
+
+
 def test_more_than_an_epoch_is_wrong_even_after_a_fault():
     broken = group(1, begin=0, epochs=3, time=0, stop=2)
     found = verdict(broken, group(2, begin=1, epochs=3, time=20), causes=[Cause("a kill", 0.0, 50.0)])

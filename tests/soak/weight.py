@@ -1,9 +1,9 @@
 """Whether operators grow: what each process held over time, judged. Pure.
 
 Operators are killed and come again, and one that stood by takes over, so two questions are asked that do not need one
-process to live through it all. Does a process grow in a long stretch in which it leads, or stands by (a robust slope
-over it but for the beginning, in which its caches fill)? And do processes of the second half of the run, with all that
-has been, hold more than those of the first half?
+process to live through it all. Does a process grow all the time in a long stretch in which it leads, or stands by (but
+for the beginning, in which its caches fill)? And do processes of the second half of the run, with all that has been,
+hold more than those of the first half?
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, groupby
+from itertools import groupby, pairwise
 
 WARM_UP_SECONDS = 90.0
 LONG_SECONDS = 300.0
-"""So long, after the beginning, a stretch must be for its slope to be judged."""
+"""So long, after the beginning, a stretch must be for its growth to be judged."""
 MOST_GROWTH_MEGABYTES = 8.0
 """In a stretch. What is remembered for some minutes on purpose (events, deletions) is 3 to 4 of them."""
 MOST_MORE_MEGABYTES = 12.0
@@ -103,12 +103,11 @@ def _warm(own: Sequence[Weight]) -> list[Weight]:
 def _growth(own: Sequence[Weight]) -> float:
     """Megabytes over the time it was seen: four times what the quarter with the median growth added.
 
-    What leaks grows in every quarter. Taking the lead, and reading everything anew after an outage, add some megabytes
-    once.
+    What leaks grows in every quarter; reading everything anew after an outage adds some megabytes once.
     """
     begin, end = own[0].seconds, own[-1].seconds
     marks = [begin + (end - begin) * quarter / 4 for quarter in range(5)]
-    held = [min(own, key=lambda weight: abs(weight.seconds - mark)).megabytes for mark in marks]  # noqa: B023
+    held = [min(own, key=lambda weight: abs(weight.seconds - mark)).megabytes for mark in marks]
     return 4 * statistics.median(after - before for before, after in pairwise(held))
 
 
