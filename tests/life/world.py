@@ -15,7 +15,19 @@ from tests.life.mirror import LiveServer, Photo
 from tests.simulate import server as kinds
 from tests.simulate.checker import Checker
 from tests.simulate.entitled import check_entitlements
-from tests.simulate.facts import FLAVORS, GPU, POOL, job_sizes, name_of, owner_of, place_of, staying, terminating
+from tests.simulate.facts import (
+    FLAVORS,
+    GPU,
+    POOL,
+    ended,
+    job_sizes,
+    name_of,
+    node_of,
+    owner_of,
+    place_of,
+    staying,
+    terminating,
+)
 from tests.simulate.players import Players
 from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body
@@ -121,7 +133,7 @@ class FakeNodesWorld(Players):
             now = sorted(_state(pod) for pod in photo.all(kinds.PODS)), self.leads()
             if now != seen:
                 seen, since = now, time.monotonic()
-            if time.monotonic() - since >= QUIET_SECONDS and self.leads():
+            if time.monotonic() - since >= QUIET_SECONDS and self.leads() and not _on_no_node(photo):
                 return photo
             time.sleep(0.5)
         return None
@@ -187,6 +199,13 @@ class LiveWorld(FakeNodesWorld):
 
 
 Happening = Callable[[Any], str]
+
+
+def _on_no_node(photo: Photo) -> list[str]:
+    """Pods whose node was taken out of the cluster: the garbage collector deletes them within a minute."""
+    nodes = set(map(name_of, photo.all(kinds.NODES)))
+    bound = [pod for pod in photo.all(kinds.PODS) if node_of(pod) and not ended(pod)]
+    return [name_of(pod) for pod in bound if node_of(pod) not in nodes]
 
 
 def _state(pod: Body) -> tuple[str, ...]:
