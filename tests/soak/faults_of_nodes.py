@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
+from devcluster.faults import NodeFaults
 from tests.cluster.lab import wait
 from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, name_of
@@ -30,28 +31,26 @@ def part_killed(program: str) -> Deeds:
     return fault
 
 
-def node_killed(stage: Stage, dice: Random) -> Iterator[str]:
-    """Off, with all its pods, and on again."""
-    name = dice.choice(stage.site.nodes)
-    node = stage.site.cluster.node(name)
-    node.kill()
-    try:
-        yield f"{name} is switched off"
-    finally:
-        node.restart()
-    stage.site.wait_node(name)
+def _done_to_a_node(told: str, harm: Callable[[NodeFaults], None], mend: Callable[[NodeFaults], None]) -> Deeds:
+    """To any of them; it is undone later, and waited for."""
+
+    def fault(stage: Stage, dice: Random) -> Iterator[str]:
+        name = dice.choice(stage.site.nodes)
+        node = stage.site.cluster.node(name)
+        harm(node)
+        try:
+            yield f"{name}{told}"
+        finally:
+            mend(node)
+        stage.site.wait_node(name)
+
+    return fault
 
 
-def node_cut_off(stage: Stage, dice: Random) -> Iterator[str]:
-    """Nobody reaches it, and it reaches nobody."""
-    name = dice.choice(stage.site.nodes)
-    node = stage.site.cluster.node(name)
-    node.cut_off()
-    try:
-        yield f"{name} is cut off"
-    finally:
-        node.heal()
-    stage.site.wait_node(name)
+node_killed = _done_to_a_node(" is switched off", NodeFaults.kill, NodeFaults.restart)
+node_cut_off = _done_to_a_node(" is cut off", NodeFaults.cut_off, NodeFaults.heal)
+node_frozen = _done_to_a_node(" is frozen", NodeFaults.freeze, NodeFaults.thaw)
+lookups_unanswered = _done_to_a_node(": look-ups get no answer", NodeFaults.silence_dns, NodeFaults.refuse_dns)
 
 
 def nodes_parted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
@@ -63,18 +62,6 @@ def nodes_parted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 -
         yield f"{first} and {second} do not reach each other"
     finally:
         node.join(second)
-
-
-def node_frozen(stage: Stage, dice: Random) -> Iterator[str]:
-    """As a paused virtual machine looks like."""
-    name = dice.choice(stage.site.nodes)
-    node = stage.site.cluster.node(name)
-    node.freeze()
-    try:
-        yield f"{name} is frozen"
-    finally:
-        node.thaw()
-    stage.site.wait_node(name)
 
 
 def node_drained(stage: Stage, dice: Random) -> Iterator[str]:
@@ -103,17 +90,6 @@ def disk_full(stage: Stage, dice: Random) -> Iterator[str]:
 def _taints(stage: Stage, node: str) -> list[str]:
     spec = stage.site.lab.get(f"/api/v1/nodes/{node}")["spec"]
     return [taint["key"] for taint in spec.get("taints", [])]
-
-
-def lookups_unanswered(stage: Stage, dice: Random) -> Iterator[str]:
-    """Names that pods there look up are neither found nor refused."""
-    name = dice.choice(stage.site.nodes)
-    node = stage.site.cluster.node(name)
-    node.silence_dns()
-    try:
-        yield f"{name}: look-ups get no answer"
-    finally:
-        node.refuse_dns()
 
 
 def gpu_sick(stage: Stage, dice: Random) -> Iterator[str]:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
-from devcluster import network
+from devcluster.faults import PartFaults
 from devcluster.progress import Progress
 from tests.cluster.lab import OPERATOR_NAMESPACE
 from tests.cluster.leader import Leader
 from tests.soak.processes import operators
 from tests.soak.stage import Deeds, Stage
 
-COMPACT = """
-import json, urllib.request
-def ask(what, **body):
-    url = f"http://127.0.0.1:2379/v3/kv/{what}"
-    return json.load(urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10))
-revision = ask("range", key="AA==")["header"]["revision"]
-ask("compaction", revision=revision, physical=True)
-"""
 """All that was before now is forgotten by etcd: a watch from before it ends with `410 Gone`."""
 
 
@@ -70,29 +61,24 @@ def operator_upgraded(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG
 
 def killed(part: str) -> Deeds:
     """A program of the control plane is killed, and started again later."""
-
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
-        found = stage.site.cluster.part(part)
-        found.kill()
-        try:
-            yield f"{part} is killed"
-        finally:
-            found.restart()
-        stage.site.wait_answers()
-
-    return fault
+    return _done_to(part, "killed", PartFaults.kill, PartFaults.restart)
 
 
 def frozen(part: str) -> Deeds:
     """It answers nobody for a while; its connections stay open."""
+    return _done_to(part, "frozen", PartFaults.freeze, PartFaults.thaw)
+
+
+def _done_to(part: str, told: str, harm: Callable[[PartFaults], None], mend: Callable[[PartFaults], None]) -> Deeds:
+    """It is undone later; then the API server is waited for."""
 
     def fault(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
         found = stage.site.cluster.part(part)
-        found.freeze()
+        harm(found)
         try:
-            yield f"{part} is frozen"
+            yield f"{part} is {told}"
         finally:
-            found.thaw()
+            mend(found)
         stage.site.wait_answers()
 
     return fault
@@ -104,7 +90,7 @@ def etcd_compacted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001
     server = cluster.part("apiserver")
     server.kill()
     try:
-        network.inside(network.anchor(cluster.layout, network.CONTROL_PLANE), sys.executable, "-c", COMPACT)
+        cluster.compact()
         yield "etcd is compacted while the API server is away"
     finally:
         server.restart()
