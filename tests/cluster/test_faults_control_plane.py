@@ -102,5 +102,5 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
 
 def upgraded(installation):
     """The release with other pods."""
-    words = ("--reuse-values", "--set", f"podAnnotations.upgraded={secrets.token_hex(3)}", "--wait")
+    words = ("--reuse-values", "--set-string", f"podAnnotations.upgraded={secrets.token_hex(3)}", "--wait")
     installation.kube.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, *words)
