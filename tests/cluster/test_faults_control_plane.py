@@ -11,6 +11,7 @@ from tests.cluster.births import Births
 from tests.cluster.control_plane import Stalls, forget_history, operators, operators_frozen, relists
 from tests.cluster.elastic import Training
 from tests.cluster.install import Installation
+from tests.cluster.lab import wait
 from tests.cluster.leader import Leader
 from tests.cluster.policies import policy
 from tests.cluster.templates import command, foreign_pod, job
@@ -53,6 +54,8 @@ def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
     team.wait_for("toy", "Running", pods=4)
     before, listed = team.uids(), relists(lab)
     with operators_frozen(lab):
+        lab.cluster.part("apiserver").restart()  # what was sent to the frozen would be read when they are thawed
+        wait("the API server to be ready", lab.cluster.api.is_ready)
         team.kubectl("delete", "pod", "foreign", "toy-worker-1", "--wait")
         team.kubectl("delete", PLURAL, "ends", "--wait")
         team.wait("its pods to go", lambda: len(team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]) == 3)
