@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
-from elastic_worker.coordinator.decide import ADOPT_SECONDS, backoff, decide
+from elastic_worker.coordinator.decide import ADOPT_SECONDS, CAUSE_SECONDS, backoff, decide
 from elastic_worker.coordinator.model import Phase, Rules
 from tests.worker.coordinator.boards import failure, make_board, make_group, make_wish, member, training
 
@@ -149,6 +149,19 @@ def test_of_several_failures_the_one_that_is_no_consequence_is_told():
     decision = decide(board, 5.0)
     assert (decision.act, decision.reason) == ("stop", "Failure")
     assert "ValueError" in decision.sentence
+
+
+def test_a_consequence_waits_for_its_cause_to_be_heard():
+    """Killed processes are often found later than those whose connections they broke."""
+    board = training(0, 1, 2)
+    board.members["u0"].failure = failure(0, at=4.0, message="Connection closed by peer", is_consequence=True)
+    early = decide(board, 4.1)
+    assert (early.act, early.until) == ("stay", 4.0 + CAUSE_SECONDS)
+    late = decide(board, 4.0 + CAUSE_SECONDS)
+    assert (late.act, late.reason, late.failure.rank) == ("stop", "Failure", 0)
+    board.members["u2"].failure = failure(2, rank=2, at=4.2, message="rank 2 was killed by SIGKILL")
+    told = decide(board, 4.2)
+    assert (told.act, told.failure.rank) == ("stop", 2)
 
 
 def waiting(group, *members, wish):

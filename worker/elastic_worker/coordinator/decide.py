@@ -23,6 +23,8 @@ ADOPT_SECONDS = 3.0
 MAX_BACKOFF_SECONDS = 60.0
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
+CAUSE_SECONDS = 1.0
+"""Who lost its peer is often heard before it is known what became of that peer: so long that is waited for."""
 
 
 def decide(board: Board, now: float) -> Decision:
@@ -62,7 +64,7 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
     decision = why_stalled(board, group) or _training(board, group, now)
     if decision.act not in ("stop", "align") or decision.reason not in ("Join", "Leave"):
         if board.attempt is not None and decision.act == "stay":
-            return Decision("cancel", "nobody leaves or comes any more")
+            return Decision("cancel", decision.sentence)
         return decision
     if board.attempt is None:
         attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
@@ -101,6 +103,8 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
         return Decision("stop", f"lost {names}", reason="MasterLost" if master else "Loss")
     if failures:
         first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
+        if first.is_consequence and now < first.at + CAUSE_SECONDS:
+            return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
         return Decision("stop", f"{first.pod}: {first.message}", reason="Failure", failure=first)
     if _all_idle(board, group) >= board.rules.stall_seconds:
         told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
