@@ -1,6 +1,7 @@
 """One pod: a launcher that is process 1 of its own PID namespace, as in a container."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -139,5 +140,6 @@ def open_files(pid):
 
 
 def started_at(pid):
-    """When it was started, in ticks since the machine's start."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    """When it was started, in ticks since the machine's start; never, if it is gone."""
+    stat = stat_of(pid)
+    return int(stat[19]) if stat else math.inf
