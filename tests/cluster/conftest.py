@@ -16,6 +16,7 @@ import pytest
 from demo import install
 from devcluster.progress import Progress
 from elastic_operator.api.job import PLURAL
+from tests.cluster.elastic import Training
 from tests.cluster.lab import Lab, Team
 
 NAME = os.environ.get("ELASTIC_TEST_NAME", "test")
@@ -73,6 +74,14 @@ def teams(lab: Lab, request: pytest.FixtureRequest) -> Iterator[list[Team]]:
 def team(teams: list[Team]) -> Team:
     """A namespace of the test's own."""
     return teams[0]
+
+
+@pytest.fixture
+def training(team: Team) -> Iterator[Training]:
+    """A job in Elastic mode to be; nothing of it is left at the end."""
+    found = Training(team)
+    yield found
+    found.nothing_left()
 
 
 def _clean_up(team: Team) -> None:

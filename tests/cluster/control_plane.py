@@ -7,13 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from devcluster import cgroups
-from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
-from tests.cluster.leader import PROGRAM
+from tests.cluster import processes
+from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, wait
+from tests.cluster.leader import Leader
 
 METRIC = "elastic_pytorch_watch_relists_total"
 STALL_SECONDS, CALM_SECONDS = 2.0, 1.0
@@ -45,16 +44,10 @@ class Stalls:
             self.api_server.thaw()
 
 
-def operators(lab: Lab) -> list[Object]:
-    """The operator's pods."""
-    items: list[Object] = lab.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
-    return items
-
-
 @contextlib.contextmanager
 def operators_frozen(lab: Lab) -> Iterator[None]:
     """All replicas stand still meanwhile, their connections open."""
-    found = _processes(lab, {pod["metadata"]["uid"] for pod in operators(lab)})
+    found = processes.of_operators(lab.cluster)
     assert found
     for pid in found:
         os.kill(pid, signal.SIGSTOP)
@@ -77,7 +70,7 @@ def forget_history(lab: Lab) -> None:
 
 def relists(lab: Lab) -> dict[str, float]:
     """How often each replica has listed all pods again, by pod."""
-    return {pod["metadata"]["name"]: _relists(lab, pod["metadata"]["name"]) for pod in operators(lab)}
+    return {pod["metadata"]["name"]: _relists(lab, pod["metadata"]["name"]) for pod in Leader(lab).pods()}
 
 
 def _relists(lab: Lab, pod: str) -> float:
@@ -85,17 +78,3 @@ def _relists(lab: Lab, pod: str) -> float:
     answer.raise_for_status()
     series = METRIC + '{kind="pods"} '
     return next(float(line.removeprefix(series)) for line in answer.text.splitlines() if line.startswith(series))
-
-
-def _processes(lab: Lab, pod_uids: set[str]) -> list[int]:
-    cluster = lab.cluster
-    pids = (pid for node in cluster.settings.node_names() for pid in cgroups.pids(cluster.layout.cgroup(node)))
-    return [pid for pid in pids if _is_operator(pid, pod_uids)]
-
-
-def _is_operator(pid: int, pod_uids: set[str]) -> bool:
-    with contextlib.suppress(OSError):
-        process = Path("/proc") / str(pid)
-        cgroup = (process / "cgroup").read_text()
-        return PROGRAM in (process / "cmdline").read_bytes() and any(uid in cgroup for uid in pod_uids)
-    return False

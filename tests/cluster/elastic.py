@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from devcluster import cgroups
 from elastic_operator.api.job import PLURAL
 from elastic_worker.contract import INJECT_FOLDER
+from tests.cluster import processes
 from tests.cluster.examples import give_files, give_volume
 from tests.cluster.lab import Object, Team
 from tests.cluster.templates import job, template
@@ -142,13 +142,14 @@ class Training:
     def training_process(self, pod: str) -> int:
         """The pid on this machine of the pod's training process."""
         uid = self.team.uids()[f"toy-{pod}"]
-        found = [pid for pid in self._processes({uid}) if _writes(pid, f"/steps-{uid}.jsonl")]
+        found = [pid for pid in processes.of_pods(self.team.lab.cluster, {uid}) if _writes(pid, f"/steps-{uid}.jsonl")]
         assert len(found) == 1, found
         return found[0]
 
     def launcher(self, pod: str) -> int:
         """The pid on this machine of the main container's first process."""
-        found = [pid for pid in self._processes({self.team.uids()[f"toy-{pod}"]}) if _is_launcher(pid)]
+        uid = self.team.uids()[f"toy-{pod}"]
+        found = [pid for pid in processes.of_pods(self.team.lab.cluster, {uid}) if _is_launcher(pid)]
         assert len(found) == 1, found
         return found[0]
 
@@ -158,23 +159,12 @@ class Training:
         self.team.wait(
             "the pods to go", lambda: not self.team.lab.get(f"/api/v1/namespaces/{self.team.name}/pods")["items"]
         )
-        self.team.wait("the processes to end", lambda: not self._processes(set(self.seen)))
-
-    def _processes(self, uids: set[str]) -> list[int]:
         cluster = self.team.lab.cluster
-        pids = (pid for node in cluster.settings.node_names() for pid in cgroups.pids(cluster.layout.cgroup(node)))
-        return [pid for pid in pids if _is_of(pid, uids)]
+        self.team.wait("the processes to end", lambda: not processes.of_pods(cluster, set(self.seen)))
 
 
 def _group(step: Object) -> tuple[int, int]:
     return step["master_epoch"], step["generation"]
-
-
-def _is_of(pid: int, uids: set[str]) -> bool:
-    with contextlib.suppress(OSError):
-        cgroup = Path(f"/proc/{pid}/cgroup").read_text()
-        return any(uid in cgroup for uid in uids)
-    return False
 
 
 def _writes(pid: int, file: str) -> bool:

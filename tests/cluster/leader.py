@@ -5,19 +5,17 @@ The kubelet starts the container again, and that goes on under the lease of the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
-from devcluster import cgroups
+from tests.cluster import processes
 from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEASE = "elastic-operator"
-PROGRAM = b"elastic-operator"
+LEASE_PATH = f"{LEASES}/{LEASE}"
 
 
 class Leader:
@@ -65,18 +63,14 @@ class Leader:
         return items
 
     def _lease(self) -> Object:
-        spec: Object = self.lab.get(f"{LEASES}/{LEASE}")["spec"]
+        spec: Object = self.lab.get(LEASE_PATH)["spec"]
         return spec
 
     def _pid(self) -> int | None:
-        pod_uid = self._lease()["holderIdentity"].rpartition("_")[2]
-        cluster = self.lab.cluster
-        pids = (pid for node in cluster.settings.node_names() for pid in cgroups.pids(cluster.layout.cgroup(node)))
-        return next((pid for pid in pids if _is_operator(pid, pod_uid)), None)
+        holder = {holder_of(self._lease())}
+        return next((pid for pid in processes.of_operators(self.lab.cluster) if processes.is_of(pid, holder)), None)
 
 
-def _is_operator(pid: int, pod_uid: str) -> bool:
-    with contextlib.suppress(OSError):
-        process = Path("/proc") / str(pid)
-        return pod_uid in (process / "cgroup").read_text() and PROGRAM in (process / "cmdline").read_bytes()
-    return False
+def holder_of(lease: Object) -> str:
+    """The uid of the pod that the lease's spec names."""
+    return str(lease["holderIdentity"]).rpartition("_")[2]

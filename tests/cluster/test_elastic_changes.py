@@ -6,23 +6,13 @@ from itertools import groupby
 import pytest
 
 from devcluster import projectimage
-from tests.cluster.elastic import CHECKPOINTS, Training, trainer
+from tests.cluster.elastic import CHECKPOINTS, trainer
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.templates import job, template
 
 pytestmark = pytest.mark.timeout(400)
 TWO_PER_NODE = 2
 """GPUs of a pod, where a node with four is to take two pods."""
-
-
-@pytest.fixture
-def training(team):
-    """A job to be; nothing of it is left at the end."""
-    found = Training(team)
-    yield found
-    found.nothing_left()
-
-
 EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
 
 

@@ -4,21 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.elastic import Training, fill, trainer
+from tests.cluster.elastic import fill, trainer
 from tests.cluster.templates import foreign_pod
 
 pytestmark = pytest.mark.timeout(400)
 FORCE = ("--force", "--grace-period=0")
 TWO_PER_NODE = 2
 """GPUs of a pod, where a node with four is to take two pods."""
-
-
-@pytest.fixture
-def training(team):
-    """A job to be; nothing of it is left at the end."""
-    found = Training(team)
-    yield found
-    found.nothing_left()
 
 
 def workers(team):

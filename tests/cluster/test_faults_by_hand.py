@@ -10,7 +10,6 @@ import pytest
 
 from elastic_operator.api.job import PLURAL
 from elastic_worker.contract import LABEL_JOB_NAME
-from tests.cluster.elastic import Training
 from tests.cluster.lab import OPERATOR_NAMESPACE, Team
 from tests.cluster.templates import command, job
 
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.timeout(900)
 
 FORCE = ("--force", "--grace-period=0")
 SEED = 10
-
-
-@pytest.fixture
-def training(team):
-    """A job to be; nothing of it is left at the end."""
-    found = Training(team)
-    yield found
-    found.nothing_left()
 
 
 def test_a_training_whose_pods_are_all_deleted_by_hand_goes_on_where_it_was(team, training):

@@ -9,12 +9,10 @@ from random import Random
 
 from devcluster.faults import PartFaults
 from devcluster.progress import Progress
+from tests.cluster import processes
 from tests.cluster.lab import OPERATOR_NAMESPACE
 from tests.cluster.leader import Leader
-from tests.soak.processes import operators
 from tests.soak.stage import Deeds, Stage
-
-"""All that was before now is forgotten by etcd: a watch from before it ends with `410 Gone`."""
 
 
 def leader_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
@@ -26,7 +24,7 @@ def leader_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 
 
 def operators_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
     """All of them at once."""
-    pids = list(operators(stage.site.cluster))
+    pids = processes.of_operators(stage.site.cluster)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     yield f"all {len(pids)} operators are killed"
@@ -46,7 +44,7 @@ def leader_frozen(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 
 
 def operator_pod_deleted(stage: Stage, dice: Random) -> Iterator[str]:
     """Somebody deletes one of the operator's pods."""
-    pod = dice.choice(sorted(pod["metadata"]["name"] for pod in stage.site.operators()))
+    pod = dice.choice(sorted(pod["metadata"]["name"] for pod in Leader(stage.site.lab).pods()))
     stage.site.lab.kubectl("delete", "pod", pod, "-n", OPERATOR_NAMESPACE, "--wait=false")
     yield "a pod of the operator is deleted"
     stage.site.wait_operators()

@@ -14,7 +14,8 @@ from demo import install
 from demo.kube import Kube
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
-from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
+from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, wait
+from tests.cluster.leader import LEASE_PATH
 from tests.simulate import server as kinds
 from tests.simulate.facts import FLAVORS, GPU, POOL
 
@@ -25,7 +26,6 @@ CLASSES = {"low": 0, "high": 10}
 """Of jobs."""
 FRESH_SECONDS = 8.0
 """Whoever leads renews its lease in so long."""
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/elastic-operator"
 PATIENCE_SECONDS = 60.0
 """So long the API server may be away before a user's request fails."""
 
@@ -92,14 +92,9 @@ class Site:
         install.install_operator(self.kube, progress, *words, *own)
         self.rolled_out += 1
 
-    def operators(self) -> list[Object]:
-        """Pods of the operator."""
-        items: list[Object] = self.lab.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
-        return items
-
     def leads(self) -> bool:
         """Whether somebody holds the lease, and has just renewed it."""
-        spec = (self.lab.get(LEASE) or {"spec": {}})["spec"]
+        spec = (self.lab.get(LEASE_PATH) or {"spec": {}})["spec"]
         if not spec.get("holderIdentity"):
             return False
         return time.time() - datetime.fromisoformat(spec["renewTime"]).timestamp() < FRESH_SECONDS

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
+from tests.cluster.leader import LEASE_PATH, holder_of
 from tests.simulate import server as kinds
 from tests.simulate.violation import ViolationError
 from tests.soak.processes import weights
-from tests.soak.site import LEASE
 from tests.soak.stage import Stage
 from tests.soak.weight import Weight
 from tests.soak.world import WholeSide, alive, gpus_by_team
@@ -90,8 +90,8 @@ class Watch:
 
     def _holder(self) -> str:
         """The uid of the operator's pod that leads, "" if none does."""
-        lease = self._server.api.get(LEASE).raise_for_status().json()
-        return str(lease["spec"].get("holderIdentity") or "").rpartition("_")[2]
+        lease = self._server.api.get(LEASE_PATH).raise_for_status().json()["spec"]
+        return holder_of(lease) if lease.get("holderIdentity") else ""
 
     def _worlds(self) -> dict[str, int]:
         found = {}
