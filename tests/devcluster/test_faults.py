@@ -1,5 +1,6 @@
 """What the harness breaks is broken, and mended again it works, on a cluster of its own."""
 
+import contextlib
 import os
 import subprocess
 import time
@@ -58,7 +59,15 @@ def cluster(own_cluster):
 
 
 def environment_of(pid):
-    return Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    """None of a process that has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return []
+
+
+def told_gpus(cluster):
+    """What the programs in the node's containers are told of GPUs."""
+    return {line for pid in container_processes(cluster, NODE) for line in environment_of(pid) if "NVIDIA" in line}
 
 
 def registrations(cluster):
@@ -68,7 +77,8 @@ def registrations(cluster):
 def test_a_container_is_told_its_gpus(cluster):
     apply(cluster, make_pod(gpus=2))
     wait_running(cluster, "pod")
-    told = {line for pid in container_processes(cluster, NODE) for line in environment_of(pid) if "NVIDIA" in line}
+    wait_for("the program to be executed", lambda: told_gpus(cluster))  # running it is a moment earlier
+    told = told_gpus(cluster)
     assert len(told) == 1
     gpus = told.pop().removeprefix("NVIDIA_VISIBLE_DEVICES=").split(",")
     assert len(gpus) == 2
