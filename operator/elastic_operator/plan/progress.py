@@ -109,16 +109,20 @@ def _training(status: JobStatus, report: Report) -> Training | None:
 
 
 def _with_costs(status: JobStatus, report: Report) -> list[Change]:
-    """The history, the newest change of a running group with what it cost once that is reported."""
+    """The history, each change of a running group with what it cost once that is reported.
+
+    That may be after the next change was decided on: the newest is looked for first, then what came before it.
+    """
     history = list(status.history)
+    told = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
     for index, change in enumerate(history):
-        if change.from_ > 0 and change.to > 0:
-            later = (one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0))
-            found = next((one for one in later if _is_of(one, change)), None)
-            if found is not None and change.pause_seconds is None:
-                cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
-                history[index] = change.model_copy(update=cost)
-            return history
+        found = next((one for one in told if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
+        if found is None:
+            continue
+        if change.pause_seconds is None:
+            cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
+            history[index] = change.model_copy(update=cost)
+        told = [one for one in told if one.generation < found.generation]
     return history
 
 

@@ -108,6 +108,28 @@ def test_what_a_change_cost_goes_to_the_change_it_came_of():
     assert [(change.pause_seconds, change.lost_steps) for change in history] == [(0.45, 3), (None, None)]
 
 
+def test_a_change_is_measured_though_the_next_one_is_decided_already():
+    grown = make_change(generation=5, at=START + 187, pause_seconds=0.9, lost_steps=1)
+    shrunk = make_change(generation=6, at=START + 190, before=2, after=1, pause_seconds=0.3, lost_steps=0)
+    history = [Change(time=at(188), from_=2, to=1, reason="ScaledDown"), *resized()]
+    first = planned(make_report(*ALL, changes=(grown,)), history=history, membership_generation=4).status
+    assert [change.pause_seconds for change in first.history] == [None, 0.9]
+    both = make_report(*ALL, generation=6, changes=(shrunk, grown))
+    second = planned(both, history=first.history, membership_generation=first.membership_generation).status
+    assert [(change.pause_seconds, change.lost_steps) for change in second.history] == [(0.3, 0), (0.9, 1)]
+
+
+def test_of_three_changes_alike_none_is_measured_twice():
+    """The oldest of them never became a group."""
+    older = [
+        Change(time=at(184), from_=2, to=1, reason="ScaledDown"),
+        Change(time=at(183), from_=1, to=2, reason="ScaledUp"),
+    ]
+    report = make_report(*ALL, changes=(make_change(pause_seconds=0.4),))
+    status = planned(report, history=[*resized(), *older], membership_generation=4).status
+    assert [change.pause_seconds for change in status.history] == [0.4, None, None]
+
+
 def test_what_is_known_of_a_change_stays():
     report = make_report(*ALL, changes=(make_change(pause_seconds=9.0),))
     assert planned(report, history=resized(pause_seconds=0.5)).status.history[0].pause_seconds == 0.5
