@@ -88,7 +88,7 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
             group = training.trains(size, after=group)
         upgrade.join()
         made = births.pods_of(uid)
-    assert not replaced & {pod["metadata"]["uid"] for pod in installation.pods()}
+    wait("the old replicas to go", lambda: not replaced & {pod["metadata"]["uid"] for pod in installation.pods()})
     status = team.wait_for("toy", "Running", pods=1)
     assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
     assert team.uids() == {"toy-master-0": master}

@@ -7,8 +7,8 @@ import time
 from devcluster import cgroups, images
 
 
-def make_pod(name="pod", *, gpus=1, tolerates_lost_nodes=False):
-    """A pod that holds its GPUs until it is deleted."""
+def make_pod(name="pod", *, gpus=1, node="", tolerates_lost_nodes=False):
+    """A pod that holds its GPUs until it is deleted; on that node, if one is named."""
     toleration = [{"operator": "Exists"}] if tolerates_lost_nodes else []
     return {
         "apiVersion": "v1",
@@ -16,6 +16,7 @@ def make_pod(name="pod", *, gpus=1, tolerates_lost_nodes=False):
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "tolerations": toleration,
             "containers": [
                 {"name": "main", "image": images.PAUSE_REF, "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}

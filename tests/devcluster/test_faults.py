@@ -75,7 +75,7 @@ def registrations(cluster):
 
 
 def test_a_container_is_told_its_gpus(cluster):
-    apply(cluster, make_pod(gpus=2))
+    apply(cluster, make_pod(node=NODE, gpus=2))
     wait_running(cluster, "pod")
     wait_for("the program to be executed", lambda: told_gpus(cluster))  # running it is a moment earlier
     told = told_gpus(cluster)
@@ -98,36 +98,38 @@ def test_a_gpu_that_the_node_does_not_have_cannot_be_sick(cluster):
 
 
 def test_pods_outlive_their_kubelet_which_comes_back_with_all_gpus(cluster):
-    apply(cluster, make_pod())
+    apply(cluster, make_pod(node=NODE))
     wait_running(cluster, "pod")
     before = container_processes(cluster, NODE)
+    assert before
     registered = registrations(cluster)
     cluster.part("n1/kubelet").kill()
     cluster.part("n1/kubelet").restart()
     # Until then kubelet refuses pods that ask for GPUs (UnexpectedAdmissionError), here as everywhere.
     wait_for("the device plugin to register again", lambda: registrations(cluster) > registered)
-    apply(cluster, make_pod("later", gpus=GPUS - 1))
+    apply(cluster, make_pod("later", node=NODE, gpus=GPUS - 1))
     wait_running(cluster, "later")
     assert set(before) <= set(container_processes(cluster, NODE))
 
 
 def test_a_killed_node_takes_its_pods_along_is_noticed_and_comes_back(cluster):
-    apply(cluster, make_pod(tolerates_lost_nodes=True))
+    apply(cluster, make_pod(node=NODE, tolerates_lost_nodes=True))
     wait_running(cluster, "pod")
     cluster.node(NODE).kill()
     assert container_processes(cluster, NODE) == []
     wait_for("the node to be missed", lambda: node_ready(cluster, NODE) == "Unknown")
     cluster.node(NODE).restart()
     cluster.wait_ready()
-    apply(cluster, make_pod("later", gpus=1))
+    apply(cluster, make_pod("later", node=NODE, gpus=1))
     wait_running(cluster, "later")
 
 
 @pytest.mark.parametrize(("fault", "remedy"), [("freeze", "thaw"), ("cut_off", "heal")])
 def test_a_node_that_does_not_answer_is_noticed_and_its_pods_live_on(cluster, fault, remedy):
-    apply(cluster, make_pod(tolerates_lost_nodes=True))
+    apply(cluster, make_pod(node=NODE, tolerates_lost_nodes=True))
     wait_running(cluster, "pod")
     before = container_processes(cluster, NODE)
+    assert before
     getattr(cluster.node(NODE), fault)()
     wait_for("the node to be missed", lambda: node_ready(cluster, NODE) == "Unknown")
     getattr(cluster.node(NODE), remedy)()
@@ -137,7 +139,7 @@ def test_a_node_that_does_not_answer_is_noticed_and_its_pods_live_on(cluster, fa
 
 @pytest.mark.parametrize("part", ["etcd", "apiserver"])
 def test_what_was_stored_is_there_after_the_control_plane_was_killed(cluster, part):
-    apply(cluster, make_pod())
+    apply(cluster, make_pod(node=NODE))
     wait_running(cluster, "pod")
     cluster.part(part).kill()
     wait_for("the API server to be lost", lambda: not cluster.api.is_ready())
@@ -174,7 +176,7 @@ def test_an_image_is_gone_from_one_node_until_it_is_given_back(cluster):
     assert [has_image(cluster, node) for node in (NODE, OTHER)] == [False, True]
     cluster.node(NODE).give_image(images.pause(Progress(quiet=True)))
     assert has_image(cluster, NODE)
-    apply(cluster, make_pod())
+    apply(cluster, make_pod(node=NODE))
     wait_running(cluster, "pod")
 
 
