@@ -32,7 +32,8 @@ def test_the_example_grows_and_shrinks_right_after_checkpoints(team):
     ]
     told = epochs(team)
     assert [epoch for epoch, _ in told] == list(range(len(told)))
-    assert [size for size, _ in groupby(size for _, size in told)] == sizes
+    seen = [size for size, _ in groupby(size for _, size in told)]
+    assert seen in (sizes, [1, 3, 2, 1]), "two that are told to go may leave at two checkpoints, one after the other"
     assert team.uids("elastic") == {"elastic-master-0": master}
     assert "GenerationFormed" in team.events("elastic")
     status = team.status("elastic")
