@@ -88,7 +88,7 @@ def install(formed: Formed) -> None:
 
 @atexit.register
 def _leave_as_it_is() -> None:
-    """The group of a process that ends is not taken apart: gloo's threads may be at work still, and abort it then."""
+    """The group of a process that ends is not taken apart: that would wait for threads of gloo that may never end."""
     if _installed is not None:
         keep_for_ever(_installed.group)
 

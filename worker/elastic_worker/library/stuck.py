@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from elastic_worker.processes import linux
+
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 15.0
@@ -45,6 +47,5 @@ def _watch(is_out: Callable[[], bool]) -> None:
 
 def _main_thread_ticks() -> int:
     """CPU time of the thread that runs the script."""
-    text = Path(f"/proc/self/task/{os.getpid()}/stat").read_text()
-    fields = text.rpartition(")")[2].split()
+    fields = linux.stat_of(Path(f"/proc/self/task/{os.getpid()}"))
     return int(fields[11]) + int(fields[12])

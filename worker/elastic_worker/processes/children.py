@@ -80,10 +80,7 @@ class Process:
 
     def _stat(self) -> list[str]:
         """Fields of /proc/PID/stat from the state on."""
-        if self.exited.done():
-            return []
-        text = Path(f"/proc/{self.pid}/stat").read_text()
-        return text.rpartition(")")[2].split()
+        return [] if self.exited.done() else linux.stat_of(Path(f"/proc/{self.pid}"))
 
     def _catches(self, number: int) -> bool:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from . import linux
+
 MOST_SECONDS = 1.0
 """Some threads never rest."""
 LOOK_SECONDS = 0.005
@@ -45,5 +47,5 @@ def _others_run() -> bool:
 def _state(task: Path) -> str:
     """As `proc(5)` has it: R runs or wants to, D is in the kernel, S sleeps. "X", dead, if it is gone."""
     with suppress(OSError):
-        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+        return linux.stat_of(task)[0]
     return "X"

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 
 # From the middle of the real-time signals: the C library keeps the first ones, debuggers like the last.
 DUMP_SIGNAL = signal.SIGRTMIN + 12
@@ -39,6 +40,15 @@ def die_with_parent(signal_number: int) -> None:
 def set_subreaper(*, on: bool) -> None:
     """Say whether orphans among this process's descendants become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def stat_of(folder: Path) -> list[str]:
+    """Fields of the stat file in a process's or a thread's folder of /proc, from the state on.
+
+    Raises OSError if it is gone.
+    """
+    # The name before them, in brackets, may itself have spaces and brackets, or be no text.
+    return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _prctl(option: int, value: int) -> None:
