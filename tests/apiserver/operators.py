@@ -31,6 +31,14 @@ def eventually(
     return found
 
 
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for a signal (SigCgt, proc_pid_status(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(
+        int(line.split()[1], 16) >> (number - 1) & 1 for line in status.splitlines() if line.startswith("SigCgt:")
+    )
+
+
 @dataclass(slots=True)
 class Operator:
     """A running operator process."""
@@ -44,6 +52,11 @@ class Operator:
         return "leading as" in self.text()
 
     @property
+    def is_candidate(self) -> bool:
+        """Whether it leads, or has seen that another one does."""
+        return self.leads or "standing by" in self.text()
+
+    @property
     def lives(self) -> bool:
         """Whether the process has not ended."""
         return self.process.poll() is None
@@ -53,7 +66,8 @@ class Operator:
         return self.log.read_text()
 
     def stop(self) -> None:
-        """SIGTERM, as a rollout does; it must end well, and in time."""
+        """SIGTERM, as a rollout does, once the process handles it; it must end well, and in time."""
+        eventually("a handler of SIGTERM", lambda: not self.lives or handles(self.process.pid, signal.SIGTERM))
         self.process.terminate()
         assert self.process.wait(STOP_SECONDS) == 0, self.text()[-2000:]
 

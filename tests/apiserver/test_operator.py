@@ -72,6 +72,7 @@ def test_a_stopped_leader_hands_over_at_once(operators: Operators) -> None:
 
 def test_two_operators_make_each_pod_once(operators: Operators, nodes: list[str], jobs: Jobs) -> None:
     first, second = operators.start(), operators.start()
+    eventually("two candidates", lambda: first.is_candidate and second.is_candidate)
     accepted(jobs.create(elastic_job(big=4)))
     eventually("4 pods", lambda: len(pods_of(jobs)) == 4)
     assert first.leads != second.leads

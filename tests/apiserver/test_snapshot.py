@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from elastic_operator.__main__ import main
+from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.apiserver.jobs_api import Jobs, accepted

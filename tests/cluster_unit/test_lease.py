@@ -53,12 +53,17 @@ async def test_the_first_makes_the_lease_and_renews_it():
         assert not task.done()
 
 
-async def test_the_second_waits_as_long_as_the_first_renews():
+async def test_the_second_waits_as_long_as_the_first_renews_and_says_once_who_holds_the_lease(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level("INFO")
     async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
         await eventually(lambda: one.is_leader or two.is_leader)
         follower = two if one.is_leader else one
         await asyncio.sleep(1.5 * FAST.lease_seconds)
         assert not follower.is_leader
+        told = [record.getMessage() for record in caplog.records if "standing by" in record.getMessage()]
+        assert [line.rpartition("holder=")[2] for line in told] == ["one" if follower is two else "two"]
         assert sorted([one.is_leader, two.is_leader]) == [False, True]
 
 

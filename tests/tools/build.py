@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.__main__ import main
+from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
 from tests.api.jobs import make_job, make_template, with_gpus
 

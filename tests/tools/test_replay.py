@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 
-from elastic_operator.__main__ import main
+from elastic_operator.command_line import main
 from elastic_operator.plan.model import Request
 from elastic_operator.plan.team import Quota, Team
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot

@@ -63,6 +63,7 @@ class Elector:
         self._lease: dict[str, Any] | None = None
         self._seen_revision = ""
         self._seen_at = 0.0
+        self._seen_holder = ""
 
     @property
     def is_leader(self) -> bool:
@@ -118,6 +119,7 @@ class Elector:
     async def _try_to_acquire(self) -> bool:
         lease = await self._read()
         if lease is not None and not self._is_free(lease):
+            self._tell_holder(_spec(lease)["holderIdentity"])
             return False
         try:
             await self._claim(lease)
@@ -134,6 +136,11 @@ class Elector:
         duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_seconds)
         holder = spec.get("holderIdentity") or ""
         return holder in ("", self.identity) or now - self._seen_at > duration
+
+    def _tell_holder(self, holder: str) -> None:
+        if holder != self._seen_holder:
+            self._seen_holder = holder
+            logger.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
 
     async def _keep(self) -> None:
         wait = self._timing.renew_seconds

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastic_operator.__main__ import main
+from elastic_operator.command_line import main
 from tests.apiserver.operators import eventually
 
 
