@@ -23,13 +23,13 @@ RANK = """
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from elastic_worker.library.checkpoints import Checkpoints
-    from elastic_worker.processes import finish
+    from elastic_worker.processes import rest
     try:
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     except ImportError:
         from torch.distributed._tensor import Replicate, Shard, distribute_tensor
 
-    finish.install()
+    rest.install()
     folder, small, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
     dist.init_process_group("gloo", init_method=f"file://{folder}.rendezvous", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))

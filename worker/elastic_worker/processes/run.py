@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from . import failure, finish, fresh, linux, program, steps, store
+from . import failure, fresh, linux, program, rest, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
@@ -59,13 +59,13 @@ def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def _prepare(ticket: Ticket) -> None:
-    """What a training process has beyond a plain one: stacks on demand, counted steps, lines at once, a quiet end."""
+    """What a training process has beyond a plain one: stacks on demand, lines at once, counted steps, quiet ends."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     faulthandler.enable()
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
-    finish.install()
+    rest.install()
     if ticket.steps_file:
         steps.install(ticket.steps_file)
 

@@ -1,0 +1,57 @@
+"""A process ends, and forks, when its threads have come to rest, and does not wait for one that never does."""
+
+import sys
+
+import pytest
+
+from elastic_worker.processes import rest
+from tests.worker.processes.lab import a_lab
+
+BUSY = """
+import os, sys, threading, time
+def work():
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end:
+        pass
+    open("rested", "w").close()
+threading.Thread(target=work, daemon=True).start()
+"""
+FORK = (
+    """
+import sys
+rest = sys.modules["elastic_worker.processes.rest"]
+rest.FORK_SECONDS = float(sys.argv[2])
+"""
+    + BUSY
+    + """
+rested = os.path.exists("rested")
+if pid := os.fork():
+    os.waitpid(pid, 0)
+else:
+    open("forked-later" if os.path.exists("rested") > rested else "forked", "w").close()
+    os._exit(0)
+"""
+)
+warm_and_cold = pytest.mark.parametrize("warm", [True, False], ids=["forked", "cold"])
+
+
+@warm_and_cold
+@pytest.mark.parametrize(("seconds", "rested"), [(0.4, True), (60.0, False)])
+async def test_the_end_waits_a_moment_for_threads_that_work(tmp_path, warm, seconds, rested):
+    async with a_lab(tmp_path, warm=warm) as lab:
+        await lab.until_warm()
+        process = await lab.start_script(BUSY, str(seconds))
+        assert await process.wait() == 0
+        assert (lab.folder / "rested").exists() == rested
+
+
+@warm_and_cold
+@pytest.mark.parametrize(("seconds", "most_seconds", "later"), [(1.0, 30.0, True), (60.0, 0.2, False)])
+@pytest.mark.skipif(sys.version_info >= rest.MENDED_IN, reason="forks need not wait")
+async def test_a_fork_waits_a_moment_for_threads_that_work(tmp_path, warm, seconds, most_seconds, later):
+    async with a_lab(tmp_path, warm=warm) as lab:
+        await lab.until_warm()
+        process = await lab.start_script(FORK, str(seconds), str(most_seconds))
+        assert await process.wait() == 0
+        assert (lab.folder / "forked-later").exists() == later
+        assert (lab.folder / "forked").exists() != later
