@@ -260,6 +260,18 @@ def test_a_group_in_which_nobody_does_anything_has_stalled():
     assert decide(board, 5.0).reason == "Failure"
 
 
+def test_who_hangs_when_the_others_have_finished_has_stalled():
+    board = training(0, 1, rules=Rules(stall_seconds=100.0))
+    board.members["u0"].finished = board.group.number
+    board.members["u1"].idle_seconds = 99.0
+    stay = decide(board, 5.0)
+    assert (stay.act, stay.until) == ("stay", 15.0)
+    board.members["u1"].idle_seconds = 100.0
+    stop = decide(board, 5.0)
+    assert (stop.act, stop.failure.is_stall) == ("stop", True)
+    assert "worker-0 has not ended though others have finished" in stop.sentence
+
+
 def test_stopping_lasts_until_every_member_has_stopped():
     board = training(0, 1)
     board.phase = Phase.STOPPING

@@ -179,6 +179,15 @@ def test_when_all_are_stuck_the_least_far_is_named_and_all_start_again():
     assert (decision.act, decision.failure.rank, decision.failure.is_stall) == ("stop", 1, True)
 
 
+def test_who_hangs_when_the_others_have_finished_has_stalled():
+    board = in_place(0, 1)
+    board.members["u0"].finished = 1
+    assert decide(board, 10.0).act == "stay"
+    board.members["u1"].idle_seconds = board.rules.stall_seconds
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.failure.is_stall) == ("stop", True)
+
+
 def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
     board = in_place(0, 1)
     for each in board.members.values():

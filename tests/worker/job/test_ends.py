@@ -18,6 +18,14 @@ def test_a_job_ends_when_its_last_rank_has(tmp_path):
         job.assert_nothing_left()
 
 
+def test_a_rank_that_hangs_at_its_end_is_found_when_the_others_have_finished(tmp_path):
+    options = ["--epochs", 3, "--linger", 1000, "--linger-once"]
+    with LocalJob(tmp_path, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
+        job.start(0, 1)
+        assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0], job.report()
+        assert "toy-worker-0 has not ended though others have finished" in job.pods[0].said()
+
+
 def test_a_script_that_fails_once_goes_on_after_its_last_checkpoint(tmp_path):
     with LocalJob(tmp_path, fewest=2, options=["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-once"]) as job:
         job.start(0, 1)

@@ -44,7 +44,9 @@ def main():
                 write(log, rank, epoch, step)
             if rank == 0:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
-    if rank == dist.get_world_size() - 1:
+    lingered = options.folder / "lingered"
+    if rank == dist.get_world_size() - 1 and not (options.linger_once and lingered.exists()):
+        lingered.touch()
         time.sleep(options.linger)
     (options.folder / f"finished-{rank}").touch()
 
@@ -64,6 +66,7 @@ def parse():
     parser.add_argument("--fail-once", action="store_true")
     parser.add_argument("--fail-each-epoch", action="store_true")
     parser.add_argument("--linger", type=float, default=0.0)
+    parser.add_argument("--linger-once", action="store_true")
     parser.add_argument("--on-term", default="")
     return parser.parse_args()
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from elastic_worker.contract import RESTART
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint, why_stalled
-from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Phase, Pod
+from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint, why_idle, why_stalled
+from elastic_worker.coordinator.model import Attempt, Board, Generation, Phase, Pod
 from elastic_worker.coordinator.words import member, what_changes
 
 ADOPT_SECONDS = 3.0
@@ -81,7 +81,8 @@ def _training(board: Board, group: Generation, now: float) -> Decision:
     if broken is not None:
         return broken
     if finished:
-        return Decision("stay", f"{finished[0].name} has finished; the others are about to", until=reconnects(board))
+        told = f"{finished[0].name} has finished; the others are about to"
+        return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
     pods = chosen(board)
     absent = [pod.name for pod in group.pods if not member(board, pod).connected]
     if absent:
@@ -106,10 +107,7 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
         return Decision("stop", f"{first.pod}: {first.message}", reason="Failure", failure=first)
-    if _all_idle(board, group) >= board.rules.stall_seconds:
-        told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
-        return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
-    return None
+    return why_idle(board, group)
 
 
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
@@ -212,8 +210,3 @@ def _adopt(board: Board, now: float) -> Decision | None:
 def backoff(failures: int) -> float:
     """Seconds before the processes are started again after so many failures in a row; the first time at once."""
     return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)
-
-
-def _all_idle(board: Board, group: Generation) -> float:
-    """For how long nobody of the group has used its CPU, in seconds."""
-    return min((member(board, pod).idle_seconds for pod in group.pods), default=0.0)

@@ -38,6 +38,8 @@ def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
     failed = _failed(board, group)
     if failed is not None:
         return failed
+    if finished and (idle := why_idle(board, group)):
+        return idle
     if finished:
         told = f"{finished[0].name} has finished; the others are about to"
         return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
@@ -92,6 +94,17 @@ def why_stalled(board: Board, group: Generation) -> Decision | None:
     told = f"no step for {first['seconds']:.0f} s; rank {first['rank']} is least far, at boundary {first['tick']}"
     failure = Failure(group.number, first["rank"], -1, told, is_stall=True)
     return Decision("stop", told, reason="Failure", failure=failure)
+
+
+def why_idle(board: Board, group: Generation) -> Decision | None:
+    """Nobody who has not finished has used its CPU for far too long: it hangs, at its end if others have finished."""
+    working = [m for pod in group.pods if (m := words.member(board, pod)).finished != group.number]
+    if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
+        return None
+    told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
+    if len(working) < len(group.pods):
+        told += f"; {working[0].pod.name} has not ended though others have finished"
+    return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
 
 
 def _why_broken(board: Board, group: Generation, now: float) -> str:
