@@ -68,10 +68,11 @@ def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path):
+@pytest.mark.parametrize("preparing", [0, 4], ids=["at-once", "after-its-pod-is-connected"])
+def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing):
     script, train = tmp_path / "launch.sh", SCRIPTS / "train.py"
     script.write_text(
-        "set -e\necho prepared > $1/prepared\n"
+        f"set -e\nsleep {preparing}\necho prepared > $1/prepared\n"
         f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv_backend=c10d --max_restarts=3 {train} $1 --epochs 3\n"
         "echo after > $1/after-$ELASTIC_ROLE\n"
     )

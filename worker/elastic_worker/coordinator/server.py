@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 from elastic_worker import wire
@@ -119,6 +120,8 @@ class Coordinator:
     def _hear(self, member: Member, message: wire.Message) -> None:
         """Take in what a member says; what it does not mention is as before."""
         now = time.monotonic()
+        if "processes" in message:
+            member.pod = replace(member.pod, processes=int(message["processes"]))
         if "warm" in message:
             member.warm_at = (member.warm_at or now) if message["warm"] else None
         if "leaving" in message:

@@ -144,7 +144,7 @@ class Launcher:
             log.info("%s is not used: %s", flag, why)
         self._group.program = parsed.program
         if isinstance(parsed.nproc, int):
-            self._membership.know(processes=parsed.nproc)
+            self._membership.tell(processes=parsed.nproc)
             self._group.size = parsed.nproc
 
     async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:

@@ -25,6 +25,7 @@ QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
 LASTING = (
+    "processes",
     "warm",
     "leaving",
     "store",
