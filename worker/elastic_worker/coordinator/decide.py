@@ -14,7 +14,13 @@ from dataclasses import replace
 from elastic_worker.contract import RESTART
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.in_place import decide_in_place, follow_to_checkpoint, why_idle, why_stalled
+from elastic_worker.coordinator.in_place import (
+    decide_in_place,
+    follow_to_checkpoint,
+    wait_for_others,
+    why_idle,
+    why_stalled,
+)
 from elastic_worker.coordinator.model import Attempt, Board, Generation, Phase, Pod
 from elastic_worker.coordinator.words import member, what_changes
 
@@ -81,8 +87,7 @@ def _training(board: Board, group: Generation, now: float) -> Decision:
     if broken is not None:
         return broken
     if finished:
-        told = f"{finished[0].name} has finished; the others are about to"
-        return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
+        return wait_for_others(board, finished[0], now)
     pods = chosen(board)
     absent = [pod.name for pod in group.pods if not member(board, pod).connected]
     if absent:

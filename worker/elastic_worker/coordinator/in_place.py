@@ -38,11 +38,8 @@ def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
     failed = _failed(board, group)
     if failed is not None:
         return failed
-    if finished and (idle := why_idle(board, group)):
-        return idle
     if finished:
-        told = f"{finished[0].name} has finished; the others are about to"
-        return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
+        return why_idle(board, group) or wait_for_others(board, finished[0], now)
     stalled = why_stalled(board, group)
     if stalled is not None:
         return stalled
@@ -105,6 +102,12 @@ def why_idle(board: Board, group: Generation) -> Decision | None:
     if len(working) < len(group.pods):
         told += f"; {working[0].pod.name} has not ended though others have finished"
     return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
+
+
+def wait_for_others(board: Board, finished: Pod, now: float) -> Decision:
+    """Of a group one of whose pods has finished well."""
+    told = f"{finished.name} has finished; the others are about to"
+    return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
 
 
 def _why_broken(board: Board, group: Generation, now: float) -> str:
