@@ -247,7 +247,9 @@ def _bring_up(
     shutil.rmtree(layout.folder, ignore_errors=True)
     found = replace(wanted, port=machine.free_port(layout.name))
     settings.save(layout, found)
-    hostchanges.acquire(layout.name, folders=node.MOUNT_POINTS)
+    network.start_control_plane_network(layout)
+    if found.nodes:
+        hostchanges.acquire(layout.name, folders=node.MOUNT_POINTS)
     with progress.step(f"starting the control plane of {layout.name} (etcd, API server, controllers, scheduler)"):
         api = _start_control_plane(layout, found, programs)
     cluster = Cluster(layout, found, programs, api)
@@ -265,7 +267,6 @@ def _bring_up(
 
 
 def _start_control_plane(layout: Layout, found: Settings, programs: Programs) -> Api:
-    network.start_control_plane_network(layout)
     control_plane.write_pki(layout, found)
     for part in control_plane.SERVERS:
         control_plane.start(layout, found, programs, part=part)

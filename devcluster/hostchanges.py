@@ -1,4 +1,4 @@
-"""What the machine itself has changed for it while clusters run, counted, and given back when the last one goes.
+"""What nodes change on the machine itself, counted per cluster, and given back when the last cluster with nodes goes.
 
 These are the kernel settings that kubelet and kube-proxy write, and folders that serve as mount points. One file in
 /run remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
@@ -16,6 +16,7 @@ from pathlib import Path
 from devcluster import cache, processes
 
 FILE = Path("/run/elastic-pytorch/host.json")
+LOCK = "host-changes"
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -39,9 +40,14 @@ class HostChanges:
 
 
 def acquire(cluster: str, *, folders: Sequence[str]) -> None:
-    """Remember the settings if this is the first cluster, and make the folders that are missing."""
+    """Remember the settings if this is the first cluster with nodes, and make the folders that are missing.
+
+    The cluster must have a process by now: one without any is what a crash leaves, and another cluster's release would
+    take the folders away from under it.
+    """
     with _open_record() as record:
-        if not record.sysctls:
+        assert cluster in _alive(), cluster
+        if not record.clusters:
             record.sysctls = _read_sysctls()
         record.clusters = sorted({*record.clusters, cluster})
         for folder in folders:
@@ -49,21 +55,19 @@ def acquire(cluster: str, *, folders: Sequence[str]) -> None:
 
 
 def release(cluster: str) -> None:
-    """Give back the settings when no cluster with nodes is left, and the folders when there is none at all.
-
-    A cluster without a single process does not count.
-    """
+    """Give everything back when no cluster with nodes is left. A cluster without a single process does not count."""
     if not FILE.exists():
         return
-    parts = [mark.split("/") for mark in processes.marks().values()]
     with _open_record() as record:
-        alive = {part[0] for part in parts}
+        alive = _alive()
         record.clusters = [name for name in record.clusters if name != cluster and name in alive]
-        with_nodes = {name for name, part, *_ in parts if part != "control-plane"}
-        if not with_nodes.intersection(record.clusters):
-            _give_settings_back(record)
         if not record.clusters:
+            _give_settings_back(record)
             _give_folders_back(record)
+
+
+def _alive() -> set[str]:
+    return {mark.split("/")[0] for mark in processes.marks().values()}
 
 
 def _give_settings_back(record: HostChanges) -> None:
@@ -71,7 +75,6 @@ def _give_settings_back(record: HostChanges) -> None:
         path = Path("/proc/sys") / name
         if path.exists() and path.read_text().strip() != value:
             path.write_text(value)
-    record.sysctls = {}
 
 
 def _give_folders_back(record: HostChanges) -> None:
@@ -79,7 +82,6 @@ def _give_folders_back(record: HostChanges) -> None:
         # A folder that someone else has come to use is not ours any more.
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
-    record.folders = []
 
 
 def _read_sysctls() -> dict[str, str]:
@@ -98,7 +100,7 @@ def _make_folder(folder: Path) -> list[str]:
 
 @contextmanager
 def _open_record() -> Iterator[HostChanges]:
-    with cache.lock("host-changes"):
+    with cache.lock(LOCK):
         record = _load()
         yield record
         if record.clusters:
