@@ -6,11 +6,13 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
+from elastic_operator.cluster.ledger import ASSUMED_SECONDS, Ledger
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import Plan
+from elastic_operator.plan.decisions import CreatePod, Plan
+from elastic_operator.plan.model import PodShape
 from tests.plan.jobs import make_job
 
 
@@ -24,24 +26,48 @@ class Refused:
         raise self.error
 
 
-async def failed_write(error: ClusterError) -> tuple[Dispatcher, str]:
-    """A dispatcher that was told by its actor of that error, and the uid of the job it was about."""
-    job, done = make_job(), asyncio.Event()
+class Stopped:
+    """An actor that is stopped when the master's creation has been sent, and the worker's has not."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def carry_out(self, *_args: Any, sent: set[str], **_options: Any) -> None:
+        sent.add("toy-master-0")
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+class Shapes:
+    """All pods ask for nothing."""
+
+    def shape(self, _job: Any, _role: str) -> PodShape:
+        return PodShape(requests={})
+
+
+def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _: None) -> Dispatcher:
+    """A dispatcher that was handed that plan for `make_job()`."""
+    job = make_job()
     dispatcher = Dispatcher(
-        actor=Refused(error),
-        reader=None,
-        ledger=None,
+        actor=actor,
+        reader=Shapes(),
+        ledger=ledger,
         troubles=Troubles(),
         metrics=Metrics(),
         fresh=lambda: True,
-        done=lambda _: done.set(),
+        done=done,
     )
-    body = objects.CustomObject(
-        metadata=Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1"), status={}
-    )
-    dispatcher.start(body, job, Plan(status=job.status, delete_job=True))
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    dispatcher.start(objects.CustomObject(metadata=meta, status={}), job, plan)
+    return dispatcher
+
+
+async def failed_write(error: ClusterError) -> Dispatcher:
+    """A dispatcher that was told by its actor of that error."""
+    done = asyncio.Event()
+    dispatcher = dispatch(Refused(error), Plan(status=make_job().status, delete_job=True), done=lambda _: done.set())
     await done.wait()
-    return dispatcher, job.uid
+    return dispatcher
 
 
 @pytest.mark.parametrize(
@@ -51,6 +77,18 @@ async def failed_write(error: ClusterError) -> tuple[Dispatcher, str]:
 )
 async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
-    dispatcher, uid = await failed_write(error)
+    dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.troubles.wait(uid, 0.0) > 0) == bool(warnings)
+    assert (dispatcher.troubles.wait(make_job().uid, 0.0) > 0) == bool(warnings)
+
+
+async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
+    job, actor, ledger = make_job(), Stopped(), Ledger(job_of=lambda _: None, parse=lambda *_: None)
+    creates = (CreatePod("master", 0, "n1", 1, (1, 2)), CreatePod("worker", 0, "n1", 1, (1, 2)))
+    dispatcher = dispatch(actor, Plan(status=job.status, creates=creates), ledger=ledger)
+    await actor.begun.wait()
+    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0", "toy-worker-0"]
+    await dispatcher.stop()
+    await asyncio.sleep(0)  # the end of a task is told a turn later
+    assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0"]
+    assert ledger.next_expiry() <= ASSUMED_SECONDS

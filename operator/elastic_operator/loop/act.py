@@ -14,7 +14,7 @@ from typing import Any
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import main_container
-from elastic_operator.build.names import pod_name, service_name
+from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
@@ -23,6 +23,7 @@ from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import (
     ApiError,
+    ClusterError,
     Conflict,
     Forbidden,
     NotFound,
@@ -69,23 +70,13 @@ class Actor:
         self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
         self._services = asyncio.Semaphore(MOST_SERVICES)
 
-    async def carry_out(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool) -> None:
+    async def carry_out(
+        self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, sent: set[str]
+    ) -> None:
         """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises.
 
-        The pods to be created were assumed in the ledger; those that were certainly not created are not any more.
+        `sent` takes the names of pods that may have been created, whatever becomes of the rest.
         """
-        unknown: set[str] = set()
-        try:
-            await self._do(job, plan, written=written, may_create=may_create, unknown=unknown)
-        except Exception:
-            for create in plan.creates:
-                name = pod_name(job.name, create.role, create.index)
-                if name not in unknown:
-                    self.ledger.forget(job.namespace, name)
-            raise
-
-    async def _do(self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, unknown: set[str]) -> None:
-        """`unknown` takes the names of pods that may have been created, or not."""
         if plan.commit_first:
             if not await self._write_status(job, plan, written):
                 return
@@ -93,7 +84,7 @@ class Actor:
         told = [self._tell_master(job, plan.membership)] if plan.membership is not None else []
         await self._together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
-            await self._create_all(job, plan.creates, unknown)
+            await self._create_all(job, plan.creates, sent)
         if plan.route is not None:
             await self._route(job, plan.route)
         if not plan.commit_first and await self._write_status(job, plan, written):
@@ -204,7 +195,7 @@ class Actor:
         if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
             await apply.ensure_secret(self.session, build_secret(job, token=token_urlsafe(TOKEN_BYTES)))
 
-    async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], unknown: set[str]) -> None:
+    async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         await self._ensure_secret(job, creates)
         if self.build.network is not None:
             manifest = build_network_policy(job, self.build.network)
@@ -214,20 +205,20 @@ class Actor:
             async with self._services:
                 service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
             self.stores.services.observe(service)
-        await self._together([self._create(job, create, service.spec.cluster_ip, unknown) for create in creates])
+        await self._together([self._create(job, create, service.spec.cluster_ip, sent) for create in creates])
 
-    async def _create(self, job: Job, create: CreatePod, service_ip: str, unknown: set[str]) -> None:
+    async def _create(self, job: Job, create: CreatePod, service_ip: str, sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(create.role)
         manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
         name = manifest["metadata"]["name"]
+        sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
         try:
             pod = await apply.create_pod(self.session, manifest, job_uid=job.uid)
-        except Unreachable:
-            unknown.add(name)  # it counts as used until the watch or a time limit tells
-            raise
-        except ApiError as error:
-            if refuses_pod(error):
+        except ClusterError as error:
+            if not isinstance(error, Unreachable):
+                sent.discard(name)
+            if isinstance(error, ApiError) and refuses_pod(error):
                 ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
                 raise PodRefused(error, role=create.role, own_variables=ours) from error
             raise

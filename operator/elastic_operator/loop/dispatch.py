@@ -19,7 +19,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader, drop_absent
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import Event, Plan
+from elastic_operator.plan.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.job import Job
 
 log = logging.getLogger(__name__)
@@ -99,25 +99,38 @@ class Dispatcher:
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
-        self._run(job, plan, self._carry_out(job, plan, written=body.status, may_create=may_create, first=before()))
+        sent: set[str] = set()
+        work = self._carry_out(job, plan, written=body.status, may_create=may_create, sent=sent, first=before())
+        self._run(job, work, plan.creates if may_create else (), sent)
         return NEVER if may_create or not plan.creates else NOT_FRESH_SECONDS
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
         """While a job waits for its next try, its status still says why; decisions wait with it."""
         told = Plan(status=plan.status)
         if not plan.commit_first and self._quiet_for(body, told) <= 0:
-            self._run(job, told, self._carry_out(job, told, written=body.status, may_create=False))
+            self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
 
-    def _run(self, job: Job, plan: Plan, work: Coroutine[Any, Any, None]) -> None:
+    def _run(
+        self,
+        job: Job,
+        work: Coroutine[Any, Any, None],
+        assumed: tuple[CreatePod, ...] = (),
+        sent: Set[str] = frozenset(),
+    ) -> None:
         self._told[job.uid] = time.monotonic()
         task = asyncio.create_task(work)
         self._busy[job.uid] = task
-        task.add_done_callback(lambda _: self._end(job, plan))
+        task.add_done_callback(lambda _: self._end(job, assumed, sent))
 
-    def _end(self, job: Job, plan: Plan) -> None:
+    def _end(self, job: Job, assumed: tuple[CreatePod, ...], sent: Set[str]) -> None:
+        """However it ended, cancelled too: what was assumed and not sent takes no room any more."""
         self._busy.pop(job.uid, None)
-        for create in plan.creates:
-            self.ledger.await_seen(job.namespace, pod_name(job.name, create.role, create.index))
+        for create in assumed:
+            name = pod_name(job.name, create.role, create.index)
+            if name in sent:
+                self.ledger.await_seen(job.namespace, name)
+            else:
+                self.ledger.forget(job.namespace, name)
         self.done(job.uid)
 
     def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
@@ -150,11 +163,6 @@ class Dispatcher:
                 host_ports=shape.host_ports,
             )
 
-    def _take_back(self, job: Job, plan: Plan) -> None:
-        """What was assumed for a plan that is not carried out."""
-        for create in plan.creates:
-            self.ledger.forget(job.namespace, pod_name(job.name, create.role, create.index))
-
     async def _carry_out(
         self,
         job: Job,
@@ -162,14 +170,14 @@ class Dispatcher:
         *,
         written: dict[str, Any],
         may_create: bool,
+        sent: set[str],
         first: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         try:
             if first is not None and not await first():
-                self._take_back(job, plan)
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(job, plan, written=written, may_create=may_create)
+                await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
         except ClusterError as error:
             self._note(job, error)
         except Exception:
