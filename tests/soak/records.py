@@ -122,17 +122,21 @@ def _changes(first_rank: Sequence[Step]) -> Iterator[Change]:
 
 
 def _losses(changes: Sequence[Change], causes: Sequence[Cause], epoch_steps: int) -> Iterator[str]:
-    """Steps are lost by a fault only, and by each at most the work since the last checkpoint."""
-    spent: dict[Cause, int] = {}
+    """Steps are lost by a fault only, and by each at most the work since the last checkpoint.
+
+    Where several faults were under way, it was the latest that may still have cost so much.
+    """
+    spent: Counter[Cause] = Counter()
     for change in changes:
         if not change.lost:
             continue
         about = f"{change.lost} steps were done again from group {change.before} to {change.after}"
         broke = change.time - change.pause_seconds
-        cause = next((c for c in causes if c.begun <= change.time and broke <= c.ended), None)
-        if cause is None:
+        able = sorted((c for c in causes if c.begun <= change.time and broke <= c.ended), key=lambda c: -c.begun)
+        if not able:
             yield f"{about}, though no fault was under way"
             continue
-        spent[cause] = spent.get(cause, 0) + change.lost
+        cause = next((c for c in able if spent[c] + change.lost <= epoch_steps), able[0])
+        spent[cause] += change.lost
         if spent[cause] > epoch_steps:
             yield f"{about}: {cause.name} cost {spent[cause]} steps in all, an epoch has {epoch_steps}"

@@ -75,6 +75,18 @@ def test_a_fault_that_ends_two_groups_may_cost_one_epoch_in_all():
     assert len(verdict(*groups, causes=[Cause("a kill", 0.0, 50.0)]).wrong) == 1
 
 
+def test_what_a_fault_costs_is_not_put_down_to_an_earlier_one_that_has_not_quite_ended():
+    groups = (
+        group(1, begin=0, epochs=2, time=0, stop=3),
+        group(2, begin=1, epochs=1, time=20, stop=2),
+        group(3, begin=1, epochs=1, time=30),
+    )
+    faults = [Cause("a kill", 0.0, 50.0), Cause("another", 21.5, 50.0)]
+    assert verdict(*groups, causes=faults).wrong == ()
+    late = [Cause("a kill", 0.0, 50.0), Cause("another", 19.0, 50.0)]  # both may have ended both groups
+    assert verdict(*groups, causes=late).wrong == ()
+
+
 def test_an_epoch_left_out_is_wrong():
     found = verdict(group(1, begin=0, epochs=2, time=0), group(2, begin=3, epochs=1, time=20))
     assert found.wrong == ("after epoch 1, step 3 of group (1, 1) comes epoch 3, step 0 of group (1, 2)",)

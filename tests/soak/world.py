@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from elastic_operator.cluster.errors import AlreadyExists
+from elastic_operator.cluster.ledger import ASSUMED_SECONDS
 from tests.life.mirror import LiveServer, Photo
 from tests.life.world import FakeNodesWorld
 from tests.simulate import happenings as simulated
@@ -28,6 +29,8 @@ JOBS = 21
 """Jobs on fake nodes; two more train."""
 LEAST_ALIVE = 20
 FAKE_NODES = (("a", 8), ("a", 8), ("a", 8), ("a", 4), ("b", 8), ("b", 4))
+SLOW_SECONDS = 2.0
+"""An answer that takes longer is a server in trouble."""
 ENDED_SECONDS = 20
 """A job that has ended is deleted after so long, by the operator."""
 
@@ -69,8 +72,17 @@ class SoakWorld(FakeNodesWorld):
         return super().new_name("fake-" if kind == "n" else kind)
 
     def photo(self) -> Photo:
-        """All teams, all nodes."""
-        return self.whole.photo()
+        """All teams, all nodes.
+
+        A server that keeps us waiting keeps the operator waiting: a pod whose creation had no answer in time counts for
+        a while before it is tried again.
+        """
+        begun = time.monotonic()
+        photo = self.whole.photo()
+        now = time.monotonic()
+        if now - begun > SLOW_SECONDS:
+            self.settled_at = max(self.settled_at, now + ASSUMED_SECONDS)
+        return photo
 
     def leads(self) -> bool:
         """Whether an operator leads, and has heard of all there is."""
