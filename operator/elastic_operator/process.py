@@ -205,7 +205,7 @@ class Process:
         return Controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.session, self.stores, self.ledger, events, build, written=self._job_written),
+            actor=Actor(self.session, self.stores, events, build, written=self._job_written),
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,

@@ -63,7 +63,7 @@ class Operator:
         self.controller = Controller(
             stores=self.stores,
             ledger=self.ledger,
-            actor=Actor(self.wire, self.stores, self.ledger, self.events, BUILD),  # type: ignore[arg-type]
+            actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
             settings=SETTINGS,
             metrics=metrics,

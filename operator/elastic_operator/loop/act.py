@@ -32,7 +32,6 @@ from elastic_operator.cluster.errors import (
     refuses_pod,
 )
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
@@ -60,14 +59,13 @@ class Actor:
         self,
         session: Session,
         stores: Stores,
-        ledger: Ledger,
         events: EventRecorder,
         build: BuildSettings,
         *,
         written: Callable[[Job, JobStatus], None] = _nobody,
     ) -> None:
         self._written = written
-        self.session, self.stores, self.ledger, self.events, self.build = session, stores, ledger, events, build
+        self.session, self.stores, self.events, self.build = session, stores, events, build
         self._services = asyncio.Semaphore(MOST_SERVICES)
 
     async def carry_out(
