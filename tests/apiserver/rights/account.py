@@ -22,15 +22,15 @@ NAMESPACE = "elastic-system"
 NAME = "elastic-pytorch-operator"
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 GROUPS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
-ROLES = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
-PARTS = (
-    *ROLES,
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "PriorityClass",
+RULES = (
+    "ClusterRole",
+    "Role",
+    "ClusterRoleBinding",
+    "RoleBinding",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
+PARTS = (*RULES, "CustomResourceDefinition", "ServiceAccount", "PriorityClass")
 """Of the chart; what runs in pods is left out, the tests start the operator themselves."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -136,11 +136,6 @@ def apply(cluster: Cluster, objects: list[Object]) -> None:
     kubectl(cluster, "apply", "--server-side", "--force-conflicts", "--filename", "-", sent=yaml.safe_dump_all(objects))
 
 
-def delete(cluster: Cluster, objects: list[Object]) -> None:
-    """Take them away."""
-    kubectl(cluster, "delete", "--ignore-not-found", "--filename", "-", sent=yaml.safe_dump_all(objects))
-
-
 def kubectl(cluster: Cluster, *arguments: str, sent: str = "") -> None:
     """Run kubectl with an administrator's rights."""
     command = [cluster.kubectl, "--kubeconfig", str(cluster.kubeconfig), *arguments]
@@ -155,6 +150,12 @@ def install(cluster: Cluster, api: httpx.Client, *flags: str) -> Installed:
     eventually("jobs", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/elasticpytorchjobs").is_success)
     eventually("policies", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies").is_success)
     return Installed(cluster, api, objects)
+
+
+def uninstall(installed: Installed) -> None:
+    """Nobody may do anything by the chart any more, and it refuses nothing; definitions and the account stay."""
+    rules = [one for one in installed.objects if one["kind"] in RULES]
+    kubectl(installed.cluster, "delete", "--ignore-not-found", "--filename", "-", sent=yaml.safe_dump_all(rules))
 
 
 def token_of(api: httpx.Client) -> str:

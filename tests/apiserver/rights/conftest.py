@@ -67,8 +67,7 @@ def install(estate: Estate) -> Iterator[Callable[..., Installed]]:
 
     yield with_flags
     for installed in made:
-        mine = (*account.ROLES, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-        account.delete(estate.cluster, [one for one in installed.objects if one["kind"] in mine])
+        account.uninstall(installed)
 
 
 @pytest.fixture

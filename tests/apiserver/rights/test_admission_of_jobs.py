@@ -105,7 +105,7 @@ def jobs(estate: Estate) -> Iterator[Jobs]:
     eventually("the policy", lambda: jobs.create(wrong | {"metadata": {"name": "first"}}).status_code == 422)
     yield jobs
     estate.api.delete(jobs.path)
-    account.delete(estate.cluster, [one for one in installed.objects if "Admission" in one["kind"]])
+    account.uninstall(installed)
 
 
 @pytest.mark.parametrize("name", WRONG)

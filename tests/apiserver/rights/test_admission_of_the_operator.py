@@ -41,7 +41,7 @@ def thief(estate: Estate) -> Iterator[httpx.Client]:
         eventually("the policy", lambda: "controls" in client.post(path, json=body | named("probe")).text)
         yield client
     estate.api.delete(Jobs(estate.api, "default").path)
-    account.delete(estate.cluster, [one for one in installed.objects if "Admission" in one["kind"]])
+    account.uninstall(installed)
 
 
 @pytest.fixture(scope="module")
