@@ -70,7 +70,8 @@ class Story:
         assert status["restarts"] <= 1, status
         assert status["incarnation"] == 1, status
         made_again = {name for name, count in (self.created() - self.deleted()).items() if count > 1}
-        assert made_again == {"grows-worker-0"}
+        # An operator that saw some of it may have had to take that pod itself, for one of the newcomers.
+        assert made_again <= {"grows-worker-0"}
 
     def check_process(self) -> None:
         """It lives, and nothing took it by surprise."""
