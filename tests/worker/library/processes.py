@@ -22,8 +22,6 @@ import faulthandler, json, os, signal, sys, threading, time
 import torch
 from torch import distributed as dist
 from elastic_worker.library import forming, groups
-from elastic_worker.processes import rest
-rest.install()
 rank, port = int(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
 faulthandler.dump_traceback_later(25)

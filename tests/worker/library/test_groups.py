@@ -22,6 +22,23 @@ def test_the_private_way_works_with_this_torch_and_leaves_nothing():
     assert not dist.is_initialized()
 
 
+def test_a_process_that_ends_waits_for_threads_that_work_whoever_started_it():
+    told = processes.run(
+        """
+        from elastic_worker.processes import rest
+        rest.FINISH_SECONDS = 30.0
+        def work():
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:
+                pass
+            tell(rested=True)
+        threading.Thread(target=work, daemon=True).start()
+        """,
+        1,
+    )
+    assert told == [{"rested": True}]
+
+
 def test_a_group_is_formed_while_the_running_one_trains_and_takes_its_place():
     told = processes.run(
         """
@@ -170,6 +187,9 @@ LOSS = """
     total = torch.ones(1)
     dist.all_reduce(total)
     tell(total=total.item())
+    # gloo may never end a collective of a lost group, and the end of the process waits for it. The library's own are
+    # followed, and their group is kept; these are the script's.
+    os._exit(0)
 """
 
 
@@ -190,9 +210,10 @@ def test_who_waits_for_a_lost_peer_is_freed_and_meets_the_others_again(name, sta
 def test_a_collective_has_its_own_limit_not_that_of_forming():
     told = processes.run(
         """
-        groups.install(form("one", rank, 2, timeout=1.0, collective_timeout=30.0))
+        form("both are there", rank, 2)
+        groups.install(form("one", rank, 2, timeout=2.0, collective_timeout=30.0))
         if rank == 1:
-            time.sleep(2.0)
+            time.sleep(3.0)
         total = torch.ones(1)
         dist.all_reduce(total)
         groups.install(form("two", rank, 2, collective_timeout=1.0))

@@ -34,6 +34,7 @@ from elastic_worker.library.forming import (
     empty_group,
     form,
 )
+from elastic_worker.processes import rest
 
 __all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install", "self_test"]
 
@@ -58,6 +59,8 @@ REGISTERS = (
     "pg_flight_recorder_hooks",
 )
 """Where torch keeps what it knows of its groups."""
+
+rest.install()  # who started this process may not have done so: torchrun, srun
 
 _installed: Formed | None = None
 

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from . import linux
@@ -37,8 +38,9 @@ MENDED_IN = (3, 12)
 _TASKS = Path("/proc/self/task")
 
 
+@cache
 def install() -> None:
-    """At the end of this process and before its forks; last there, as hooks run in the opposite order."""
+    """At the end of this process and before its forks, once; last there, as hooks run in the opposite order."""
     atexit.register(lambda: let_threads_rest(FINISH_SECONDS))
     if sys.version_info < MENDED_IN:
         os.register_at_fork(before=lambda: let_threads_rest(FORK_SECONDS))
