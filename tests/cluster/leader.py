@@ -5,10 +5,12 @@ The kubelet starts the container again, and that goes on under the lease of the 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections import Counter
+from itertools import groupby
 
 from tests.cluster import processes
 from tests.cluster.lab import OPERATOR_NAMESPACE, Lab, Object, wait
@@ -61,6 +63,15 @@ class Leader:
         """All leases beside it."""
         items: list[Object] = self.lab.get(LEASES)["items"]
         return items
+
+    def holders_since(self, revision: str) -> list[str]:
+        """Who held the lease since that resourceVersion of the leases, in that order; "" where it was given back."""
+        options = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "1"}
+        with self.lab.http.stream("GET", LEASES, params=options) as answer:
+            answer.raise_for_status()
+            leases = [json.loads(line)["object"] for line in answer.iter_lines() if line]
+        mine = [lease["spec"].get("holderIdentity", "") for lease in leases if lease["metadata"]["name"] == LEASE]
+        return [holder for holder, _ in groupby(mine)]
 
     def _lease(self) -> Object:
         spec: Object = self.lab.get(LEASE_PATH)["spec"]

@@ -51,11 +51,11 @@ class Story:
         world.wait_settled("grows", room_beside(FOREIGN) - 2)
 
     def go_on_unseen(self) -> None:
-        """30 foreign pods go and 4 come, a pod of ours is lost, a job is deleted, another one is created."""
+        """A pod of ours is lost, 30 foreign pods go and 4 come, a job is deleted, another one is created."""
+        self.world.delete_pod("grows-worker-0")
         for name in self.foreign[:MISSED]:
             self.world.delete_pod(name)
         self.world.occupy(NEW, prefix="newcomer")
-        self.world.delete_pod("grows-worker-0")
         self.world.delete_job("ends")
         self.world.start(elastic_job("comes", small=3, big=3, gpus=GPUS))
 

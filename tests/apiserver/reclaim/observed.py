@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import httpx
 
 from tests.apiserver.faults.lab import MERGE, World
-from tests.apiserver.faults.proxy import Entry, Proxy, Request
+from tests.apiserver.faults.proxy import Proxy, Request
 from tests.apiserver.faults.zygote import Forked, Zygote
 from tests.apiserver.operators import eventually
 
 PASSES = "elastic_pytorch_pass_seconds_count"
 Start = Callable[..., "Observed"]
+Step = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,20 @@ class Observed:
         """The names of pods that it asked to be deleted, in that order."""
         return [entry.request.path.rsplit("/", 1)[1] for entry in self.proxy.requests(where=deletes_pod)]
 
-    def nominations(self) -> list[Entry]:
-        """Its writes of reservations, in that order, and withdrawals."""
-        return self.proxy.requests(where=nominates)
+    def steps(self) -> list[Step]:
+        """What it did about pods: ("reserve", pod, node), ("withdraw", pod, ""), ("delete", pod, "").
 
-    def steps(self) -> list[tuple[str, str, str]]:
-        """What it did about pods: ("reserve", pod, node), ("withdraw", pod, ""), ("delete", pod, "")."""
-        return [_step(entry.request) for entry in self.proxy.requests(where=lambda r: deletes_pod(r) or nominates(r))]
+        A reservation is told once, however often kube-scheduler takes the nomination away and it is made again.
+        """
+        steps: list[Step] = []
+        reserved: dict[str, str] = {}
+        for entry in self.proxy.requests(where=lambda request: deletes_pod(request) or nominates(request)):
+            kind, pod, node = _step(entry.request)
+            if kind == "reserve" and reserved.get(pod) == node:
+                continue
+            reserved[pod] = node
+            steps.append((kind, pod, node))
+        return steps
 
 
 def deletes_pod(request: Request) -> bool:
@@ -88,7 +96,7 @@ def writes_job_status(request: Request) -> bool:
     return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
 
 
-def _step(request: Request) -> tuple[str, str, str]:
+def _step(request: Request) -> Step:
     parts = request.path.split("/")
     if request.method == "DELETE":
         return "delete", parts[-1], ""

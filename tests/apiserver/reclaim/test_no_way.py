@@ -29,11 +29,11 @@ def wait_in_vain(observed: Observed, world: World, pods: Notebooks, **spec: Any)
     assert losses.names() == []
     assert observed.steps() == []
     pods.create("plain")
-    pods.wait_bound("plain")
+    node = pods.wait_bound("plain")
     world.wait_settled("toy", 7)
     assert len(losses.pods()) == 1
     observed.see_passes(world)
-    assert (observed.nominations()[0].request.path, len(observed.nominations())) == (f"{pods.path}/plain/status", 1)
+    assert [step for step in observed.steps() if step[0] != "delete"] == [("reserve", "plain", node)]
     assert not pods.node()
 
 

@@ -39,7 +39,7 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
 
 
 def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
-    with LibraryJob(tmp_path, "--epochs", 25, nproc=2) as job:
+    with LibraryJob(tmp_path, "--epochs", 40, nproc=2) as job:
         job.start(0, 1)
         before = job.wait_world(4)
         job.start(2)
@@ -49,7 +49,7 @@ def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
         job.wait_world(4, after=grown)
         assert [job.wait_code(job.pods[index]) for index in (0, 2)] == [0, 0]
         assert job.repeated_steps() == []
-        assert job.assert_exactly_once() == 25 * 20
+        assert job.assert_exactly_once() == 40 * 20
         job.assert_nothing_left()
 
 
