@@ -8,9 +8,10 @@ from tests.soak import faults_of_nodes as nodes
 from tests.soak import faults_of_pods as pods
 from tests.soak import faults_of_programs as programs
 from tests.soak.plan import Kind
+from tests.soak.site import SCHEDULER
 from tests.soak.stage import Deeds
 
-FAULT = "fault"
+FAULT, SCHEDULER_KILLED = "fault", "scheduler killed"
 SHORT, MEDIUM, LONG, FOR_LOSS = (2.0, 4.0), (4.0, 12.0), (18.0, 22.0), (30.0, 34.0)
 
 FAULTS: Mapping[Kind, Deeds] = {
@@ -24,7 +25,7 @@ FAULTS: Mapping[Kind, Deeds] = {
     Kind(FAULT, "etcd killed", MEDIUM): programs.killed("etcd"),
     Kind(FAULT, "etcd frozen", MEDIUM): programs.frozen("etcd"),
     Kind(FAULT, "etcd compacted", SHORT): programs.etcd_compacted,
-    Kind(FAULT, "scheduler killed", MEDIUM): programs.killed("scheduler"),
+    Kind(FAULT, SCHEDULER_KILLED, MEDIUM): programs.killed(SCHEDULER),
     Kind(FAULT, "controller manager killed", MEDIUM): programs.killed("controller-manager"),
     Kind(FAULT, "node switched off", MEDIUM): nodes.node_killed,
     Kind(FAULT, "node switched off until pods are replaced", FOR_LOSS): nodes.node_killed,

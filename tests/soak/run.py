@@ -16,7 +16,7 @@ from elastic_operator.cluster.errors import AlreadyExists
 from tests.simulate.violation import require
 from tests.soak import opening, records, weight
 from tests.soak.edits import EDITS
-from tests.soak.faults import AWAY, COSTLY, FAULT, FAULTS, SETTLES_SECONDS, TAIL_SECONDS
+from tests.soak.faults import AWAY, COSTLY, FAULT, FAULTS, SCHEDULER_KILLED, SETTLES_SECONDS, TAIL_SECONDS
 from tests.soak.plan import Deed, Kind, make_plan
 from tests.soak.records import Cause
 from tests.soak.results import Event, Result
@@ -33,6 +33,8 @@ REST_SECONDS = 240.0
 STANDSTILL_SECONDS = 240.0
 """A training must do a step within so long, whatever happens."""
 TICK_SECONDS = 0.5
+CARE_SECONDS = 10.0
+"""So often the cluster is looked after, as kubelets look after the pods of a control plane."""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Soak:
     watch: Watch
     open: list[Open] = field(default_factory=list)
     restless: int = 0
+    cared_at: float = 0.0
 
     # -- minutes -------------------------------------------------------------------------------------------------------
 
@@ -79,10 +82,21 @@ class Soak:
             for one in [one for one in self.open if one.until <= time.monotonic()]:
                 self._undo(one)
             self.stage.world.fill_up()
+            self._care()
             self.watch.raise_what_broke()
             if time.monotonic() >= moment:
                 return
             time.sleep(TICK_SECONDS)
+
+    def _care(self) -> None:
+        if time.monotonic() < self.cared_at + CARE_SECONDS:
+            return
+        self.cared_at = time.monotonic()
+        killed = any(one.deed.name == SCHEDULER_KILLED for one in self.open)
+        if not killed and self.stage.site.start_ended_scheduler():
+            told = "kube-scheduler had ended itself, and is started again"
+            self.result.events.append(Event(round(self._now(), 1), round(self._now(), 1), "care", "scheduler", told))
+            self.console.print(f"  {self._now():7.1f} s  care: {told}", markup=False, soft_wrap=True)
 
     def _begin(self, deed: Deed) -> None:
         begun = time.monotonic()

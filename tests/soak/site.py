@@ -24,6 +24,7 @@ REAL = "real"
 NODES, GPUS = 2, 3
 CLASSES = {"low": 0, "high": 10}
 """Of jobs."""
+SCHEDULER = "scheduler"
 FRESH_SECONDS = 8.0
 """Whoever leads renews its lease in so long."""
 PATIENCE_SECONDS = 60.0
@@ -106,6 +107,18 @@ class Site:
     def wait_node(self, node: str) -> None:
         """Until it is Ready with all its GPUs."""
         self.cluster.wait_ready([node], seconds=120.0)
+
+    def start_ended_scheduler(self) -> bool:
+        """Whether it had ended by itself; started again, as a kubelet does. Not while somebody has killed it.
+
+        It ends itself when its cache contradicts the API server, as it may after one that was killed and came back:
+        "Scheduler cache is corrupted".
+        """
+        part = self.cluster.part(SCHEDULER)
+        if part.runs():
+            return False
+        part.restart()
+        return True
 
     def wait_answers(self) -> None:
         """Until the API server is ready."""
