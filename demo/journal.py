@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
@@ -33,6 +33,23 @@ class Pause:
     def repeated(self) -> int:
         """Epochs that were trained twice."""
         return max(0, self.before.number - self.after.number + 1)
+
+
+@dataclass
+class Journal:
+    """The epochs of a job through the replacements of its master: what a pod has logged outlives it."""
+
+    epochs: list[Epoch] = field(default_factory=list)
+    _logs: dict[str, str] = field(default_factory=dict)
+
+    def note(self, uid: str, log: str) -> None:
+        """The log of the pod of that uid, as it was just read.
+
+        Of a pod that is being cleared away a kubelet tells nothing, or a line of its own: the longest log counts.
+        """
+        self._logs[uid] = max(self._logs.get(uid, ""), log, key=len)
+        found = (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines()))
+        self.epochs = sorted(found, key=lambda epoch: epoch.time)
 
 
 def epochs_of(lines: Iterable[str]) -> list[Epoch]:

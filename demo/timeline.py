@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from demo.journal import Epoch, epochs_of, pauses_of
+from demo.journal import Epoch, Journal, pauses_of
 from demo.kube import Kube, wait_for
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
@@ -30,13 +30,17 @@ class Timeline:
     job: str
     console: Console
     started: float = field(default_factory=time.monotonic)
-    epochs: list[Epoch] = field(default_factory=list)
-    _logs: dict[str, str] = field(default_factory=dict)
+    journal: Journal = field(default_factory=Journal)
     _shown: tuple[str, int, int] = ("", -1, -1)
     _next_epoch: int = 0
 
     def __post_init__(self) -> None:
         self.core, self.custom = self.kube.apis()
+
+    @property
+    def epochs(self) -> list[Epoch]:
+        """What the job has trained so far, in order of time."""
+        return self.journal.epochs
 
     def say(self, event: str, *, style: str = "", at: float | None = None) -> None:
         """A line of the timeline: time (`at` seconds after the start, else now), event, pods, world size, epoch."""
@@ -72,16 +76,12 @@ class Timeline:
             self._next_epoch = self.epochs[-1].number + EPOCHS_PER_LINE
 
     def _read_logs(self) -> None:
-        """The master's log, through its replacements: each pod's lines are kept after it is gone."""
         try:
             pod = self.core.read_namespaced_pod(f"{self.job}-master-0", self.namespace)
             text = self.core.read_namespaced_pod_log(pod.metadata.name, self.namespace, timestamps=True)
         except ApiException:
             return
-        self._logs[pod.metadata.uid] = text or ""  # the client returns None for a log that is still empty
-        self.epochs = sorted(
-            (epoch for log in self._logs.values() for epoch in epochs_of(log.splitlines())), key=lambda e: e.time
-        )
+        self.journal.note(pod.metadata.uid, text or "")  # the client returns None for a log that is still empty
 
     def last_epoch_time(self) -> float:
         """When the last epoch ended, on the clock of the pods; 0.0 before there was one."""

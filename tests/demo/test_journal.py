@@ -1,4 +1,4 @@
-from demo.journal import Epoch, epochs_of, pauses_of
+from demo.journal import Epoch, Journal, epochs_of, pauses_of
 from demo.plot import svg_of
 
 GROUP = "Initializing process group with: {{'RANK': '0', 'WORLD_SIZE': '{size}', 'LOCAL_RANK': '0'}}"
@@ -32,6 +32,17 @@ def test_a_pause_is_the_gap_at_a_change_of_the_world_size():
 def test_epochs_trained_again_are_counted():
     (pause,) = pauses_of([Epoch(0.0, 5, 4), Epoch(9.0, 4, 8)])
     assert pause.repeated == 2
+
+
+def test_what_a_pod_has_logged_outlives_it():
+    lines = log("[12] " + GROUP.format(size=3), epoch(0), epoch(1), "[13] " + GROUP.format(size=2), epoch(2))
+    journal = Journal()
+    journal.note("first", "\n".join(lines[:2]))
+    journal.note("first", "\n".join(lines[:3]))
+    journal.note("first", "")
+    journal.note("first", "unable to retrieve container logs")
+    journal.note("second", "\n".join(lines[3:]))
+    assert [(epoch.number, epoch.world_size) for epoch in journal.epochs] == [(0, 3), (1, 3), (2, 2)]
 
 
 def test_the_picture_has_a_dot_for_each_epoch():
