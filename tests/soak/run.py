@@ -20,6 +20,7 @@ from tests.soak.faults import AWAY, COSTLY, FAULT, FAULTS, SCHEDULER_KILLED, SET
 from tests.soak.plan import Deed, Kind, make_plan
 from tests.soak.records import Cause
 from tests.soak.results import Event, Result
+from tests.soak.site import SCHEDULER
 from tests.soak.stage import Stage
 from tests.soak.trainings import EPOCH_STEPS
 from tests.soak.watch import Watch
@@ -95,8 +96,9 @@ class Soak:
         killed = any(one.deed.name == SCHEDULER_KILLED for one in self.open)
         if not killed and self.stage.site.start_ended_scheduler():
             told = "kube-scheduler had ended itself, and is started again"
-            self.result.events.append(Event(round(self._now(), 1), round(self._now(), 1), "care", "scheduler", told))
-            self.console.print(f"  {self._now():7.1f} s  care: {told}", markup=False, soft_wrap=True)
+            now = round(self._now(), 1)
+            self.result.events.append(Event(now, now, "care", SCHEDULER, told))
+            self.console.print(f"  {now:7.1f} s  care: {told}", markup=False, soft_wrap=True)
 
     def _begin(self, deed: Deed) -> None:
         begun = time.monotonic()

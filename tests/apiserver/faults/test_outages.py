@@ -72,6 +72,7 @@ class Story:
         made_again = {name for name, count in (self.created() - self.deleted()).items() if count > 1}
         # An operator that saw some of it may have had to take that pod itself, for one of the newcomers.
         assert made_again <= {"grows-worker-0"}
+        assert self.created()["grows-worker-0"] > 1
 
     def check_process(self) -> None:
         """It lives, and nothing took it by surprise."""

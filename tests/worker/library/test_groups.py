@@ -187,8 +187,8 @@ LOSS = """
     total = torch.ones(1)
     dist.all_reduce(total)
     tell(total=total.item())
-    # gloo may never end a collective of a lost group, and the end of the process waits for it. The library's own are
-    # followed, and their group is kept; these are the script's.
+    # Once processes hung in the end of the interpreter, nobody knows why: perhaps gloo never ended a collective of the
+    # lost group. The library's own are followed, and their group is kept; these are the script's.
     os._exit(0)
 """
 
