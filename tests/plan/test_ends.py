@@ -9,6 +9,7 @@ from elastic_operator.plan.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
     START,
+    TEMPLATE,
     at,
     ended,
     group,
@@ -25,6 +26,7 @@ from tests.plan.jobs import (
 )
 
 FAILS_AT_ONCE = {"maxFailuresWithoutProgress": 0}
+UNSEEN = {"phase": "Pending", "bound": False, "main": MainContainer()}
 
 
 def succeeded():
@@ -178,6 +180,51 @@ def test_an_image_that_cannot_be_pulled_is_told():
     planned = plan(make_job(pods, status=make_status()), BOTH)
     assert reasons(planned)["Ready"] == ("False", "Starting")
     assert "ImagePullBackOff: no such image" in planned.status.condition("Ready").message
+
+
+def test_pods_that_wait_for_the_same_are_named_together():
+    main = MainContainer(waiting_reason="ImagePullBackOff", waiting_message="no such image")
+    pods = group(63, phase="Pending", main=main)
+    planned = plan(make_job(pods, status=make_status(target_replicas=64)), make_grant(keep=[pod.name for pod in pods]))
+    named = "toy-master-0, toy-worker-0, toy-worker-1, toy-worker-2, toy-worker-3 and 59 more"
+    expected = f"0 of 64 pods run. {named}: ImagePullBackOff: no such image"
+    assert planned.status.condition("Ready").message == expected
+
+
+def test_of_many_reasons_to_wait_the_first_are_told():
+    pods = tuple(
+        replace(pod, main=MainContainer(waiting_reason="CrashLoopBackOff", waiting_message=f"pod={pod.name}"))
+        for pod in group(9, phase="Pending")
+    )
+    planned = plan(make_job(pods, status=make_status(target_replicas=10)), make_grant(keep=[pod.name for pod in pods]))
+    told = planned.status.condition("Ready").message
+    assert told.count("CrashLoopBackOff") == 5
+    assert told.endswith("toy-worker-3: CrashLoopBackOff: pod=toy-worker-3; 5 more wait")
+
+
+def test_pods_that_no_scheduler_looks_at_are_told_after_their_time():
+    pods = group(1, created=START + 100, **UNSEEN)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=129)
+    assert planned.status.condition("Ready").message == "0 of 2 pods run."
+    assert planned.wake_at == START + 130
+    told = plan(make_job(pods, status=make_status()), BOTH, now=130).status.condition("Ready").message
+    who = "toy-master-0, toy-worker-0"
+    assert told == f"0 of 2 pods run. {who}: looked at by no scheduler in 30 s. See whether kube-scheduler runs."
+
+
+def test_a_scheduler_that_nobody_runs_is_named():
+    template = {"spec": {**TEMPLATE["spec"], "schedulerName": "kai"}}
+    job = make_job(group(1, created=START, **UNSEEN), spec=make_spec(template=template), status=make_status())
+    told = plan(job, BOTH).status.condition("Ready").message
+    assert told.endswith("See whether a scheduler called kai (schedulerName) runs.")
+
+
+def test_a_running_job_whose_newcomer_no_scheduler_looks_at_says_which():
+    late = make_pod("worker-1", created=START + 100, **UNSEEN)
+    job = make_job((*group(1), late), status=started(2))
+    planned = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"]))
+    assert reasons(planned)["Ready"] == ("True", "Degraded")
+    assert "toy-worker-1: looked at by no scheduler" in planned.status.condition("Ready").message
 
 
 def test_below_its_minimum_a_job_says_that_training_stands():

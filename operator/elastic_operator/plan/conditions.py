@@ -9,10 +9,10 @@ from __future__ import annotations
 from elastic_operator.api.leftovers import removal
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.observation import Observation, at, is_running, set_condition
 from elastic_operator.plan.progress import heard_by, is_whole, report_of
+from elastic_operator.plan.waiting import why_pods_wait
 from elastic_operator.plan.words import listed, pods
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
@@ -76,7 +76,7 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
     status = seen.status
     running = sum(is_running(pod) for pod in seen.live)
     told = f"{running} of {pods(status.target_replicas)} run."
-    trouble = "; ".join(filter(None, [*map(_pod_trouble, seen.live), _held_name(seen), _left_behind(seen)]))
+    trouble = "; ".join(filter(None, [*why_pods_wait(seen, now), _held_name(seen), _left_behind(seen)]))
     told = f"{told} {trouble}".strip()
     if not _enough(seen):
         if running == 0:
@@ -151,15 +151,6 @@ def _left_behind(seen: Observation) -> str:
         f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
         f" with: {removal(job.namespace, job.name, job.uid)}"
     )
-
-
-def _pod_trouble(pod: OwnPod) -> str:
-    """Why a pod does not run yet, where there is a reason somebody can act on."""
-    if pod.unschedulable:
-        return f"{pod.name} finds no node: {pod.unschedulable}"
-    if pod.main.waiting_reason not in ("", "ContainerCreating", "PodInitializing"):
-        return f"{pod.name}: {pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
-    return ""
 
 
 def _if(phase: Phase, told: str) -> str:
