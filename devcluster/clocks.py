@@ -8,6 +8,8 @@ a new program in the process does not.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import platform
 import struct
 from collections.abc import Iterable
@@ -26,25 +28,34 @@ def shift(pids: Iterable[int], seconds: int) -> None:
     if platform.machine() != "x86_64":
         raise DevclusterError(f"the clock of a process can be shifted on x86_64 only, and this is {platform.machine()}")
     for pid in pids:
-        try:
-            _shift(pid, seconds)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while not _is_shifted(pid, seconds):
+                continue  # it has begun a new program meanwhile, or ended
 
 
-def _shift(pid: int, seconds: int) -> None:
+def _is_shifted(pid: int, seconds: int) -> bool:
+    """Shift the clock of the program that the process runs; False if another one has taken its place meanwhile."""
     mapped = _vdso(pid)
     if mapped is None:
-        return  # a process that ends
+        return True  # a process that ends
     begin, end = mapped
     with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
-        memory.seek(begin)
-        offset, size = _find(memory.read(end - begin))
+        try:
+            memory.seek(begin)
+            image = memory.read(end - begin)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        if len(image) < end - begin:
+            return False
+        offset, size = _find(image)
         code = _code(seconds)
         if size < len(code):
             raise DevclusterError(f"the kernel's {FUNCTION.decode()} has {size} bytes, and {len(code)} are needed")
         memory.seek(begin + offset)
         memory.write(code)
+    return True
 
 
 def _code(seconds: int) -> bytes:

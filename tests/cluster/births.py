@@ -1,49 +1,31 @@
-"""Everything that was ever made in a namespace, from watches: what was there for a moment only is seen, too."""
+"""Everything that was ever made in a namespace: what was there for a moment only is seen, too."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from elastic_worker.contract import LABEL_INCARNATION, LABEL_JOB_UID
+from tests.cluster.follow import Follow
 from tests.cluster.lab import Lab, Object
 
 CORE, DISCOVERY = "/api/v1/namespaces", "/apis/discovery.k8s.io/v1/namespaces"
-ROUND_SECONDS = 2
 T = TypeVar("T")
 
 
-class Births:
-    """Watches pods, services and endpoint slices while it is open; `seen` holds them by uid, as they were last."""
+class Births(Follow):
+    """Watches pods, services and endpoint slices of a namespace while it is open."""
 
     def __init__(self, lab: Lab, namespace: str) -> None:
-        self.lab = lab
-        self.paths = [f"{CORE}/{namespace}/pods", f"{CORE}/{namespace}/services"]
-        self.paths.append(f"{DISCOVERY}/{namespace}/endpointslices")
-        self.seen: dict[str, Object] = {}
-        self.troubles: list[Exception] = []
+        core, discovery = f"{CORE}/{namespace}", f"{DISCOVERY}/{namespace}"
+        super().__init__(lab, f"{core}/pods", f"{core}/services", f"{discovery}/endpointslices")
         self._news = threading.Event()
-        self._done = threading.Event()
-        self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Self:
-        for path in self.paths:
-            found = self.lab.get(path)
-            thread = threading.Thread(target=self._follow, args=(path, found["metadata"]["resourceVersion"]))
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join()
+    def noted(self) -> None:
+        """Whoever waits goes on."""
+        self._news.set()
 
     def wait_for_news(self, begin: Callable[[], T], *, seconds: float) -> T:
         """Begin something, and wait for the first change that comes after that, for at most so long."""
@@ -63,25 +45,6 @@ class Births:
         return Counter(each["kind"] for each in self._of(job_uid) if each["kind"] != "Pod")
 
     def _of(self, job_uid: str) -> list[Object]:
-        assert not self.troubles, self.troubles
-        return [each for each in self.seen.values() if each["metadata"].get("labels", {}).get(LABEL_JOB_UID) == job_uid]
-
-    def _follow(self, path: str, revision: str) -> None:
-        try:
-            while not self._done.is_set():
-                revision = self._round(path, revision)
-        except Exception as error:  # noqa: BLE001 - told when somebody asks what was seen
-            self.troubles.append(error)
-
-    def _round(self, path: str, revision: str) -> str:
-        """One watch; returns where the next is to go on."""
-        params = {"watch": "1", "resourceVersion": revision, "timeoutSeconds": str(ROUND_SECONDS)}
-        with self.lab.http.stream("GET", path, params={**params, "allowWatchBookmarks": "true"}) as answer:
-            for line in answer.iter_lines():
-                event = json.loads(line)
-                assert event["type"] != "ERROR", event
-                revision = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] != "BOOKMARK":
-                    self.seen[event["object"]["metadata"]["uid"]] = event["object"]
-                    self._news.set()
-        return revision
+        """As they were last."""
+        seen = {each["metadata"]["uid"]: each for each in self.changes}
+        return [each for each in seen.values() if each["metadata"].get("labels", {}).get(LABEL_JOB_UID) == job_uid]

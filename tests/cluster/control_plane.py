@@ -68,13 +68,17 @@ def forget_history(lab: Lab) -> None:
         lab.cluster.part(part).restart()
 
 
-def relists(lab: Lab) -> dict[str, float]:
-    """How often each replica has listed all pods again, by pod."""
-    return {pod["metadata"]["name"]: _relists(lab, pod["metadata"]["name"]) for pod in Leader(lab).pods()}
+def relists(lab: Lab) -> dict[tuple[str, int], float]:
+    """How often each replica has listed all pods again, by pod and by how often its container was started again.
+
+    0 for one that does not answer.
+    """
+    return {(pod, restarts): _relists(lab, pod) for pod, restarts in Leader(lab).restarts().items()}
 
 
 def _relists(lab: Lab, pod: str) -> float:
     answer = lab.http.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics")
-    answer.raise_for_status()
+    if not answer.is_success:
+        return 0.0
     series = METRIC + '{kind="pods"} '
     return next(float(line.removeprefix(series)) for line in answer.text.splitlines() if line.startswith(series))

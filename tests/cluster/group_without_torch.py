@@ -30,11 +30,18 @@ def lead(size):
     say(f"group of {size} begins at step {step}")
     while not (FOLDER / "enough").exists():
         meet(peers, GO_ON)
-        saved.write_text(str(step))
+        save(saved, str(step))
         step += 1
         time.sleep(0.1)
     meet(peers, END)
     say(f"ends at step {step}")
+
+
+def save(file, text):
+    """All of it or nothing: the process may be told to go at any moment."""
+    part = file.with_suffix(".part")
+    part.write_text(text)
+    part.replace(file)
 
 
 def meet(peers, word):

@@ -40,6 +40,10 @@ class Installation:
         items: list[Object] = self.lab.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         return [pod for pod in items if pod["metadata"]["labels"].get("app.kubernetes.io/name") == "elastic-operator"]
 
+    def uids(self) -> set[str]:
+        """Of these pods, those that are on their way out too."""
+        return {pod["metadata"]["uid"] for pod in self.pods()}
+
     def version(self) -> str:
         """Of the chart that is installed."""
         deployment = self.lab.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator")

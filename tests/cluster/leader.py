@@ -5,11 +5,12 @@ The kubelet starts the container again, and that goes on under the lease of the 
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
 
 from tests.cluster import processes
@@ -29,9 +30,14 @@ class Leader:
         self._last_renewal = ""
 
     def kill(self, pid: int) -> None:
-        """SIGKILL."""
-        os.kill(pid, signal.SIGKILL)
-        self.killed_at.append(time.time())
+        """SIGKILL; the process is gone afterwards."""
+        process = os.pidfd_open(pid)
+        try:
+            os.kill(pid, signal.SIGKILL)
+            self.killed_at.append(time.time())
+            select.select([process], [], [])
+        finally:
+            os.close(process)
         self._last_renewal = self._lease()["renewTime"]
 
     def wait_until_there(self) -> int:
@@ -64,15 +70,6 @@ class Leader:
         items: list[Object] = self.lab.get(LEASES)["items"]
         return items
 
-    def holders_since(self, revision: str) -> list[str]:
-        """Who held the lease since that resourceVersion of the leases, in that order; "" where it was given back."""
-        options = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "1"}
-        with self.lab.http.stream("GET", LEASES, params=options) as answer:
-            answer.raise_for_status()
-            leases = [json.loads(line)["object"] for line in answer.iter_lines() if line]
-        mine = [lease["spec"].get("holderIdentity", "") for lease in leases if lease["metadata"]["name"] == LEASE]
-        return [holder for holder, _ in groupby(mine)]
-
     def _lease(self) -> Object:
         spec: Object = self.lab.get(LEASE_PATH)["spec"]
         return spec
@@ -80,6 +77,12 @@ class Leader:
     def _pid(self) -> int | None:
         holder = {holder_of(self._lease())}
         return next((pid for pid in processes.of_operators(self.lab.cluster) if processes.is_of(pid, holder)), None)
+
+
+def holders(leases: Iterable[Object]) -> list[str]:
+    """Who held the lease, of what became of all leases one after the other; "" where it was given back."""
+    mine = [lease["spec"].get("holderIdentity", "") for lease in leases if lease["metadata"]["name"] == LEASE]
+    return [holder for holder, _ in groupby(mine)]
 
 
 def holder_of(lease: Object) -> str:

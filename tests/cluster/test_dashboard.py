@@ -6,6 +6,7 @@ The day: a library job trains, grows and shrinks, and gives its GPUs to the owne
 import pytest
 
 from generate import dashboard
+from tests.cluster.elastic import IMPORT_SECONDS
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.install import Installation
 from tests.cluster.lab import wait
@@ -45,9 +46,9 @@ def trains_changes_and_gives_back(borrower, owner):
     give_files(borrower, "library-script", train_py=FOLDER / "library" / "train.py")
     give_volume(borrower)
     borrower.apply(example("library", gpus=1, maxReplicas=1, args=["--epochs", "100000", "--pause", "0.02"]))
-    borrower.wait_for("library", "Running", pods=1)
+    borrower.wait_for("library", "Running", pods=1, seconds=IMPORT_SECONDS)
     borrower.scale("library", 4)
-    borrower.wait_for("library", "Running", pods=4)
+    borrower.wait_for("library", "Running", pods=4, seconds=IMPORT_SECONDS)
     owner.apply(foreign_pod("visitor", gpus=4), foreign_pod("second", gpus=1))
     owner.wait("the visitors to run", lambda: {p["status"]["phase"] for p in pods(owner)} == {"Running"})
     borrower.apply(job("waiting", min=4, max=4, template=command()))

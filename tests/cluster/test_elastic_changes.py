@@ -6,7 +6,7 @@ from itertools import groupby
 import pytest
 
 from devcluster import projectimage
-from tests.cluster.elastic import CHECKPOINTS, trainer
+from tests.cluster.elastic import CHECKPOINTS, IMPORT_SECONDS, trainer
 from tests.cluster.examples import FOLDER, FROM_1_TO_3_AND_BACK, example, give_files, give_volume
 from tests.cluster.templates import job, template
 
@@ -23,7 +23,9 @@ def test_the_example_grows_and_shrinks_right_after_checkpoints(team):
     master = ""
     for size in (1, 3, 1):
         team.scale("elastic", size)
-        team.wait(f"epochs on {size} processes", lambda size=size: [n for _, n in epochs(team)[-3:]] == [size] * 3)
+        trained = [size] * 3
+        what = f"epochs on {size} processes"
+        team.wait(what, lambda t=trained: [n for _, n in epochs(team)[-3:]] == t, seconds=IMPORT_SECONDS)
         master = master or team.uids("elastic")["elastic-master-0"]
     history = team.wait("what the changes cost", lambda: costs(team))
     assert [(c["reason"], c["from"], c["to"], c["lostSteps"]) for c in history] == [

@@ -11,8 +11,7 @@ FIRST = {"maxFailuresWithoutProgress": 0}
 
 def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(team):
     team.apply(job(min=2, max=2, template=script("print('hello')\nimport no_such_module", env=AT_ONCE)))
-    team.wait("a pause before the next try", lambda: team.condition("Ready").get("reason") == "Restarting")
-    assert "Tried again in about" in team.condition("Ready")["message"]
+    team.wait("a pause before the next try", lambda: is_paused(team.condition("Ready")))
     status = team.wait_for("toy", "Failed")
     failed, stalled = team.condition("Failed"), team.condition("Stalled")
     assert (failed["status"], failed["reason"], stalled["status"]) == ("True", "RestartLimitReached", "True")
@@ -23,6 +22,10 @@ def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(
     assert "RestartLimitReached" in team.wait(
         "events", lambda: "RestartLimitReached" in team.events() and team.events()
     )
+
+
+def is_paused(ready):
+    return ready.get("reason") == "Restarting" and "Tried again in about" in ready["message"]
 
 
 def test_an_image_without_torch_is_named_as_such(team):

@@ -53,6 +53,7 @@ def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
     team.apply(job(min=1, max=8, elasticity=QUICK))
     team.wait_for("toy", "Running", pods=4)
     before, listed = team.uids(), relists(lab)
+    assert listed
     with operators_frozen(lab):
         lab.cluster.part("apiserver").restart()  # what was sent to the frozen would be read when they are thawed
         wait("the API server to be ready", lab.cluster.api.is_ready)
@@ -64,7 +65,12 @@ def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
     kept = {name: uid for name, uid in before.items() if name != "toy-worker-1"}
     assert kept.items() <= team.uids().items()
     assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (1, 1, 0)
-    assert all(count > listed[name] for name, count in relists(lab).items() if name in listed)
+    team.wait("the replicas that were frozen to list anew", lambda: all_more(listed, relists(lab)))
+
+
+def all_more(before, now):
+    """A replica that the kubelet has started again meanwhile has listed everything anyway."""
+    return all(count > before[replica] for replica, count in now.items() if replica in before)
 
 
 def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator_upgraded(lab, team, training):
@@ -80,7 +86,7 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
             leader.kill(pid)
             group = training.trains(size, after=group)
         team.wait_for("toy", "Running", pods=1)  # a pod that is still leaving would stay if it is wanted again
-        replaced = {pod["metadata"]["uid"] for pod in installation.pods()}
+        replaced = installation.uids()
         upgrade = threading.Thread(target=upgraded, args=(installation,))
         upgrade.start()
         for size in (2, 1):
@@ -88,7 +94,7 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
             group = training.trains(size, after=group)
         upgrade.join()
         made = births.pods_of(uid)
-    wait("the old replicas to go", lambda: not replaced & {pod["metadata"]["uid"] for pod in installation.pods()})
+    wait("the old replicas to go", lambda: not replaced & installation.uids())
     status = team.wait_for("toy", "Running", pods=1)
     assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
     assert team.uids() == {"toy-master-0": master}

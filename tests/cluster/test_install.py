@@ -10,8 +10,9 @@ import pytest
 from demo.install import NAMESPACE, RELEASE
 from elastic_operator.api.job import PLURAL
 from tests.cluster.elastic import Training
+from tests.cluster.follow import Follow
 from tests.cluster.install import RELEASED, Installation
-from tests.cluster.leader import LEASES, Leader
+from tests.cluster.leader import LEASES, holders
 from tests.cluster.policies import policy
 from tests.cluster.templates import command, foreign_pod, job
 
@@ -147,18 +148,18 @@ def test_gpus_are_given_back_all_through_a_rolling_upgrade(lab, teams, installat
     try:
         borrower.apply(job(min=1, max=8, template=command(), elasticity={"gracePeriodSeconds": 1}))
         borrower.wait_for("toy", "Running", pods=8)
-        before = {pod["metadata"]["uid"] for pod in installation.pods()}
-        revision = lab.get(LEASES)["metadata"]["resourceVersion"]
-        with Visitors(owner, every=2.0) as visitors:
-            installation.install("--set", "podAnnotations.upgraded=yes")
-            owner.wait("all visitors to come", lambda: len(visitors.asked) == 7, seconds=60)
-        assert not before & {pod["metadata"]["uid"] for pod in installation.pods()}
-        owner.wait("all visitors to be there", lambda: None not in visitors.waited().values())
+        before = installation.uids()
+        with Follow(lab, LEASES) as leases:
+            with Visitors(owner, every=2.0) as visitors:
+                installation.install("--set", "podAnnotations.upgraded=yes")
+                owner.wait("all visitors to come", lambda: len(visitors.asked) == 7, seconds=60)
+            owner.wait("the old replicas to go", lambda: not before & installation.uids())
+            owner.wait("all visitors to be there", lambda: None not in visitors.waited().values())
         print(f"seconds that each waited for its GPU: {visitors.waited()}")
         assert len(visitors.waited()) == 7
-        holders = Leader(lab).holders_since(revision)
-        assert len(set(holders) - {""}) > 1
-        assert all("" in pair for pair in pairwise(holders)), "nobody waits for the end of a lease"
+        held = holders(leases.changes)
+        assert len(set(held) - {""}) > 1
+        assert all("" in pair for pair in pairwise(held)), "nobody waits for the end of a lease"
         assert borrower.pods() == ["master-0"]
     finally:
         lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)

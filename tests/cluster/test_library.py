@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pytest
 
+from tests.cluster.elastic import IMPORT_SECONDS
 from tests.cluster.examples import FOLDER, FROM_1_TO_3_AND_BACK, example, give_files, give_volume
 
 pytestmark = pytest.mark.timeout(400)
@@ -31,9 +32,25 @@ def epochs(team):
     return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(team.logs("library-master-0"))]
 
 
-def trains(team, pods):
-    """Until three epochs on end were trained by so many."""
-    team.wait(f"epochs on {pods} processes", lambda: [n for _, n in epochs(team)[-3:]] == [pods] * 3)
+def trains(team, pods, *, after=-1):
+    """Until three epochs on end, later than that one, were trained by so many."""
+
+    def last_three():
+        return [size for epoch, size in epochs(team) if epoch > after][-3:]
+
+    team.wait(f"epochs on {pods} processes", lambda: last_three() == [pods] * 3, seconds=IMPORT_SECONDS)
+
+
+def loses(team, pod):
+    """The pod ends without warning; returns the last epoch told until its successor had started its processes."""
+    before = team.uids("library").values()
+    team.delete_pod(pod, *FORCE)
+
+    def successor():
+        return [name for name, uid in team.uids("library").items() if uid not in before and starts(team, name)]
+
+    team.wait(f"a pod in place of {pod}", successor, seconds=IMPORT_SECONDS)
+    return epochs(team)[-1][0]
 
 
 def starts(team, pod):
@@ -68,14 +85,14 @@ def costs(team):
 
 def test_workers_and_the_master_are_lost_and_the_others_keep_what_they_have(team, job):
     job(3)
-    team.delete_pod("library-worker-0", *FORCE)
-    trains(team, 3)
+    trains(team, 3, after=loses(team, "library-worker-0"))
     with team.lab.no_operator():
         team.delete_pod("library-worker-1", *FORCE)
         trains(team, 2)
     trains(team, 3)
     last = epochs(team)[-1][0]
-    before = {pod: starts(team, pod) for pod in ("library-worker-0", "library-worker-1")}
+    before = {pod: starts(team, pod) for pod in team.uids("library") if pod != "library-master-0"}
+    assert list(before.values()) == [1, 1]
     assert starts(team, "library-master-0") == 1
     team.delete_pod("library-master-0", *FORCE)
     team.wait("a new master", lambda: team.status("library").get("masterEpoch") == 2)

@@ -27,6 +27,8 @@ KILLS = 50
 LONGEST_MOMENT = 3.0
 ANSWER_SECONDS = 0.05
 """The operator's writes in answer to something come within about so long."""
+STRETCH_SECONDS = 5.0
+"""An epoch takes 0.2 s and what the machine adds; in so long there is one whatever else the machine does."""
 SIZES = [1, 2, 3, 4, 5]
 
 Script = Generator[Life | None, None, None]
@@ -211,7 +213,7 @@ def trains(team, *, size):
 
 
 def assert_training_went_on(log, kills):
-    """Its processes were started twice, to begin and to grow; no epoch was skipped; between two kills some passed."""
+    """Its processes were started twice, to begin and to grow; no epoch was skipped; from kill to kill some passed."""
     epochs = epochs_of(log.splitlines())
     assert log.count("train worker starting...") == 2
     groups = {size: list(group) for size, group in groupby(epochs, key=lambda epoch: epoch.world_size)}
@@ -222,12 +224,21 @@ def assert_training_went_on(log, kills):
     calm = [
         sum(start < epoch.time < end for epoch in group)
         for group in groups.values()
-        for start, end in pairwise(kills)
+        for start, end in stretches(kills)
         if group[0].time < start and end < group[-1].time
     ]
-    print(f"epochs between two kills: {calm}")
+    print(f"epochs from kill to kill: {calm}")
     assert len(calm) > KILLS // 5
     assert min(calm) > 0
+
+
+def stretches(kills):
+    """From one kill to a later one, long enough for epochs on a machine that is busy with other things."""
+    start = kills[0]
+    for kill in kills:
+        if kill - start >= STRETCH_SECONDS:
+            yield start, kill
+            start = kill
 
 
 def left_of(team):

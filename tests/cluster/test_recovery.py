@@ -76,12 +76,13 @@ def test_a_job_gives_up_a_drained_node_without_a_failure_and_takes_it_back(team)
 
 COUNT = """
 import pathlib, time
-file = pathlib.Path("/checkpoints/count")
+file, part = pathlib.Path("/checkpoints/count"), pathlib.Path("/checkpoints/part")
 count = int(file.read_text()) if file.exists() else 0
 print("begins at", count)
 while True:
     count += 1
-    file.write_text(str(count))
+    part.write_text(str(count))
+    part.replace(file)  # it may be told to go between the two halves of a write
     time.sleep(0.1)
 """
 
@@ -151,4 +152,4 @@ def test_a_new_operator_takes_over_without_touching_what_runs(team):
     status = team.wait_for("toy", "Running", pods=3)
     assert team.uids().items() <= before.items()
     assert (status["restarts"], status["incarnation"]) == (0, 1)
-    team.lab.kubectl("wait", "pods", "--all", "-n", OPERATOR_NAMESPACE, "--for=condition=Ready", "--timeout=90s")
+    team.lab.kubectl("rollout", "status", "deployments", "-n", OPERATOR_NAMESPACE, "--timeout=90s")

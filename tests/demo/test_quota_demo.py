@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,9 @@ def test_borrowed_gpus_go_back_to_their_owner_and_only_as_many_workers_as_needed
     )
     assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
     told = json.loads(file.read_text())
-    through_three = [size for size in told["worldSizes"] if size != 3]
-    assert through_three == [2, 4, 2, 4], told["worldSizes"]
+    between_three = [size for size, _ in groupby(size for size in told["worldSizes"] if size != 3)]
+    assert between_three[:4] == [2, 4, 2, 4], told["worldSizes"]
+    assert between_three[4:] in ([], [2]), "pods that take the place of others need not come at the same moment"
     assert told["worldSizes"][-1] == 3, "the job goes on without the lost node"
     assert told["evictedPerRequestedGPU"] == 1.0
     assert [reclaim["pod"] for reclaim in told["reclaims"]] == ["team-b/notebook-1", "team-b/notebook-2"]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from datetime import datetime
 
 from devcluster import cgroups, images
 
@@ -64,5 +65,14 @@ def allocatable_gpus(cluster, node_name):
 
 def node_ready(cluster, node_name):
     """True, False or Unknown, as text."""
+    return _ready(cluster, node_name)["status"]
+
+
+def heartbeat(cluster, node_name):
+    """When the kubelet last told how the node is, in whole seconds."""
+    return datetime.fromisoformat(_ready(cluster, node_name)["lastHeartbeatTime"])
+
+
+def _ready(cluster, node_name):
     conditions = get(cluster, "node", node_name)["status"]["conditions"]
-    return next(condition["status"] for condition in conditions if condition["type"] == "Ready")
+    return next(condition for condition in conditions if condition["type"] == "Ready")

@@ -4,7 +4,7 @@ import contextlib
 import os
 import subprocess
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.devcluster.pods import (
     apply,
     container_processes,
     get,
+    heartbeat,
     kubectl,
     make_pod,
     node_ready,
@@ -89,7 +90,11 @@ def test_sick_gpus_are_not_allocatable_until_they_are_healthy(cluster):
     cluster.node(NODE).set_sick([0, 2])
     wait_for("two GPUs to be gone", lambda: allocatable_gpus(cluster, NODE) == "1")
     cluster.node(NODE).set_sick([])
-    wait_for("all GPUs to be back", lambda: allocatable_gpus(cluster, NODE) == str(GPUS))
+    wait_for("all GPUs to be back", lambda: has_all_gpus(cluster))
+
+
+def has_all_gpus(cluster):
+    return allocatable_gpus(cluster, NODE) == str(GPUS)
 
 
 def test_a_gpu_that_the_node_does_not_have_cannot_be_sick(cluster):
@@ -107,6 +112,8 @@ def test_pods_outlive_their_kubelet_which_comes_back_with_all_gpus(cluster):
     cluster.part("n1/kubelet").restart()
     # Until then kubelet refuses pods that ask for GPUs (UnexpectedAdmissionError), here as everywhere.
     wait_for("the device plugin to register again", lambda: registrations(cluster) > registered)
+    since = datetime.now(UTC)
+    wait_for("a node that says so", lambda: heartbeat(cluster, NODE) > since and has_all_gpus(cluster))
     apply(cluster, make_pod("later", node=NODE, gpus=GPUS - 1))
     wait_running(cluster, "later")
     assert set(before) <= set(container_processes(cluster, NODE))
@@ -160,9 +167,14 @@ def test_a_frozen_api_server_does_not_answer_until_it_is_thawed(cluster):
 
 def test_a_node_s_disk_is_full_and_no_other_is_until_it_is_freed(cluster):
     before = free_share(cluster, NODE)
-    cluster.node(NODE).fill_disk()
-    assert free_share(cluster, NODE) < 0.01 < free_share(cluster, OTHER)
-    cluster.node(NODE).free_disk()
+    # A kubelet that looks just then evicts pods and throws images away, long after the disk is freed.
+    cluster.part(f"{NODE}/kubelet").freeze()
+    try:
+        cluster.node(NODE).fill_disk()
+        assert free_share(cluster, NODE) < 0.01 < free_share(cluster, OTHER)
+        cluster.node(NODE).free_disk()
+    finally:
+        cluster.part(f"{NODE}/kubelet").thaw()
     assert free_share(cluster, NODE) >= before - 0.01
 
 

@@ -109,7 +109,7 @@ def test_a_probe_by_the_kubelet_and_a_connection_to_oneself_pass_every_policy(pe
     probed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": FIRST}, "periodSeconds": 1}
     near.apply(probed)
     own = address(near, "probed")
-    assert attempts(people.far, "stranger", [(own, FIRST)]) == [BLOCKED]
+    near.wait("the nodes to follow", lambda: attempts(people.far, "stranger", [(own, FIRST)]) == [BLOCKED])
     assert attempts(near, "probed", [(own, FIRST)]) == [OPEN]
 
 

@@ -67,9 +67,11 @@ class Scene:
         wanted = {service_name(job): sorted(policy_types) for job in ("toy", "other")} if policy_types else {}
         self.near.wait(f"policies {policy_types} for both jobs", lambda: self.policies() == wanted)
         closed, bound = (BLOCKED if kind in policy_types else OPEN for kind in ("Ingress", "Egress"))
-        door, outside = (address(self.near, MASTER), STATUS_PORT), (address(self.far, "stranger"), PORTS[0])
-        self.near.wait("the nodes to follow", lambda: attempts(self.far, "stranger", [door]) == [closed])
-        self.near.wait("the nodes to follow", lambda: attempts(self.near, MASTER, [outside]) == [bound])
+        outside = (address(self.far, "stranger"), PORTS[0])
+        for pod in self.pods():
+            door = (address(self.near, pod), STATUS_PORT)
+            self.near.wait("its node to follow", lambda at=door: attempts(self.far, "stranger", [at]) == [closed])
+            self.near.wait("its node to follow", lambda of=pod: attempts(self.near, of, [outside]) == [bound])
 
     def trains_anew(self) -> None:
         """A worker is replaced, so that the group's connections are new ones."""
