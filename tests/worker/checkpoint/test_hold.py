@@ -1,6 +1,7 @@
 """Stopping training processes right after a checkpoint, with real processes and files."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -40,6 +41,7 @@ async def test_the_processes_stand_still_right_after_a_whole_checkpoint(tmp_path
 async def test_processes_frozen_in_the_middle_of_the_next_checkpoint_are_let_go_on(tmp_path):
     path = tmp_path / "ckpt.bin"
     code = f"""
+        input()
         open({str(path)!r}, "wb").write(b"first")
         input()
         file = open({str(path)!r}, "ab"); open({str(tmp_path / "begun")!r}, "w")
@@ -64,7 +66,10 @@ async def test_processes_frozen_in_the_middle_of_the_next_checkpoint_are_let_go_
 
     with running(code, kind=Late) as script:
         async with watching(path, script) as watch:
-            assert await stop_at_checkpoint(watch, [script], seconds=20)
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+            await asyncio.sleep(0)
+            script.go_on()
+            assert await held
             assert script.frozen == 2
             assert script.state() == "T"
             assert not watch.being_written()
@@ -110,20 +115,22 @@ async def test_at_the_last_call_it_gives_up_even_while_one_is_being_written(tmp_
 
 
 async def test_cancelled_it_leaves_nobody_frozen(tmp_path):
-    path = tmp_path / "ckpt.pt"
+    path, looking, cancelled = tmp_path / "ckpt.pt", threading.Event(), threading.Event()
 
     def is_slow():
-        time.sleep(1.0)
-        return True
+        looking.set()
+        return cancelled.wait(20)
 
     with running(SAVES_FOREVER.format(path=str(path))) as script:
         async with watching(path, script) as watch:
             watch.verify = is_slow
             held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
-            await asyncio.to_thread(wait_for, lambda: script.state() == "T")
+            assert await asyncio.to_thread(looking.wait, 20)
+            assert script.state() == "T"
             held.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await held
+            cancelled.set()
             await asyncio.to_thread(wait_for, lambda: script.state() != "T")
 
 
@@ -140,10 +147,10 @@ async def test_a_process_that_is_gone_does_not_matter(tmp_path):
 
 
 async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_path, monkeypatch):
-    path, find = tmp_path / "ckpt.bin", Finder.find
+    path, find, heals = tmp_path / "ckpt.bin", Finder.find, threading.Event()
 
     def find_late(self, notices):
-        time.sleep(1.5)
+        heals.wait(20)
         return find(self, notices)
 
     monkeypatch.setattr("elastic_worker.checkpoint.hold.LONGEST_SECONDS", 0.3)
@@ -153,10 +160,12 @@ async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_pat
             held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
             await asyncio.sleep(0.1)
             path.write_bytes(b"weights")
-            await asyncio.to_thread(wait_for, lambda: script.state() == "T")
+            await asyncio.to_thread(wait_for, lambda: script.thawed == 1)
             await asyncio.to_thread(wait_for, lambda: script.state() != "T")
+            assert script.frozen == 1
             assert not held.done()
             held.cancel()
+            heals.set()
 
 
 async def test_an_error_while_looking_leaves_nobody_frozen_and_is_told(tmp_path, monkeypatch):

@@ -186,7 +186,8 @@ async def test_an_error_that_nobody_foresaw_is_told_and_the_watch_goes_on(tmp_pa
     await watch.open()
     try:
         path.write_bytes(zip_bytes())
-        await asyncio.to_thread(wait_for, lambda: "unforeseen" in watch.problem)
+        await asyncio.wait_for(watch.changed.wait(), SECONDS)
+        assert "unforeseen" in watch.problem
         await asyncio.to_thread(wait_for, lambda: not watch.problem)
         next_one = asyncio.ensure_future(watch.next_complete())
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 
+from elastic_worker.checkpoint import candidates
 from elastic_worker.checkpoint.candidates import QUIET_SECONDS
 from elastic_worker.checkpoint.inotify import Inotify
 from tests.worker.checkpoint.writing import running, safetensors_bytes, settled, wait_for, watching, zip_bytes
@@ -12,7 +13,9 @@ async def completed(watch, count):
     await asyncio.to_thread(wait_for, lambda: watch.completed == count)
 
 
-async def test_several_files_with_pauses_between_them_make_one_checkpoint(tmp_path):
+async def test_several_files_with_pauses_between_them_make_one_checkpoint(tmp_path, monkeypatch):
+    # Far longer than the pauses, also where the script is slow.
+    monkeypatch.setattr(candidates, "QUIET_SECONDS", 4.0)
     code = f"""
         import json, time
         from pathlib import Path
@@ -39,6 +42,7 @@ async def test_an_open_file_makes_it_wait_however_long_it_is_quiet(tmp_path):
     code = f"""
         from tests.worker.checkpoint.writing import zip_bytes
         content = zip_bytes()
+        input()
         open({str(tmp_path / "out" / "model.pt")!r}, "wb").write(content)
         file = open({str(tmp_path / "out" / "optimizer.pt")!r}, "wb")
         file.write(content[:1000]); file.flush()
@@ -46,8 +50,11 @@ async def test_an_open_file_makes_it_wait_however_long_it_is_quiet(tmp_path):
         file.write(content[1000:]); file.close()
         input()
     """
+    optimizer = tmp_path / "out" / "optimizer.pt"
     with running(code) as script:
         async with watching(tmp_path / "out", script) as watch:
+            script.go_on()
+            await asyncio.to_thread(wait_for, lambda: optimizer.exists() and optimizer.stat().st_size == 1000)
             await asyncio.sleep(2.5 * QUIET_SECONDS)
             assert (watch.completed, watch.pending, watch.being_written()) == (0, True, True)
             script.go_on()

@@ -26,7 +26,7 @@ class Script:
             [sys.executable, "-c", textwrap.dedent(code)], start_new_session=True, stdin=subprocess.PIPE, text=True
         )
         self.pid = self._process.pid
-        self.frozen = 0
+        self.frozen = self.thawed = 0
 
     def go_on(self):
         """Let it pass its next `input()`."""
@@ -38,6 +38,7 @@ class Script:
         os.killpg(self.pid, signal.SIGSTOP)
 
     def thaw(self):
+        self.thawed += 1
         os.killpg(self.pid, signal.SIGCONT)
 
     def kill(self):

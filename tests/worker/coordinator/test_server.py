@@ -31,7 +31,6 @@ async def coordinator(folder, *, wish=(), epoch=1):
     serving = Coordinator(board, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
     door = Door(free_port())
     task = asyncio.ensure_future(serving.serve(door.port))
-    await asyncio.sleep(0.05)
     try:
         yield door
     finally:
@@ -67,7 +66,17 @@ async def dial(port, index, *, token=TOKEN, incarnation=3, **state):
         **({"store": 4000} if index == 0 else {}),
         **state,
     }
-    return await wire.dial("127.0.0.1", port, token=token, hello=hello)
+    return await once_open(lambda: wire.dial("127.0.0.1", port, token=token, hello=hello))
+
+
+async def once_open(connect, *, seconds=10):
+    """What it gives once somebody listens: a server begins to in its own time."""
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                return await connect()
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.01)
 
 
 async def hear(line, key, *, seconds=10):
@@ -115,7 +124,7 @@ async def test_a_coordinator_that_does_not_know_the_token_is_not_obeyed():
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b'{"once": 1}\n', b"[]\n", b"{" * 100_000])
 async def test_strangers_that_talk_nonsense_do_not_disturb(tmp_path, said):
     async with coordinator(tmp_path, wish=(0,)) as door:
-        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        reader, writer = await once_open(lambda: asyncio.open_connection("127.0.0.1", door.port))
         writer.write(said)
         line = await door.dial(0)
         assert Generation.from_message(await hear(line, "form")).number == 1

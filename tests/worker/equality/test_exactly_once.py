@@ -7,7 +7,7 @@ import pytest
 
 from tests.worker.equality import plain, runs
 from tests.worker.equality.counting import assert_exactly_once
-from tests.worker.equality.test_sizes import leave, wait_for
+from tests.worker.equality.test_sizes import grow, leave, wait_for
 
 SHAPE = {"length": 100, "batch": 24, "micro": 4}
 EPOCHS, STEPS = 40, 200
@@ -17,12 +17,9 @@ ARGUMENTS = ["--models", "mlp,dropout,norm", "--epochs", EPOCHS, *(f"--{key}={va
 def trouble(folder):
     """Gives what was written, and the steps in which something was killed: the last ones of their generations."""
     folder.mkdir()
-    runs.set_pace(folder, 0.1)
     with runs.elastic(folder, *ARGUMENTS, "--clip=0.2", fewest=1) as job:
-        job.start(0, 1)
-        wait_for(job, 2)
-        job.start(2)
-        wait_for(job, 3)
+        grow(job, 2, 0, 1)
+        grow(job, 3, 2)
         after = job.generation()
         job.pods[1].kill()
         job.wish(0, 2)
@@ -80,6 +77,8 @@ def test_a_job_that_ends_while_a_pod_gets_ready_to_join_has_ended(tmp_path):
         job.start(0)
         wait_for(job, 1)
         (folder / "hold").touch()
+        # Slowly, as it must not end while the newcomer imports torch.
+        runs.set_pace(folder, 1.0)
         job.start(1)
         job.wait("the newcomer's process", lambda: "processes started to join" in job.pods[1].said())
         runs.set_pace(folder, 0)

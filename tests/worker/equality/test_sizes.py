@@ -13,22 +13,27 @@ STEPS = 200
 def change_sizes(folder):
     """4 -> 2 -> 3 -> 1 -> 4, by planned leaves and by pods that join; gives what was written."""
     folder.mkdir()
-    runs.set_pace(folder, 0.1)
     with runs.elastic(folder, *ARGUMENTS) as job:
-        job.start(0, 1, 2, 3)
-        wait_for(job, 4)
+        grow(job, 4, 0, 1, 2, 3)
         leave(job, 2, 3)
         wait_for(job, 2)
-        job.start(4)
-        wait_for(job, 3)
+        grow(job, 3, 4)
         leave(job, 1, 4)
         wait_for(job, 1)
-        job.start(5, 6, 7)
-        wait_for(job, 4)
+        grow(job, 4, 5, 6, 7)
         runs.set_pace(folder, 0)
         for index in (0, 5, 6, 7):
             assert job.wait_code(job.pods[index], seconds=60) == 0, job.report()
     return runs.Written(folder)
+
+
+def grow(job, world, *indices):
+    """Start pods, and train on with them; until they are in steps are slow, as importing torch takes its time."""
+    runs.set_pace(job.folder, 1.0)
+    job.start(*indices)
+    wait_for(job, world, steps=1)
+    runs.set_pace(job.folder, 0.1)
+    wait_for(job, world)
 
 
 def leave(job, *indices):

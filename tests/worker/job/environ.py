@@ -9,6 +9,6 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 unfinished = folder / f"environ-{os.environ['RANK']}.tmp"
 unfinished.write_text(json.dumps(dict(os.environ)))
-unfinished.replace(folder / f"environ-{os.environ['RANK']}.json")
 print(dict(os.environ), flush=True)
+unfinished.replace(folder / f"environ-{os.environ['RANK']}.json")
 time.sleep(600)

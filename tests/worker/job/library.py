@@ -43,6 +43,8 @@ def main():
     name = f"steps-{pod}-{os.environ.get('LOCAL_RANK', '0')}.jsonl"
     with (options.folder / name).open("a", buffering=1) as log:
         for epoch in job.epochs(options.epochs):
+            if is_over(options.folder, epoch):
+                break
             for batch in job.batches(state.data):
                 with job.step(state) as step:
                     fail_if_asked(options, job)
@@ -116,6 +118,12 @@ def evaluate(options, job, model, samples, epoch):
     model.train()
     with (options.folder / f"evaluated-{os.environ.get('ELASTIC_POD_NAME', 'alone')}.jsonl").open("a") as log:
         log.write(json.dumps({"epoch": epoch, "rank": job.rank, **evaluation.result}) + "\n")
+
+
+def is_over(folder, epoch):
+    """Whether the test has written down that there are no more epochs than those before this one."""
+    path = folder / "epochs"
+    return path.exists() and epoch >= int(path.read_text())
 
 
 def fail_if_asked(options, job):

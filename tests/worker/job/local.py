@@ -1,8 +1,10 @@
 """A whole job: pods, the operator's wish, and what the training processes wrote down."""
 
+import contextlib
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -115,6 +117,14 @@ class LocalJob:
         pod.scratch = scratch
         return pod
 
+    def finish(self, *, epochs=10):
+        """Tell the script to end so many epochs later, for all ranks to hear of it in time; gives their number."""
+        last = self.steps()[-1]["epoch"] + epochs
+        unfinished = self.folder / "epochs.tmp"
+        unfinished.write_text(str(last))
+        unfinished.replace(self.folder / "epochs")
+        return last
+
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def status(self):
@@ -122,7 +132,7 @@ class LocalJob:
         if self.network is not None:
             return json.loads(self.network.get(self.pods[0].place, self.ports["status"], "/status") or "{}")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['status']}/status", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['status']}/status", timeout=20) as answer:
                 return json.load(answer)
         except (OSError, ValueError):
             return {}
@@ -199,10 +209,22 @@ class LocalJob:
 
 
 def free_port():
-    """A port that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens at now, and that nobody else in this run of the tests is given."""
+    for port in _ports:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise AssertionError("this process has used up its ports")
+
+
+def _own_ports():
+    """In any order, as two runs may share a machine; below those that the kernel and devclusters choose from."""
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    ports = range(12_000 + int(worker.removeprefix("gw")), 20_000, int(workers))
+    return random.Random().sample(ports, len(ports))
+
+
+_ports = iter(_own_ports())
 
 
 def end(pid, number=signal.SIGKILL):

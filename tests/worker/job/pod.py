@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from devcluster import torchtree
@@ -46,7 +47,9 @@ class LocalPod:
         self.signal(signal.SIGTERM)
 
     def kill(self):
-        """End it with all its processes, at once."""
+        """End it with all its processes, at once; or as soon as it has started."""
+        while self.pid is None and self.code is None:
+            time.sleep(0.01)
         self.signal(signal.SIGKILL)
         self.process.wait(20)
 

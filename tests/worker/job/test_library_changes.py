@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.worker.job.exactly_once import LibraryJob
+from tests.worker.job.exactly_once import STEPS, LibraryJob
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
@@ -39,7 +39,7 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
 
 
 def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
-    with LibraryJob(tmp_path, "--epochs", 40, nproc=2) as job:
+    with LibraryJob(tmp_path, nproc=2) as job:
         job.start(0, 1)
         before = job.wait_world(4)
         job.start(2)
@@ -47,14 +47,15 @@ def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
         job.pods[1].terminate()
         job.wish(0, 2)
         job.wait_world(4, after=grown)
+        epochs = job.finish()
         assert [job.wait_code(job.pods[index]) for index in (0, 2)] == [0, 0]
         assert job.repeated_steps() == []
-        assert job.assert_exactly_once() == 40 * 20
+        assert job.assert_exactly_once() == epochs * STEPS
         job.assert_nothing_left()
 
 
 def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_what_was_done(tmp_path):
-    with LibraryJob(tmp_path, "--epochs", 9, "--evaluate", "--pause", 0.05) as job:
+    with LibraryJob(tmp_path, "--evaluate", "--pause", 0.05) as job:
         job.start(0, 1)
         job.wait_world(2)
         # 20 steps, then about 30 evaluation batches: the newcomer comes into one or the other.
@@ -62,8 +63,9 @@ def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_w
         job.wait_world(3)
         job.pods[1].terminate()
         job.wish(0, 2)
+        epochs = job.finish(epochs=4)
         assert [job.wait_code(job.pods[index], seconds=120) for index in (0, 2)] == [0, 0]
-        assert job.assert_exactly_once() == 9 * 20
+        assert job.assert_exactly_once() == epochs * STEPS
         results = [line for file in tmp_path.glob("evaluated-*") for line in file.read_text().splitlines()]
         assert results
         assert all('"count": 960.0' in line for line in results)

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(280)]
 
 
 def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
-    with LocalJob(tmp_path, fewest=2, options=["--epochs", 60], tree="oldest") as job:
+    with LocalJob(tmp_path, fewest=2, tree="oldest") as job:
         job.start(0, 1)
         first = job.wait_training(2)
         job.start(2)
@@ -21,6 +21,7 @@ def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
         job.wish(0, 1)
         job.wait_training(2, after=again)
         assert job.wait_code(job.pods[2]) == 143
+        job.finish()
         assert [job.wait_code(job.pods[i]) for i in (0, 1)] == [0, 0]
         assert not job.status()
         job.assert_no_epoch_skipped()

@@ -19,8 +19,9 @@ LIMIT_SECONDS = 60
 KILLS = 15
 
 FORKS = """
-    import os, signal, sys
+    import atexit, os, signal, sys, threading
     import torch
+    from elastic_worker.library.checkpoint_attempt import Attempt
     from elastic_worker.library.checkpoints import Checkpoints
 
     def save_on_and_on(checkpoints, epoch, step):
@@ -31,12 +32,23 @@ FORKS = """
             step += 1
 
     def save_once(checkpoints, epoch, step):
-        checkpoints.save({"w": torch.full((20_000_000,), float(step))}, step=step, order=(epoch, 0))
+        complete = Attempt.complete
+        def stop_first(*arguments):
+            signal.raise_signal(signal.SIGSTOP)
+            return complete(*arguments)
+        Attempt.complete = stop_first
         print("saving", flush=True)
+        checkpoints.save({"w": torch.full((300_000,), float(step))}, step=step, order=(epoch, 0))
         checkpoints._join()
         print(checkpoints.problem or "saved", flush=True)
 
     def save_and_end(checkpoints, epoch, step):
+        begin, ending = Attempt.begin, threading.Event()
+        def begin_at_the_end(*arguments):
+            ending.wait()
+            return begin(*arguments)
+        Attempt.begin = begin_at_the_end
+        atexit.register(ending.set)  # called before what Checkpoints has registered
         checkpoints.save({"w": torch.full((20_000_000,), float(step))}, step=step, order=(epoch, 0))
         print("unfinished" if checkpoints.last_step is None else "finished", flush=True)
 
@@ -46,11 +58,10 @@ FORKS = """
         if name == "mark":
             print(name, flush=True)
             continue
-        child = os.fork()
-        if not child:
+        if not os.fork():
+            print(os.getpid(), flush=True)  # here, so that it comes before all else that is printed
             globals()[name](Checkpoints(folder), int(epoch), int(step))
             break
-        print(child, flush=True)
 """
 
 
@@ -147,9 +158,8 @@ def test_an_old_master_that_comes_back_while_saving_is_refused(forks, tmp_path):
     unfinished = tmp_path / "step-9.2-0.tmp"
     pid = forks.start("save_once", tmp_path, epoch=2, step=9)
     assert forks.line() == "saving"
-    wait_until(unfinished.exists)
-    kill(pid, signal.SIGSTOP)
     wait_until(lambda: " T " in Path(f"/proc/{pid}/stat").read_text())
+    assert unfinished.exists()
     assert not (tmp_path / "step-9").exists()
 
     Checkpoints(tmp_path).save({"w": 2}, step=2, order=(3, 0), wait=True)

@@ -48,11 +48,9 @@ class Lab:
     ) -> TrainingProcess:
         return await self.start(Program(SCRIPT, self.script(text, name), args), environ=environ)
 
-    async def until_warm(self, *, again: bool = False) -> None:
-        """`again`: after a time in which it was not."""
-        while again and self.starter.warm:
-            await self._change()
-        while not self.starter.warm:
+    async def until_warm(self, *, instead_of: Process | None = None) -> None:
+        """`instead_of`: by another parent than this one."""
+        while not self.starter.warm or (instead_of is not None and self.parent is instead_of):
             await self._change()
 
     async def _change(self) -> None:

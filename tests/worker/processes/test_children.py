@@ -97,9 +97,12 @@ async def test_nothing_of_a_group_outlives_its_leader(tmp_path, ending):
 
 
 async def test_orphans_are_reaped(tmp_path):
+    # The leader's end kills its group, and the child is none of it only after setsid.
     orphan = (
-        "if os.fork() == 0:\n    os.setsid()\n"
+        "leader = os.getpid()\nif os.fork() == 0:\n    os.setsid()\n"
         "    open('part', 'w').write(str(os.getpid()))\n    os.rename('part', 'ready')\n"
+        "    while os.getppid() == leader:\n        time.sleep(0.01)\n"
+        "while not os.path.exists('ready'):\n    time.sleep(0.01)\n"
     )
     async with a_lab(tmp_path) as lab:
         process = await lab.start_script(READY + orphan)

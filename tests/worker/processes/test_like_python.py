@@ -156,8 +156,9 @@ async def test_a_process_is_started_cold_and_the_parent_anew_when_python_must_st
     environ = {**os.environ, "PYTHONOPTIMIZE": "1"}
     async with a_lab(tmp_path) as lab:
         await lab.until_warm()
+        before = lab.parent
         assert await (await lab.start_script(text)).wait() == 40
         assert await (await lab.start_script(text, environ=environ)).wait() == 41
-        await lab.until_warm(again=True)
+        await lab.until_warm(instead_of=before)
         assert await (await lab.start_script(text, environ=environ)).wait() == 41
         assert lab.starter.warm
