@@ -66,6 +66,7 @@ def test_a_stopped_leader_hands_over_at_once(operators: Operators) -> None:
     first = operators.start()
     eventually("a leader", lambda: first.leads)
     second = operators.start()
+    eventually("a candidate", lambda: second.is_candidate)
     first.stop()
     eventually("the second to lead", lambda: second.leads, seconds=14)
 

@@ -87,6 +87,10 @@ def policy_crd(api: httpx.Client) -> Iterator[None]:
         time.sleep(0.1)
     yield
     api.delete(path).raise_for_status()
+    end = time.monotonic() + READY_SECONDS
+    while (answer := api.get(path)).is_success:
+        assert time.monotonic() < end, answer.text
+        time.sleep(0.1)
 
 
 @pytest.fixture

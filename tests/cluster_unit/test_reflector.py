@@ -136,7 +136,7 @@ async def test_an_error_event_that_is_no_410_resumes_without_a_new_list():
 
 
 async def test_a_silent_stream_is_given_up_and_resumed():
-    async with fake_api() as api, reflecting(api, pods=1, inactivity=0.1) as reflector:
+    async with fake_api() as api, reflecting(api, pods=1, inactivity=1.0) as reflector:
         await eventually(lambda: api.streams)
         api.silent = True
         await put(api, "missed")
@@ -148,7 +148,7 @@ async def test_a_silent_stream_is_given_up_and_resumed():
 
 
 async def test_a_kind_of_which_nothing_is_ever_said_stays_fresh():
-    async with fake_api() as api, reflecting(api, inactivity=0.05, first=5.0) as reflector:
+    async with fake_api() as api, reflecting(api, inactivity=0.3, first=5.0) as reflector:
         await eventually(lambda: api.streams)
         api.silent = True
         await eventually(lambda: api.requests["WATCH"] >= 6)

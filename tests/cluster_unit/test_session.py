@@ -143,13 +143,14 @@ async def test_a_server_that_is_not_there_is_unreachable():
 
 async def test_requests_are_counted_by_verb_and_outcome():
     counts: Counter[tuple[str, str]] = Counter()
-    left = [0.1]
+    left = [60.0]
     async with fake_api() as api:
         options = {"on_request": lambda *key: counts.update([key]), "remaining": lambda: left[0]}
         async with session_to(api, **options) as session:
             await session.post(PATH, BODY)
             api.fail("POST", 500, hang)
-            for expected in (errors.ServerError, errors.Unreachable):
+            for expected, seconds in ((errors.ServerError, 60.0), (errors.Unreachable, 0.1)):
+                left[0] = seconds
                 with pytest.raises(expected):
                     await session.post(PATH, BODY)
             left[0] = -1.0

@@ -144,7 +144,7 @@ async def test_nothing_is_written_when_nothing_changed():
 
 
 async def test_passes_within_a_second_are_told_with_one_write(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(policy_status, "BETWEEN_SECONDS", 8 * SOON)
+    monkeypatch.setattr(policy_status, "BETWEEN_SECONDS", 50 * SOON)
     async with world() as here:
         await here.apply("a", namespaces=["a"])
         here.run_pass(1)

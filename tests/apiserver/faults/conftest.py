@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import httpx
@@ -36,6 +37,12 @@ def restart_clients(cluster: Cluster, api: httpx.Client) -> None:
     eventually("the API server to be ready", lambda: is_ready(api), seconds=60)
     for part in ("scheduler", "controller-manager"):
         cluster.part(part).restart()
+    # A new namespace has no service account, and so no pods, until the controller manager works.
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
+    path = f"/api/v1/namespaces/{namespace}"
+    eventually("a service account", lambda: api.get(f"{path}/serviceaccounts/default").is_success, seconds=60)
+    api.delete(path).raise_for_status()
 
 
 def is_ready(api: httpx.Client) -> bool:

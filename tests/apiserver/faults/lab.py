@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -58,21 +60,22 @@ class FakeKubelets:
                 self.api.delete(f"/api/v1/nodes/{node}")
 
     def _keep(self) -> None:
-        ticks = 0
+        heard = -math.inf
         while not self._end.wait(TICK_SECONDS):
             # The API server may be away: that is what these tests are about.
             with suppress(httpx.HTTPError):
-                if ticks % int(HEARTBEAT_SECONDS / TICK_SECONDS) == 0:
+                if (begun := time.monotonic()) - heard >= HEARTBEAT_SECONDS:
                     self._beat()
+                    heard = begun
                 self._keep_pods()
-                ticks += 1
 
     def _beat(self) -> None:
         room = {"cpu": "64", "memory": "64Gi", "pods": "110", GPU: str(self.gpus)}
         ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": now()}
         status = {"capacity": room, "allocatable": room, "conditions": [ready]}
         for node in self.nodes:
-            self.api.patch(f"/api/v1/nodes/{node}/status", headers=MERGE, json={"status": status})
+            path = f"/api/v1/nodes/{node}/status"
+            self.api.patch(path, headers=MERGE, json={"status": status}).raise_for_status()
 
     def _keep_pods(self) -> None:
         for pod in self.api.get("/api/v1/pods", params={"resourceVersion": "0"}).raise_for_status().json()["items"]:
@@ -83,6 +86,21 @@ class FakeKubelets:
                     remove(self.api, pod)
             elif pod["status"]["phase"] == "Pending":
                 put_status(self.api, pod, running_status(pod))
+            elif pod["status"]["phase"] == "Running" and not all(map(_holds, pod["status"].get("conditions", []))):
+                self._say_ready_again(pod)
+
+    def _say_ready_again(self, pod: dict[str, Any]) -> None:
+        """The node controller says otherwise of a node that was silent. What is said of the pod meanwhile stays."""
+        conditions = [c if _holds(c) else {**c, "status": "True"} for c in pod["status"]["conditions"]]
+        body = {
+            "metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        self.api.patch(f"{path_of(pod)}/status", headers=MERGE, json=body)
+
+
+def _holds(condition: dict[str, Any]) -> bool:
+    return condition["type"] != "Ready" or condition["status"] == "True"
 
 
 def job_of(pod: dict[str, Any]) -> str:

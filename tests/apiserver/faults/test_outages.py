@@ -94,6 +94,11 @@ def makes_a_pod(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
+def events(proxy: Proxy) -> list[Entry]:
+    """Those that were to be posted until now."""
+    return [e for e in proxy.log if e.request.method == "POST" and e.request.path.endswith("/events")]
+
+
 def pauses(entries: list[Entry]) -> list[float]:
     """Seconds between requests in a row."""
     return [later.at - earlier.at for earlier, later in pairwise(entries)]
@@ -184,8 +189,7 @@ def test_the_job_feed_survives_an_end_of_kopf_and_nothing_ends_with_it(story: St
     eventually("kopf's end", lambda: "kopf ended" in story.operator.text())
     story.go_on_unseen()
     story.check()
-    told = [e for e in story.proxy.log if e.request.method == "POST" and e.request.path.endswith("/events")]
-    eventually("an event on the new job", lambda: any(b'"comes"' in e.request.body for e in told))
+    eventually("an event on the new job", lambda: any(b'"comes"' in e.request.body for e in events(story.proxy)))
 
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])

@@ -44,7 +44,7 @@ def test_an_entitled_pod_that_waits_costs_nobody_on_a_closed_node_a_gpu_until_it
     owner.create()
     owner.wait_unschedulable()
     observed.see_passes(world)
-    assert "1 Insufficient nvidia.com/gpu" in owner.unschedulable()
+    assert "Insufficient nvidia.com/gpu" in owner.unschedulable()
     assert losses.names() == []
     assert observed.steps() == []
     cordon(world.api, closed, closed=False)

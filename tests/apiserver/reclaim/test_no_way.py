@@ -9,6 +9,7 @@ import pytest
 from tests.api.jobs import with_gpus
 from tests.apiserver.faults.lab import World
 from tests.apiserver.jobs_api import accepted
+from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks
 from tests.apiserver.reclaim.observed import Observed
 
@@ -23,8 +24,9 @@ def wait_in_vain(observed: Observed, world: World, pods: Notebooks, **spec: Any)
     """The pod lacks a GPU, by the scheduler's word, and something else. One that lacks nothing else gets its GPU."""
     losses = Losses(world.api, world.jobs.namespace)
     pods.create(**spec)
-    pods.wait_unschedulable()
-    assert "Insufficient nvidia.com/gpu" in pods.unschedulable()
+    # Its first word may be of what the scheduler has not heard of yet, such as the claim.
+    lacks = "Insufficient nvidia.com/gpu"
+    eventually(lacks, lambda: lacks in pods.unschedulable(), report=pods.unschedulable)
     observed.see_passes(world, 10)
     assert losses.names() == []
     assert observed.steps() == []

@@ -44,11 +44,13 @@ def test_jobs_that_cannot_both_run_take_turns(start: Start, policies: Policies, 
         eventually("an end of the turn", lambda other=other: "turnStarted" not in world.status(other))
         started.append(world.status(name)["turnStarted"])
     world.wait_settled("two", 2)
-    assert turns(world, since) == [name for name in ("one", "two", "one", "two") for _ in range(2)]
+    # While all this was looked at, another turn may have begun: only the first four are compared.
+    assert turns(world, since)[:8] == [name for name in ("one", "two", "one", "two") for _ in range(2)]
     assert sorted(started) == started
     assert len(set(started)) == 3
-    assert [(c["from"], c["to"]) for c in world.status("one")["history"]] == [(2, 0), (0, 2), (2, 0), (0, 2)]
-    assert len(observed.deletes()) == 6
+    assert [(c["from"], c["to"]) for c in world.status("one")["history"][-4:]] == [(2, 0), (0, 2), (2, 0), (0, 2)]
+    deleted = [name.split("-")[0] for name in observed.deletes()[:6]]
+    assert deleted == [name for name in ("one", "two", "one") for _ in range(2)]
 
 
 def test_without_time_sharing_who_came_first_runs_on(start: Start, policies: Policies, world: World) -> None:
@@ -61,6 +63,6 @@ def test_without_time_sharing_who_came_first_runs_on(start: Start, policies: Pol
     observed.see_passes(world)
     assert world.pods("two") == []
     assert observed.deletes() == []
-    policies.change("team", timeSharing={"quantumSeconds": 1})
+    policies.change("team", timeSharing={"quantumSeconds": 2 * QUANTUM_SECONDS})
     world.wait_settled("two", 2)
     assert world.pods("one") == []
