@@ -27,8 +27,8 @@ down: venv ## Give everything the local cluster NAME took back to the machine
 
 test: venv shells ## All tests, those on a real cluster included
 	@$(RUN) python -m devcluster prepare
-	@$(RUN) pytest -n 2 --dist loadfile -m "not (apiserver or cluster or long)"
-	@$(RUN) pytest -n 2 --dist loadfile -m "apiserver and not (cluster or long)"
+	@$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not (apiserver or cluster or long)"
+	@$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "apiserver and not (cluster or long)"
 	@$(RUN) pytest -n 2 --dist loadgroup -m "cluster and not (alone or long)"
 	@$(RUN) pytest -m "alone and not long"
 
