@@ -15,6 +15,7 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("default"), max_examples=5000, derandomize=False)
 settings.load_profile("default")
+FAULTS = "test_faults_"
 
 
 @pytest.hookimpl(trylast=True)
@@ -26,10 +27,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFolder(LoadScopeScheduling):
-    """All tests of a folder go to the same worker."""
+    """All tests of a folder go to the same worker, but for its files on faults: one worker would be busy for long."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0].rpartition("/")[0]
+        folder, _, file = nodeid.partition("::")[0].rpartition("/")
+        return f"{folder}/{FAULTS}" if file.startswith(FAULTS) else folder
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
