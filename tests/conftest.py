@@ -15,7 +15,6 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("default"), max_examples=5000, derandomize=False)
 settings.load_profile("default")
-FAULTS = "test_faults_"
 
 
 @pytest.hookimpl(trylast=True)
@@ -27,11 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFolder(LoadScopeScheduling):
-    """All tests of a folder go to the same worker, but for its files on faults: one worker would be busy for long."""
+    """All tests of a folder go to the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder, _, file = nodeid.partition("::")[0].rpartition("/")
-        return f"{folder}/{FAULTS}" if file.startswith(FAULTS) else folder
+        return nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:

@@ -1,7 +1,7 @@
 """The shared cluster of these tests, with the operator in it, and a namespace for each test.
 
 ELASTIC_TEST_KEEP=1 leaves the cluster up at the end, for the next run to take it as it is. ELASTIC_TEST_NAME= names
-another cluster than "test" and the worker's name, so that two runs do not meet.
+another cluster than "test", so that two runs do not meet.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from devcluster.progress import Progress
 from elastic_operator.api.job import PLURAL
 from tests.cluster.elastic import Training
 from tests.cluster.lab import Lab, Team
-from tests.workers import own_name
 
-NAME = os.environ.get("ELASTIC_TEST_NAME") or own_name("test")
+NAME = os.environ.get("ELASTIC_TEST_NAME", "test")
 NODES = 2
 GPUS = 4
 FAILED = pytest.StashKey[bool]()
