@@ -17,7 +17,7 @@ from elastic_operator.plan.membership import changed_membership, first_membershi
 from elastic_operator.plan.observation import Observation, at, end_incarnation, record, seconds
 from elastic_operator.plan.progress import take_report
 from elastic_operator.plan.report import with_counts
-from elastic_operator.plan.waiting import wait_for_scheduler
+from elastic_operator.plan.waiting import seen_by
 from elastic_operator.plan.words import listed, pods
 
 FINISH_SECONDS = 60.0
@@ -51,10 +51,10 @@ def _plan(
     creates: tuple[CreatePod, ...],
     now: float,
 ) -> Plan:
-    seen = wait_for_scheduler(seen, now)
     status = with_counts(seen, now)
     status = with_conditions(replace(seen, status=status), grant, now)
-    wakes = [w for w in (*seen.wake_at, seen.hold_until, grant.wake_at if grant else None) if w and w > now]
+    due = (*seen.wake_at, *seen_by(seen), seen.hold_until, grant.wake_at if grant else None)
+    wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
         commit_first=seen.commit,

@@ -7,7 +7,6 @@ looked at the pod: it is away, or the pod asks for one by a name that nobody ans
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation
@@ -19,10 +18,9 @@ UNSEEN_SECONDS = 30.0
 _STARTS = ("", "ContainerCreating", "PodInitializing")
 
 
-def wait_for_scheduler(seen: Observation, now: float) -> Observation:
-    """It is looked at again when a scheduler should have looked at the newest pods."""
-    due = [pod.created + UNSEEN_SECONDS for pod in seen.live if _is_unseen(pod)]
-    return replace(seen, wake_at=(*seen.wake_at, *(time for time in due if time > now)))
+def seen_by(seen: Observation) -> list[float]:
+    """When a scheduler should have looked at the pods that none has looked at."""
+    return [pod.created + UNSEEN_SECONDS for pod in seen.live if _is_unseen(pod)]
 
 
 def why_pods_wait(seen: Observation, now: float) -> list[str]:
