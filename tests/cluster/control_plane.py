@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -71,7 +72,7 @@ def forget_history(lab: Lab) -> None:
 def relists(lab: Lab) -> dict[tuple[str, int], float]:
     """How often each replica has listed all pods again, by pod and by how often its container was started again.
 
-    0 for one that does not answer.
+    NaN, which is not less nor more than anything, for one that does not answer.
     """
     return {(pod, restarts): _relists(lab, pod) for pod, restarts in Leader(lab).restarts().items()}
 
@@ -79,6 +80,6 @@ def relists(lab: Lab) -> dict[tuple[str, int], float]:
 def _relists(lab: Lab, pod: str) -> float:
     answer = lab.http.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics")
     if not answer.is_success:
-        return 0.0
+        return math.nan
     series = METRIC + '{kind="pods"} '
     return next(float(line.removeprefix(series)) for line in answer.text.splitlines() if line.startswith(series))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from devcluster.cluster import Cluster
-from tests.apiserver.faults.lab import FakeKubelets, World
+from tests.apiserver.faults.lab import FakeKubelets, World, await_service_account
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 
@@ -40,9 +40,8 @@ def restart_clients(cluster: Cluster, api: httpx.Client) -> None:
     # A new namespace has no service account, and so no pods, until the controller manager works.
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
-    path = f"/api/v1/namespaces/{namespace}"
-    eventually("a service account", lambda: api.get(f"{path}/serviceaccounts/default").is_success, seconds=60)
-    api.delete(path).raise_for_status()
+    await_service_account(api, namespace)
+    api.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
 
 
 def is_ready(api: httpx.Client) -> bool:

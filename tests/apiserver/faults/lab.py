@@ -103,6 +103,12 @@ def _holds(condition: dict[str, Any]) -> bool:
     return condition["type"] != "Ready" or condition["status"] == "True"
 
 
+def await_service_account(api: httpx.Client, namespace: str) -> None:
+    """Without it no pod is taken; it comes some time after the namespace, from the controller manager."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    eventually("the namespace's service account", lambda: api.get(path).is_success, seconds=60)
+
+
 def job_of(pod: dict[str, Any]) -> str:
     """The name of the job that the pod belongs to, "" for none."""
     owners = pod["metadata"].get("ownerReferences", [])
@@ -194,7 +200,7 @@ class World:
 
     def occupy(self, count: int, *, prefix: str = "foreign") -> list[str]:
         """Pods of somebody else with one GPU each, in turns on the nodes; returns their names."""
-        eventually("the namespace's service account", self._has_service_account)
+        await_service_account(self.api, self.jobs.namespace)
         names = [f"{prefix}-{index}" for index in range(count)]
         for index, name in enumerate(names):
             node = self.kubelets.nodes[index % len(self.kubelets.nodes)]
@@ -237,7 +243,3 @@ class World:
         phases = Counter((job_of(p) or "foreign", p["status"]["phase"]) for p in self.pods())
         jobs = self.api.get(self.jobs.path).json()["items"]
         return f"pods {dict(phases)}; statuses { {job['metadata']['name']: job.get('status') for job in jobs} }"
-
-    def _has_service_account(self) -> bool:
-        path = f"/api/v1/namespaces/{self.jobs.namespace}/serviceaccounts/default"
-        return self.api.get(path).is_success

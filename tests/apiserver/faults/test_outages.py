@@ -94,9 +94,8 @@ def makes_a_pod(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
-def events(proxy: Proxy) -> list[Entry]:
-    """Those that were to be posted until now."""
-    return [e for e in proxy.log if e.request.method == "POST" and e.request.path.endswith("/events")]
+def tells_of_comes(request: Request) -> bool:
+    return request.method == "POST" and request.path.endswith("/events") and b'"comes"' in request.body
 
 
 def pauses(entries: list[Entry]) -> list[float]:
@@ -189,7 +188,7 @@ def test_the_job_feed_survives_an_end_of_kopf_and_nothing_ends_with_it(story: St
     eventually("kopf's end", lambda: "kopf ended" in story.operator.text())
     story.go_on_unseen()
     story.check()
-    eventually("an event on the new job", lambda: any(b'"comes"' in e.request.body for e in events(story.proxy)))
+    eventually("an event on the new job", lambda: story.proxy.requests(where=tells_of_comes))
 
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])

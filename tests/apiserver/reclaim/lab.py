@@ -11,7 +11,7 @@ import httpx
 
 from elastic_worker import contract
 from tests.api.jobs import with_gpus
-from tests.apiserver.faults.lab import MERGE, job_of, path_of
+from tests.apiserver.faults.lab import MERGE, await_service_account, job_of, path_of
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually
 
@@ -33,8 +33,7 @@ class Notebooks:
 
     def create(self, name: str = "notebook", *, gpus: int = 1, **spec: Any) -> None:
         """A pod that asks for GPUs, for kube-scheduler to place."""
-        account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default"
-        eventually("the namespace's service account", lambda: self.api.get(account).is_success)
+        await_service_account(self.api, self.namespace)
         container = with_gpus(gpus, name="main", image="local/none:1")
         body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
         accepted(self.api.post(self.path, json=body))

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from devcluster import torchtree
-from tests.worker.job.local import LocalJob, free_port
+from tests.worker.job.local import LocalJob, free_port, tell
 from tests.worker.job.pod import PYTHON, torch_environment
 
 HERE = Path(__file__).parent
@@ -85,9 +85,7 @@ def elastic(folder, *arguments, script=TRAIN, **options):
 
 def set_pace(folder, seconds):
     """How long each step is to take from now on, beside its work."""
-    unfinished = folder / "pace.tmp"
-    unfinished.write_text(str(seconds))
-    unfinished.replace(folder / "pace")
+    tell(folder / "pace", seconds)
 
 
 class Written:

@@ -76,9 +76,7 @@ class LocalJob:
         members = [{"name": self.pods[i].name, "uid": self.pods[i].uid} for i in named]
         self.wishes += 1
         wish = {"wish": self.wishes, "members": members, "min": self.fewest, "max": 8, **more}
-        unfinished = self.folder / "wish.tmp"
-        unfinished.write_text(json.dumps(wish))
-        unfinished.replace(self.folder / "wish")
+        tell(self.folder / "wish", json.dumps(wish))
 
     def _pod(self, index, environ):
         role = contract.ROLE_WORKER if index else contract.ROLE_MASTER
@@ -120,9 +118,7 @@ class LocalJob:
     def finish(self, *, epochs=10):
         """Tell the script to end so many epochs later, for all ranks to hear of it in time; gives their number."""
         last = self.steps()[-1]["epoch"] + epochs
-        unfinished = self.folder / "epochs.tmp"
-        unfinished.write_text(str(last))
-        unfinished.replace(self.folder / "epochs")
+        tell(self.folder / "epochs", last)
         return last
 
     # -- what is seen -------------------------------------------------------------------------------------------------
@@ -206,6 +202,13 @@ class LocalJob:
         for port in self.ports.values() if self.network is None else ():
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)), f"somebody listens at {port}"
+
+
+def tell(path, what):
+    """Write it at once, as processes look at any time."""
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_text(str(what))
+    unfinished.replace(path)
 
 
 def free_port():

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.worker.job.local import end
+from tests.worker.job.local import end, tell
 from tests.worker.job.pod import PYTHON, WORKER, torch_environment
 from tests.worker.trainers.jobs import SCRIPTS, TrainerJob, with_trainers
 
@@ -48,7 +48,7 @@ def lose_a_process(job, *, after):
 def finish(job):
     """Let it end well, after a step that is yet to come. No step is missing; in epochs, each sample counts once."""
     last = job.steps()[-1]["step"] + STEPS_OF_EPOCH
-    tell_last_step(job.folder, last)
+    tell(job.folder / "last-step", last)
     assert [job.wait_code(job.pods[index]) for index in (0, 1)] == [0, 0], job.report()
     lineage = job.lineage()
     assert sorted(lineage) == list(range(1, last + 1))
@@ -56,13 +56,6 @@ def finish(job):
         lines = itertools.chain.from_iterable(lineage[step] for step in range(first, first + STEPS_OF_EPOCH))
         counts = Counter(sample for line in lines for sample in line["samples"])
         assert sorted(counts.elements()) == list(range(LENGTH)), f"the epoch from step {first} on"
-
-
-def tell_last_step(folder, step):
-    """At once, as the ranks look at any time."""
-    unfinished = folder / "last-step.tmp"
-    unfinished.write_text(str(step))
-    unfinished.rename(folder / "last-step")
 
 
 def test_a_hugging_face_trainer_grows_shrinks_and_passes_over_torn_checkpoints(tmp_path):
@@ -85,7 +78,7 @@ def test_a_lightning_trainer_grows_shrinks_and_passes_over_torn_checkpoints(tmp_
 
 
 def test_without_the_launcher_the_callback_saves_nothing_and_the_older_package_does_too(tmp_path):
-    tell_last_step(tmp_path, 2 * SAVE_STEPS)
+    tell(tmp_path / "last-step", 2 * SAVE_STEPS)
     ended = run([SCRIPTS / "lit.py", tmp_path, str(LENGTH), "0", "pytorch_lightning"])
     assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "steps-alone-0.jsonl").read_text().splitlines()
