@@ -72,7 +72,7 @@ generated: venv ## Renew all that is generated: CRDs, the chart's README and das
 	@$(RUN) python -m generate
 
 golden: venv ## Renew the files that tests compare with
-	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams
+	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams && $(RUN) python -m tests.build.renew
 
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image

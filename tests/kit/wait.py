@@ -1,0 +1,40 @@
+"""The one way in which tests wait for something of the real world.
+
+A wait that runs out says that the machine was too slow or that the event never comes: nobody can tell which from one
+run. Its error is a type of its own, so that the gate (`tests/kit/retry.py`) can try such a test once more, alone. A
+failed assertion about a state is never that error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.05
+
+
+class WaitRanOutError(AssertionError):
+    """What was waited for did not come in time."""
+
+
+def until(
+    what: str,
+    look: Callable[[], T],
+    *,
+    seconds: float,
+    poll_seconds: float = POLL_SECONDS,
+    report: Callable[[], object] = str,
+) -> T:
+    """The first true value that `look` returns, looked for every `poll_seconds`.
+
+    Raises WaitRanOutError with `what` and the text of `report()` after `seconds`.
+    """
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise WaitRanOutError(f"waited {seconds:g} s for {what} in vain; {report()}")
+        time.sleep(poll_seconds)
+    return found
