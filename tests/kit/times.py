@@ -66,7 +66,9 @@ class Recorder:
         self.seconds[report.nodeid] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The sum, the slowest, and what is new."""
+        """The sum and the slowest of a whole run."""
+        if not self.config.getoption("--whole-tree"):
+            return
         minutes = (time.monotonic() - self.started) / 60
         total = sum(self.seconds.values())
         terminalreporter.section("times")
