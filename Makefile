@@ -49,10 +49,10 @@ times: ## Run the tests of `make test`, and record how long each took in tests/t
 steady: venv shells ## The changed real-time tests 20 times beside two busy loops; ARGS="--base main --rounds 5"
 	@$(RUN) python -m tests.kit.steady $(ARGS)
 
-check: lint ## Lint, types, layers, drift, unit and property tests
+check: lint shells ## Lint, types, layers, drift, unit and property tests
 	@$(RUN) pytest -q -n 2 --dist loadfile $(NEED_TORCH:%=--ignore %) $(FIXED) -m "$(GATE) and not (processes or programs or apiserver or cluster or simulation)"
 
-lint: venv shells ## The part of `make check` that runs no test
+lint: venv ## The part of `make check` that runs no test
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
