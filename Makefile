@@ -1,4 +1,4 @@
-# Everything a person types. `make help` lists it; the cluster targets need Linux, root and Go.
+# Everything a person types. `make help` lists it; the cluster targets need Linux and root.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -7,7 +7,6 @@ NAME ?= demo
 NODES ?= 2
 GPUS ?= 4
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elastic-pytorch
-UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 export UV_PYTHON_DOWNLOADS := never
@@ -108,14 +107,11 @@ NEED_TORCH := tests/worker/library tests/worker/equality tests/worker/gpu tests/
 venv: $(UV)
 	@$(UV) sync --frozen --quiet
 
-# The pods' PID 1 is a shell script: it is tested in the shells that images have. libfaketime makes a process's clock jump.
+# Packages that only the tests need.
 shells:
-	@command -v busybox >/dev/null && ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 \
-		|| { apt-get update -qq && apt-get install -y -qq busybox-static libfaketime >/dev/null; }
+	@python3 -m devcluster.packages
 
 $(CACHE)/uv/bin/uv:
-	@echo "installing uv $(UV_VERSION) into $(CACHE)/uv"
-	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
-	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
+	@python3 -m devcluster.uv
 
 .PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden image cluster-up cluster-down venv shells

@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster() -> Iterator[Cluster]:
     """Two nodes with two GPUs each, and the project's images; nothing is installed."""
     progress = Progress()
-    archives = [projectimage.build(progress, target=target) for target in projectimage.TARGETS]
-    made = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, archives=archives, progress=progress)
+    targets = projectimage.TARGETS
+    made = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, targets=targets, progress=progress)
     yield made
     made.down(progress=Progress(quiet=True))
 
