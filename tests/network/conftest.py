@@ -11,7 +11,6 @@ import pytest
 from devcluster import projectimage
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
-from elastic_operator.api.job import PLURAL
 from tests.cluster.lab import Lab, Team
 from tests.network.operator import Operator
 
@@ -59,13 +58,5 @@ def two_teams(lab: Lab) -> Iterator[list[Team]]:
         lab.kubectl("create", "namespace", team.name)
     with contextlib.ExitStack() as stack:
         for team in made:
-            stack.callback(_clean_up, team)
+            stack.callback(team.is_removed)
         yield made
-
-
-def _clean_up(team: Team) -> None:
-    """Jobs first, else they make new pods; no pod may hold a GPU when the next test begins."""
-    team.lab.try_kubectl("-n", team.name, "delete", PLURAL, "--all", "--wait")
-    team.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
-    team.lab.kubectl("delete", "namespace", team.name, "--wait=false")
-    team.lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")
