@@ -9,8 +9,8 @@ from tests.worker.job.local import LocalJob
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-def test_a_short_cut_is_not_noticed(tmp_path):
-    with LocalJob(tmp_path, fewest=2, network=True) as job:
+def test_a_short_cut_is_not_noticed(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, network=True) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.network.cut(job.pods[2].place)
@@ -21,8 +21,8 @@ def test_a_short_cut_is_not_noticed(tmp_path):
         assert job.generation() == before
 
 
-def test_who_is_cut_off_is_left_behind_and_comes_back_as_a_newcomer(tmp_path):
-    with LocalJob(tmp_path, fewest=2, network=True) as job:
+def test_who_is_cut_off_is_left_behind_and_comes_back_as_a_newcomer(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, network=True) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.network.cut(job.pods[2].place)
@@ -33,8 +33,8 @@ def test_who_is_cut_off_is_left_behind_and_comes_back_as_a_newcomer(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_of_two_halves_without_an_operator_neither_trains(tmp_path):
-    with LocalJob(tmp_path, fewest=1, network=True) as job:
+def test_of_two_halves_without_an_operator_neither_trains(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=1, network=True) as job:
         job.start(0, 1, 2, 3)
         before = job.wait_training(4)
         for index in (2, 3):
@@ -49,8 +49,8 @@ def test_of_two_halves_without_an_operator_neither_trains(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_master_that_was_given_up_returns_and_disturbs_nobody(tmp_path):
-    with LocalJob(tmp_path, fewest=2, network=True) as job:
+def test_a_master_that_was_given_up_returns_and_disturbs_nobody(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, network=True) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         old = job.pods[0]
@@ -67,8 +67,8 @@ def test_a_master_that_was_given_up_returns_and_disturbs_nobody(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_master_that_is_cut_off_and_trains_on_gives_way_to_a_later_one(tmp_path):
-    with LocalJob(tmp_path, fewest=1, network=True) as job:
+def test_a_master_that_is_cut_off_and_trains_on_gives_way_to_a_later_one(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=1, network=True) as job:
         job.start(0)
         job.wait_training(1)
         old = job.pods[0]

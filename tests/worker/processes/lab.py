@@ -58,6 +58,21 @@ class Lab:
         self.starter.changed.clear()
 
 
+def of_rank(rank: int, port: int) -> dict[str, str]:
+    """What a launcher tells one of two processes."""
+    return {
+        **os.environ,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
 async def until(what: Callable[[], object]) -> None:
     """Return once it is true; the test's time limit ends it otherwise."""
     while not what():  # noqa: ASYNC110  # nobody tells of it
