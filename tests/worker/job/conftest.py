@@ -2,13 +2,13 @@
 
 import pytest
 
-from devcluster import torchtree
-from tests.worker.job.pod import FAKE
+from tests.worker.job.pod import FAKE, REAL
 
 
-@pytest.fixture(params=[FAKE, pytest.param(torchtree.DEFAULT_TREE, marks=pytest.mark.extended)])
+@pytest.fixture(params=[FAKE, pytest.param(REAL, marks=pytest.mark.extended)])
 def tree(request):
-    """What launchers do is seen with the fake one; that it is so with the real one, where a test does not ask for it
-    by `REAL`, is for `make test-all`.
+    """What launchers do is seen with the fake one, and with the real one in `make test-all`.
+
+    A test that needs one of them only has REAL_TORCH or FAKE_TORCH.
     """
     return request.param

@@ -3,7 +3,8 @@
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import SCRIPTS, LocalJob
+from tests.worker.job.local import FAKE_TORCH, REAL_TORCH, SCRIPTS, LocalJob
+from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
@@ -38,7 +39,12 @@ def test_a_script_that_fails_once_goes_on_after_its_last_checkpoint(tmp_path, tr
 
 
 @pytest.mark.parametrize(
-    ("how", "told"), [("raise", "ValueError: the loss is NaN in step 35"), ("kill", "rank 1 was killed by SIGKILL")]
+    ("how", "told", "tree"),
+    [
+        ("raise", "ValueError: the loss is NaN in step 35", REAL),
+        ("kill", "rank 1 was killed by SIGKILL", FAKE),
+        pytest.param("kill", "rank 1 was killed by SIGKILL", REAL, marks=pytest.mark.extended),
+    ],
 )
 def test_a_failure_that_repeats_ends_the_job_with_its_rank_and_traceback(tmp_path, how, told, tree):
     options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", how]
@@ -61,6 +67,7 @@ def test_progress_forgets_earlier_failures(tmp_path, tree):
         job.assert_no_epoch_skipped()
 
 
+@REAL_TORCH
 def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path, tree):
     options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", "hang", "--fail-once"]
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
@@ -90,6 +97,7 @@ def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing,
         job.assert_nothing_left()
 
 
+@FAKE_TORCH
 def test_a_command_that_never_calls_torchrun_is_told_so(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=1, command=["--command", "--", "true"]) as job:
         job.start(0)
@@ -97,6 +105,7 @@ def test_a_command_that_never_calls_torchrun_is_told_so(tmp_path, tree):
         assert "without calling torchrun" in job.pods[0].said()
 
 
+@FAKE_TORCH
 def test_nothing_to_run_is_told_at_once(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=1, command=["--", "--no-such-flag", "train.py"]) as job:
         job.start(0)
@@ -111,21 +120,7 @@ def test_cold_processes_do_the_same_more_slowly(tmp_path, tree):
         job.assert_no_epoch_skipped()
 
 
-def test_more_candidates_than_allowed_wait_and_disturb_nobody(tmp_path, tree):
-    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
-        job.start(0, 1, 2)
-        job.wish(0, 1, 2, sizes=[2, 4])
-        job.wait_training(2)
-        known = job.generation()
-        job.wait("the third to be ready", lambda: "connected" in job.pods[2].said())
-        steps = len(job.steps())
-        job.wait("many more steps", lambda: len(job.steps()) > steps + 300)
-        assert job.generation() == known
-        job.start(3)
-        job.wish(0, 1, 2, 3, sizes=[2, 4])
-        job.wait_training(4, after=known)
-
-
+@FAKE_TORCH
 def test_a_command_that_calls_torchrun_wrongly_is_told_what_is_wrong(tmp_path, tree):
     command = ["--command", "--", "sh", "-c", "torchrun --no-such-flag train.py; echo it ended with $?; exit 3"]
     with LocalJob(tmp_path, tree=tree, fewest=1, command=command) as job:

@@ -4,13 +4,19 @@ import signal
 
 import pytest
 
-from tests.worker.job.local import LocalJob
+from elastic_worker import contract
+from tests.worker.job.local import FAKE_TORCH, LocalJob, tell
+from tests.worker.job.pod import torch_environment
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
+@FAKE_TORCH
 def test_a_pod_that_is_told_to_go_while_it_starts_goes_at_once(tmp_path, tree):
-    with LocalJob(tmp_path, tree=tree, fewest=2, grace=60) as job:
+    (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)\n")
+    path = f"{torch_environment(tree)['PYTHONPATH']}:{tmp_path}"
+    environ = {"PYTHONPATH": path, contract.ENV_PRELOAD: "endless"}
+    with LocalJob(tmp_path, tree=tree, fewest=2, grace=60, environ=environ) as job:
         job.start(0, 1)
         job.wait("the launcher's start", lambda: "connected" in job.pods[1].said())
         job.pods[1].terminate()
@@ -18,6 +24,7 @@ def test_a_pod_that_is_told_to_go_while_it_starts_goes_at_once(tmp_path, tree):
         assert not job.steps()
 
 
+@FAKE_TORCH
 def test_a_pod_that_is_told_to_go_without_anybody_to_tell_it_to_goes(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2, grace=60) as job:
         job.start(1)
@@ -114,10 +121,12 @@ def test_a_master_that_leaves_saves_first_and_its_successor_goes_on(tmp_path, tr
 
 
 def test_all_pods_told_to_go_at_once_stop_after_a_checkpoint(tmp_path, tree):
-    # Steps are so long that none is done between the checkpoint and the stop.
     with LocalJob(tmp_path, tree=tree, fewest=2, options=["--steps", 5, "--pause", 0.2]) as job:
         job.start(0, 1)
         job.wait_training(2)
+        # No step is done between the checkpoint and the stop, however long that takes.
+        job.wait("the middle of an epoch", lambda: job.steps()[-1]["step"] in (1, 2))
+        tell(tmp_path / "first-step-seconds", 60)
         for pod in (job.pods[0], job.pods[1]):
             pod.terminate()
         assert [job.wait_code(pod) for pod in job.all_pods] == [143, 143]

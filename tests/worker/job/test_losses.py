@@ -7,12 +7,13 @@ import subprocess
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import LocalJob, end
+from tests.worker.job.local import REAL_TORCH, LocalJob, end
+from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("nproc", [1, 2])
+@pytest.mark.parametrize(("nproc", "tree"), [(1, REAL), (2, FAKE), pytest.param(2, REAL, marks=pytest.mark.extended)])
 def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp_path, nproc, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2, nproc=nproc) as job:
         job.start(0, 1)
@@ -79,6 +80,7 @@ def test_a_killed_warm_parent_hurts_nobody_and_is_replaced(tmp_path, tree):
         assert not set(training) & set(job.pods[0].training())
 
 
+@REAL_TORCH
 def test_a_lost_master_is_replaced_and_the_others_stay(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)

@@ -9,7 +9,7 @@ from elastic_worker.checkpoint.whole import is_whole
 from elastic_worker.launcher.describe import is_consequence
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
-from tests.worker.job.pod import FAKE, torch_environment
+from tests.worker.job.pod import FAKE, REAL, torch_environment
 from tests.worker.processes.lab import a_lab, appears, of_rank, until
 
 pytestmark = pytest.mark.programs
@@ -130,7 +130,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("tree", [FAKE, "newest"])
+@pytest.mark.parametrize("tree", [FAKE, REAL])
 async def test_the_fake_and_the_real_one_give_the_same_answers(tmp_path, monkeypatch, tree):
     """In processes of one warm parent, as it takes seconds to get warm."""
     for name, value in torch_environment(tree).items():
