@@ -159,7 +159,7 @@ class Api:
         self.unserved: set[str] = set()
         """Kinds whose definition is not installed."""
         self.admission: list[Admission] = []
-        self.watches: set[Watch] = set()
+        self.watches: dict[Watch, None] = {}
         self._history: deque[tuple[int, str, Body | None, Body | None]] = deque(maxlen=HISTORY)
         self._oldest = server.revision
         self._pages: dict[str, tuple[list[Body], int, str]] = {}
@@ -340,7 +340,7 @@ class Api:
             told(self._error(410, "Expired", f"too old resource version: {since} ({self._oldest})"))
             told(None)
             return watch
-        self.watches.add(watch)
+        self.watches[watch] = None
         for revision, plural, old, new in list(self._history):
             if revision > since:
                 watch.tell(plural, old, new)
@@ -371,7 +371,7 @@ class Api:
 
     def leave(self, watch: Watch) -> None:
         """Nobody listens to it any more."""
-        self.watches.discard(watch)
+        self.watches.pop(watch, None)
         for timer in watch.timers:
             timer.cancel()
 

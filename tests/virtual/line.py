@@ -37,12 +37,12 @@ class CutOff(Exception):  # noqa: N818 - it is no error but an order
 
 @dataclass(slots=True)
 class Entry:
-    """A request that was sent: when, what was answered (0: nothing, or not yet), and when the server carried it out."""
+    """A request that was sent: when, what was heard of it (0: nothing, or not yet), and what the server answered."""
 
     at: float
     request: Request
     status: int = 0
-    carried_out: float | None = None
+    answered: int = 0
 
 
 @dataclass(slots=True)
@@ -65,13 +65,14 @@ class Refusal:
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with a line now. Connections are refused; nothing that is sent arrives; watches tell nothing;
-    answers to matching requests are lost; everything takes longer.
+    """What is wrong with a line now. Connections are refused; nothing that is sent arrives; watches that should tell
+    something fall silent, or swallow that; answers to matching requests are lost; everything takes longer.
     """
 
     refuse: bool = False
     swallow: bool = False
     silent: Matcher | None = None
+    unseen: Matcher | None = None
     unanswered: Matcher | None = None
     delay: float = 0.0
     refusals: list[Refusal] = field(default_factory=list)
@@ -137,8 +138,8 @@ class Line:
         self.sent: Callable[[Request], None] = lambda _: None
         self.before: Callable[[Request], None] = lambda _: None
         self.after: Callable[[Request, int], None] = lambda _request, _status: None
-        self._open: set[_Open] = set()
-        self._pending: set[asyncio.Future[Answer]] = set()
+        self._open: dict[_Open, None] = {}
+        self._pending: dict[asyncio.Future[Any], None] = {}
 
     # -- what may happen to it ---------------------------------------------------------------------------------------
 
@@ -206,12 +207,12 @@ class Line:
 
     async def _exchange(self, entry: Entry, opened: _Open | None) -> tuple[Answer, Mapping[str, str]]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._pending.add(future)
+        self._pending[future] = None
         self._later(self._reach, entry, opened, future)
         try:
             return await future
         finally:
-            self._pending.discard(future)
+            del self._pending[future]
 
     def _reach(self, entry: Entry, opened: _Open | None, future: asyncio.Future[Any]) -> None:
         """The request has come to the server."""
@@ -235,13 +236,14 @@ class Line:
             if refused.retry_after is not None:
                 headers["Retry-After"] = str(refused.retry_after)
             return refusal(refused.status, REASONS.get(refused.status, ""), "no"), headers
-        entry.carried_out = self._now()
         if opened is None:
-            return self.api.answer(entry.request), headers
+            answer = self.api.answer(entry.request)
+            entry.answered = answer.status
+            return answer, headers
         if self.dead:
             return Answer(200, b""), headers
         try:
-            self._open.add(opened)
+            self._open[opened] = None
             opened.watch = self.api.watch(entry.request, lambda line: self._tell(opened, line))
         except RefusedError as error:
             return error.answer, headers
@@ -263,7 +265,8 @@ class Line:
         faults = self.faults
         if faults.swallow or (faults.silent is not None and faults.silent(opened.request)):
             opened.silent = True
-        if not opened.silent:
+        unseen = faults.unseen is not None and faults.unseen(opened.request)
+        if not opened.silent and not unseen:
             opened.due = max(opened.due, self._now() + self._way())
             loop = asyncio.get_running_loop()
             loop.call_at(opened.due, opened.stream.put, line, context=OUTSIDE)
@@ -273,7 +276,7 @@ class Line:
         self._leave(opened)
 
     def _leave(self, opened: _Open) -> None:
-        self._open.discard(opened)
+        self._open.pop(opened, None)
         if opened.watch is not None:
             self.api.leave(opened.watch)
 

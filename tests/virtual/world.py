@@ -88,6 +88,7 @@ class ProcessWorld(Cluster):
         self.api, self.settings, self.said = Api(self.server), settings, Said()
         self.replicas: list[Replica] = []
         self.watchman = Watchman(self.server)
+        self.row_began = 0.0
         self._failure: BaseException | None = None
         self._stirred = asyncio.Event()
         self.server.listeners.append(lambda *_: self._stirred.set())
@@ -122,14 +123,18 @@ class ProcessWorld(Cluster):
         begun = self.moments.passed
         while not look():
             await self.advance(LOOK_SECONDS)
-            waited = self.moments.passed - begun
-            require(waited <= seconds, f"waited {seconds:g} s for {what} in vain; {self.report()}")
+            if self.moments.passed - begun > seconds:
+                raise ViolationError(f"waited {seconds:g} s for {what} in vain; {self.report()}")
         return self.moments.passed - begun
 
     async def advance(self, seconds: float) -> None:
         """Time passes."""
         await asyncio.sleep(seconds)
         self.check()
+
+    def begin_row(self) -> None:
+        """Another row of the story begins."""
+        self.row_began = self.moments.passed
 
     def check(self) -> None:
         """Nothing has gone wrong so far. Raises ViolationError."""
@@ -172,6 +177,10 @@ class ProcessWorld(Cluster):
         """The job's status."""
         job = self.job(name)
         return job.get("status", {}) if job else {}
+
+    def pod(self, name: str) -> Body:
+        """The pod of that name."""
+        return next(pod for pod in self.server.all(kinds.PODS) if name_of(pod) == name)
 
     def pods(self, job: str = "") -> list[Body]:
         """Pods that stay: a job's, or all."""
