@@ -89,7 +89,7 @@ class ServerClock:
         monotonic: The clock that carries the estimate on.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._monotonic = monotonic
         self._eras = [_Era(time.time() - monotonic())]
         """Oldest first. Until the first response the local wall clock has to do."""

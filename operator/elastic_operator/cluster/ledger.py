@@ -72,7 +72,7 @@ class Ledger:
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         changed: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._job_of = job_of
         self._parse = parse

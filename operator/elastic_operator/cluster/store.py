@@ -34,7 +34,7 @@ Listener = Callable[[T | None, T | None], None]
 class Store(Generic[T]):
     """Objects of one kind by uid and by (namespace, name). `now` is a monotonic clock."""
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, now: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._now = now
         self._by_uid: dict[str, T] = {}
         self._by_name: dict[tuple[str, str], T] = {}

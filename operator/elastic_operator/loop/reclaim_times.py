@@ -33,7 +33,7 @@ class ReclaimTimes:
         metrics: Metrics,
         *,
         is_bound: Callable[[str], bool | None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
         self._waiting: dict[str, _Waiting] = {}

@@ -55,7 +55,7 @@ class _Job:
 class JobTimes:
     """Of all jobs, by uid. `clock` gives monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
