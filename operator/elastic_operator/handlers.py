@@ -80,8 +80,54 @@ class NoProgress(kopf.ProgressStorage):
         return essence
 
 
+Take = Callable[[str | None, dict[str, Any]], None]
+"""Hears of a job: the type of the watch event, None for one that was listed, and its JSON."""
+Host = Callable[[Take], Coroutine[Any, Any, None]]
+"""Tells of jobs until it ends or fails; of deletions only as far as it sees them."""
+
+
+class Kopf:
+    """kopf as a host, in a thread and an event loop of its own; whoever calls it hears of jobs in his own."""
+
+    def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
+        self.connection, self.namespaces = connection, namespaces
+
+    async def __call__(self, take: Take) -> None:
+        """Until it ends."""
+        ours = asyncio.get_running_loop()
+        await apart(lambda: self._run(take, ours))
+
+    async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
+            return self._session(await asyncio.wrap_future(authorization))
+
+        async def tell(type: str | None, body: kopf.Body, **_: Any) -> None:
+            ours.call_soon_threadsafe(take, type, dict(body))
+
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(login)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(tell)
+        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
+        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+
+    def _session(self, authorization: str | None) -> kopf.AiohttpSession:
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
+            headers={"Authorization": authorization} if authorization else {},
+        )
+        return kopf.AiohttpSession(
+            server=self.connection.base_url,
+            aiohttp_session=session,
+            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
+        )
+
+
 class JobFeed:
-    """Keeps the store of jobs equal to what the API server holds, in `namespaces` only; in all where none is named."""
+    """Keeps the store of jobs equal to what the API server holds, in `namespaces` only; in all where none is named.
+
+    `host` makes what is told of them out of the connection and these namespaces.
+    """
 
     def __init__(
         self,
@@ -90,9 +136,11 @@ class JobFeed:
         store: Store[objects.CustomObject],
         *,
         namespaces: Sequence[str] = (),
+        host: Callable[[Connection, Sequence[str]], Host] = Kopf,
     ) -> None:
-        self.connection, self.session, self.store = connection, session, store
+        self.session, self.store = session, store
         self.namespaces = tuple(dict.fromkeys(namespaces))
+        self._host = host(connection, self.namespaces)
         self.synced = asyncio.Event()
         self.last_ok = float("-inf")
         self.restarts = self.errors = 0
@@ -123,11 +171,11 @@ class JobFeed:
             await asyncio.sleep(backoff.next())
 
     async def _host_forever(self) -> None:
-        backoff, ours = Backoff(), asyncio.get_running_loop()
+        backoff = Backoff()
         while True:
             started = time.monotonic()
             try:
-                await apart(lambda: self._host(ours))
+                await self._host(self._take)
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
             self.restarts += 1
@@ -135,33 +183,6 @@ class JobFeed:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
             await self._sweep()
-
-    async def _host(self, ours: asyncio.AbstractEventLoop) -> None:
-        """kopf, until it ends, in the thread and event loop that this runs in; jobs are taken in by the loop `ours`."""
-
-        async def login(**_: Any) -> kopf.AiohttpSession:
-            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization))
-
-        async def take(type: str | None, body: kopf.Body, **_: Any) -> None:
-            ours.call_soon_threadsafe(self._take, type, dict(body))
-
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(take)
-        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
-        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
-
-    def _session(self, authorization: str | None) -> kopf.AiohttpSession:
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
-            headers={"Authorization": authorization} if authorization else {},
-        )
-        return kopf.AiohttpSession(
-            server=self.connection.base_url,
-            aiohttp_session=session,
-            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
-        )
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:
         self.last_ok = time.monotonic()

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from elastic_operator.api.status import JobStatus
@@ -58,10 +58,12 @@ GC_THRESHOLDS = (20_000, 10, 10)
 
 
 class Process:
-    """One operator process."""
+    """One operator process. `who` signs the lease, by default `identity()`."""
 
-    def __init__(self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed) -> None:
-        self.settings, self.session, self.metrics = settings, session, metrics
+    def __init__(
+        self, settings: Settings, session: Session, metrics: Metrics, feed: JobFeed, *, who: str | None = None
+    ) -> None:
+        self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
         self.watches = watch_all(session, feed, served=settings.watch_namespaces)
         self.stores = stores_of(self.watches)
@@ -106,6 +108,18 @@ class Process:
         if self.controller:
             self.controller.wake()
 
+    async def run_until(self, stopped: Coroutine[Any, Any, None]) -> None:
+        """Until that has come, or an error; then the lease is handed back."""
+        running, stopping = asyncio.create_task(self.run()), asyncio.create_task(stopped)
+        try:
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            await _cancelled(stopping)
+            await _cancelled(running)
+            await self.elector.release()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -117,7 +131,7 @@ class Process:
 
     def _candidate(self) -> Elector:
         """A new candidate for the lease, whose word every write is bound to from now on."""
-        elector = Elector(self.session, namespace=namespace(), name=LEASE, identity=identity())
+        elector = Elector(self.session, namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
 
@@ -290,23 +304,14 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
         process = Process(settings, session, metrics, job_feed(settings, connection, session))
         unready = process.installation.elsewhere
         async with serving(settings.port, metrics, health=process.health, picture=process.picture, unready=unready):
-            try:
-                yield process
-            finally:
-                await process.elector.release()
+            yield process
 
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
     gc.set_threshold(*GC_THRESHOLDS)
     async with _assembled(settings) as process:
-        running = asyncio.create_task(process.run())
-        stopping = asyncio.create_task(_stopped())
-        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if running.done():
-            running.result()
-        await _cancelled(running)
+        await process.run_until(_stopped())
 
 
 async def _stopped() -> None:

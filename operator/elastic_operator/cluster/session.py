@@ -58,6 +58,7 @@ class Session:
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
         max_writes: Writes under way at once; further ones wait, but for those of the lease. More would not be answered
             sooner, but run into their own time limit on a slow server.
+        http: What carries the requests; by default connections over TCP.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Session:
         remaining: Callable[[], float] = unlimited,
         on_request: Callable[[str, str], None] = uncounted,
         max_writes: int = 32,
+        http: aiohttp.ClientSession | None = None,
     ) -> None:
         self.remaining = remaining
         self._connection = connection
@@ -74,22 +76,7 @@ class Session:
         self._writes = asyncio.Semaphore(max_writes)
         self.clock = ServerClock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                keepalive_timeout=_IDLE_SECONDS,
-                ssl=connection.tls if connection.tls else True,
-                socket_factory=self._socket,
-            ),
-            headers={
-                "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
-                # Logs are plain text.
-                "Accept": f"{JSON}, */*",
-                # Inflating costs this process more than the bytes cost a cluster's network.
-                "Accept-Encoding": "identity",
-            },
-            read_bufsize=_READ_BUFFER,
-        )
+        self._http = http or self._over_tcp(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,6 +93,24 @@ class Session:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
                     await asyncio.sleep(0.01)
+
+    def _over_tcp(self, connection: Connection) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                keepalive_timeout=_IDLE_SECONDS,
+                ssl=connection.tls if connection.tls else True,
+                socket_factory=self._socket,
+            ),
+            headers={
+                "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
+                # Logs are plain text.
+                "Accept": f"{JSON}, */*",
+                # Inflating costs this process more than the bytes cost a cluster's network.
+                "Accept-Encoding": "identity",
+            },
+            read_bufsize=_READ_BUFFER,
+        )
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, _ = address
