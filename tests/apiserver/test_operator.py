@@ -63,7 +63,7 @@ def test_gpus_of_foreign_pods_are_left_alone_and_taken_when_they_are_gone(
 
 
 def test_a_stopped_leader_hands_over_at_once(operators: Operators) -> None:
-    first = operators.start()
+    first = operators.start_cold()
     eventually("a leader", lambda: first.leads)
     second = operators.start()
     eventually("a candidate", lambda: second.is_candidate)

@@ -73,7 +73,7 @@ def test_a_status_is_not_written_again_while_nothing_changes(
     operators: Operators, policies: Policies, world: World
 ) -> None:
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
-    operators.start()
+    operator = operators.start()
     world.start(elastic_job(big=4))
     world.wait_settled("toy", 4)
     policies.wait_row("a", USED=4)
@@ -81,7 +81,9 @@ def test_a_status_is_not_written_again_while_nothing_changes(
     version = policies.get("a")["metadata"]["resourceVersion"]
     policies.create("b", flavors=quota(1))
     policies.wait_row("b", USED=0)
-    time.sleep(3)
+    world.see_passes(operator)
+    policies.change("b", flavors=quota(0))
+    policies.wait_row("b", GUARANTEED=0)
     assert policies.get("a")["metadata"]["resourceVersion"] == version
 
 

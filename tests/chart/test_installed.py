@@ -1,12 +1,12 @@
 """What the chart does on a real API server: what it grants, what its namespace accepts, and what outlives it."""
 
 import json
-import time
 
 import pytest
 import yaml
 
 from tests.chart.rendering import CASES, CHART, ROOT, WITHOUT_CRDS, case_file, helm, render
+from tests.kit.wait import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(600)]
 
@@ -14,16 +14,6 @@ JOBS = sorted((ROOT / "examples").glob("*/job.yaml"))
 RELEASED = sorted((ROOT / "tests" / "chart" / "released").glob("*.tgz"))[-1]
 EXAMPLE = ROOT / "examples" / "fixed-size" / "job.yaml"
 WAIT_SECONDS = 30
-
-
-def wait_until(condition) -> bool:
-    """Whether the condition comes true in time."""
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return False
 
 
 @pytest.mark.parametrize(
@@ -88,8 +78,12 @@ def test_users_of_a_namespace_get_jobs_with_the_clusters_own_roles(release, role
     user = f"a-{role}"
     release.kubectl("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}", "--namespace=default")
     # Aggregation is the work of a controller.
-    assert wait_until(lambda: release.may(user, "watch", "elasticpytorchjobs", namespace="default"))
-    assert wait_until(lambda: release.may(user, "create", "elasticpytorchjobs", namespace="default") is may_write)
+    for verb, may in (("watch", True), ("create", may_write)):
+        until(
+            f"{may} for {verb}",
+            lambda verb=verb, may=may: release.may(user, verb, "elasticpytorchjobs", namespace="default") is may,
+            seconds=WAIT_SECONDS,
+        )
     assert release.may(user, "patch", "elasticpytorchjobs", subresource="scale", namespace="default") is may_write
     assert not release.may(user, "patch", "elasticpytorchjobs", subresource="status", namespace="default")
 
@@ -98,7 +92,7 @@ def test_the_operators_pods_are_accepted_under_the_restricted_standard(release):
     def pods():
         return json.loads(release.kubectl("get", "pods", "--namespace=elastic-system", "--output=json"))["items"]
 
-    assert wait_until(lambda: len(pods()) == 2)
+    until("both pods", lambda: len(pods()) == 2, seconds=WAIT_SECONDS, report=pods)
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)

@@ -26,7 +26,6 @@ GPUS = 3
 RECOVERY_SECONDS = 90
 DOWN_SECONDS = 3
 MOST_REQUESTS_PER_SECOND = 10
-POLICIES = "/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies"
 
 
 def of_jobs(request: Request) -> bool:
@@ -148,8 +147,7 @@ def test_refusals_are_met_with_growing_pauses_that_differ(story: Story) -> None:
     assert 0 < len(asked) < seconds * MOST_REQUESTS_PER_SECOND
     reads = [e for e in asked if e.request.method == "GET" and not e.request.of_lease and not of_jobs(e.request)]
     waits = {path: pauses([e for e in reads if e.request.path == path]) for path in {e.request.path for e in reads}}
-    waits.pop(POLICIES, None)  # while their CRD is not there they are asked for every ten seconds
-    assert len(waits) == 8
+    assert len(waits) == 9
     assert all(later[-1] > 1.5 * later[0] for later in waits.values()), waits
     assert len({round(later[-1], 2) for later in waits.values()}) > len(waits) / 2, waits
     story.check()

@@ -37,7 +37,7 @@ def test_a_reservation_that_runs_out_is_taken_back_and_another_node_is_tried(
     assert list(owner.reservation()["avoid"]) == [first]
     told = eventually("an event", lambda: owner.events("notebook").get("ReservationExpired"))
     assert first in told
-    assert observed.metric("elastic_pytorch_reservations_expired_total") == 1
+    assert observed.operator.metric("elastic_pytorch_reservations_expired_total") == 1
     eventually("six pods", lambda: len(world.pods("toy")) == 6, report=world.report)
     hold(world.api, stuck, held=False)
     world.wait_settled("toy", 7)
