@@ -70,6 +70,7 @@ def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, polic
     assert scraped.value("restarts_total", "cause=loss") == 1
 
 
+@pytest.mark.extended
 def test_only_the_one_that_leads_tells_of_jobs_and_both_tell_who_they_are(operators: Operators, world: World) -> None:
     first = Scraped(operators.start())
     first.wait("a leader", "leader")

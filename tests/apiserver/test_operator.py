@@ -41,6 +41,7 @@ def test_a_job_gets_a_pod_for_every_free_gpu_each_pinned_to_its_node(
     assert "selector" not in service["spec"]
 
 
+@pytest.mark.extended
 def test_gpus_of_foreign_pods_are_left_alone_and_taken_when_they_are_gone(
     operators: Operators, nodes: list[str], jobs: Jobs
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_stopped_leader_hands_over_at_once(operators: Operators) -> None:
     eventually("the second to lead", lambda: second.leads, seconds=14)
 
 
+@pytest.mark.extended
 def test_two_operators_make_each_pod_once(operators: Operators, nodes: list[str], jobs: Jobs) -> None:
     first, second = operators.start(), operators.start()
     eventually("two candidates", lambda: first.is_candidate and second.is_candidate)

@@ -18,11 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubernetes.config import kube_config
-
-from elastic_operator import __main__ as program
-from elastic_operator import command_line
-
 
 @dataclass(frozen=True, slots=True)
 class Forked:
@@ -74,7 +69,9 @@ def _code_of(log: Path) -> Path:
 
 
 def _serve() -> None:
-    assert command_line, "what an operator imports is there before the first one is forked"
+    from elastic_operator import command_line  # all of it, once; who gives orders needs none of it
+
+    assert command_line
     gc.freeze()
     orders, ready = sys.stdin.buffer.raw, selectors.DefaultSelector()
     ready.register(orders, selectors.EVENT_READ)
@@ -120,6 +117,10 @@ def _end(ready: selectors.BaseSelector) -> None:
 
 
 def _become_operator(log: str, environ: dict[str, str]) -> None:
+    from kubernetes.config import kube_config
+
+    from elastic_operator import __main__ as program
+
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for mine, stream in ((nothing, 0), (output, 1), (output, 2)):

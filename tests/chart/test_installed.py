@@ -13,15 +13,16 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(600)]
 JOBS = sorted((ROOT / "examples").glob("*/job.yaml"))
 RELEASED = sorted((ROOT / "tests" / "chart" / "released").glob("*.tgz"))[-1]
 EXAMPLE = ROOT / "examples" / "fixed-size" / "job.yaml"
+OURS = "elasticpytorchjobs.elastic-pytorch.dev"
 WAIT_SECONDS = 30
 
 
 @pytest.mark.parametrize(
     ("verb", "resource", "subresource"),
     [
-        ("watch", "elasticpytorchjobs", ""),
-        ("delete", "elasticpytorchjobs", ""),
-        ("patch", "elasticpytorchjobs", "status"),
+        ("watch", OURS, ""),
+        ("delete", OURS, ""),
+        ("patch", OURS, "status"),
         ("create", "pods", ""),
         ("delete", "pods", ""),
         ("patch", "pods", ""),
@@ -37,7 +38,7 @@ def test_the_operator_may_serve_jobs_in_any_namespace(release, verb, resource, s
     assert release.operator_may(verb, resource, subresource=subresource, namespace="default")
 
 
-@pytest.mark.parametrize("resource", ["nodes", "namespaces", "persistentvolumes", "priorityclasses"])
+@pytest.mark.parametrize("resource", ["nodes", "namespaces", "persistentvolumes", "priorityclasses.scheduling.k8s.io"])
 def test_the_operator_may_watch_the_cluster(release, resource):
     assert release.operator_may("watch", resource, namespace="")
 
@@ -45,18 +46,16 @@ def test_the_operator_may_watch_the_cluster(release, resource):
 @pytest.mark.parametrize(
     ("verb", "resource", "namespace"),
     [
-        ("patch", "elasticpytorchjobs", "default"),
-        ("create", "elasticpytorchjobs", "default"),
+        ("patch", OURS, "default"),
+        ("create", OURS, "default"),
         ("get", "secrets", "default"),
         ("list", "secrets", "default"),
         ("delete", "secrets", "default"),
         ("get", "configmaps", "elastic-system"),
         ("create", "leases.coordination.k8s.io", "default"),
-        ("update", "leases.coordination.k8s.io/another", "elastic-system"),
-        ("update", "elasticpytorchjobs/status", "default"),
         ("delete", "services", "default"),
         ("patch", "nodes", ""),
-        ("list", "customresourcedefinitions", ""),
+        ("list", "customresourcedefinitions.apiextensions.k8s.io", ""),
         ("delete", "namespaces", ""),
     ],
 )
@@ -64,10 +63,16 @@ def test_the_operator_may_do_no_more(release, verb, resource, namespace):
     assert not release.operator_may(verb, resource, namespace=namespace)
 
 
+def test_the_operator_may_write_no_other_lease_and_only_patch_a_status(release):
+    lease = "leases.coordination.k8s.io"
+    assert not release.operator_may("update", lease, name="another", namespace="elastic-system")
+    assert not release.operator_may("update", OURS, subresource="status", namespace="default")
+
+
 @pytest.mark.parametrize("verb", ["get", "create", "update"])
 def test_the_operator_may_elect_a_leader_beside_itself(release, verb):
-    name = "" if verb == "create" else "/elastic-operator"
-    assert release.operator_may(verb, f"leases.coordination.k8s.io{name}", namespace="elastic-system")
+    name = "" if verb == "create" else "elastic-operator"
+    assert release.operator_may(verb, "leases.coordination.k8s.io", name=name, namespace="elastic-system")
 
 
 @pytest.mark.parametrize(
@@ -81,11 +86,11 @@ def test_users_of_a_namespace_get_jobs_with_the_clusters_own_roles(release, role
     for verb, may in (("watch", True), ("create", may_write)):
         until(
             f"{may} for {verb}",
-            lambda verb=verb, may=may: release.may(user, verb, "elasticpytorchjobs", namespace="default") is may,
+            lambda verb=verb, may=may: release.may(user, verb, OURS, namespace="default") is may,
             seconds=WAIT_SECONDS,
         )
-    assert release.may(user, "patch", "elasticpytorchjobs", subresource="scale", namespace="default") is may_write
-    assert not release.may(user, "patch", "elasticpytorchjobs", subresource="status", namespace="default")
+    assert release.may(user, "patch", OURS, subresource="scale", namespace="default") is may_write
+    assert not release.may(user, "patch", OURS, subresource="status", namespace="default")
 
 
 def test_the_operators_pods_are_accepted_under_the_restricted_standard(release):

@@ -60,6 +60,7 @@ def test_adding_them_again_changes_nothing(cluster):
     assert len([process for process in processes.find(cluster.layout, fakenodes.PART) if process.leads]) == 1
 
 
+@pytest.mark.extended
 def test_they_are_lost_while_kwok_is_frozen_and_come_back(cluster):
     kwok = cluster.part("kwok")
     kwok.freeze()

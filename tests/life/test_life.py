@@ -141,6 +141,7 @@ def what_there_is(photo: Photo) -> Iterator[str]:
 
 
 @pytest.mark.apiserver
+@pytest.mark.extended
 @pytest.mark.lengthy
 @pytest.mark.timeout(600)
 def test_a_minute_of_random_life_breaks_no_rule(server: tuple[LiveServer, Operators]) -> None:

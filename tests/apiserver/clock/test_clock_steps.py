@@ -14,7 +14,7 @@ from tests.apiserver.clock.waits import EARLY_SECONDS, Waits
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operators, eventually
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 HOUR = 3600
 

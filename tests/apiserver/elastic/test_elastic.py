@@ -29,6 +29,7 @@ def test_the_pods_find_a_secret_that_is_made_once(operators: Operators, world: E
     assert secret["data"][contract.SECRET_KEY] not in first.text()
 
 
+@pytest.mark.extended
 def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     operators: Operators, world: ElasticWorld
 ) -> None:
@@ -45,6 +46,7 @@ def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     assert world.wish()["wish"] > before["wish"]
 
 
+@pytest.mark.extended
 def test_what_is_told_is_told_once(operators: Operators, world: ElasticWorld) -> None:
     operator = operators.start()
     world.begin()
@@ -90,6 +92,7 @@ def test_a_lost_master_is_followed_by_another_and_the_workers_stay(operators: Op
     assert world.status()["failures"] == 0
 
 
+@pytest.mark.extended
 def test_a_master_that_fails_is_followed_by_another_and_a_worker_that_fails_is_replaced(
     operators: Operators, world: ElasticWorld
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_master_that_fails_is_followed_by_another_and_a_worker_that_fails_is_r
     assert world.status()["incarnation"] == 1
 
 
+@pytest.mark.extended
 def test_a_launcher_that_asks_not_to_be_tried_again_ends_the_job(operators: Operators, world: ElasticWorld) -> None:
     operators.start()
     world.begin()
@@ -156,6 +160,7 @@ def test_what_is_added_keeps_to_the_strictest_pod_security_standard(operators: O
     assert "PodSecurity" in world.api.post(world.pods_path, json=lax).text
 
 
+@pytest.mark.extended
 def test_a_master_whose_node_is_gone_gets_the_place_of_the_highest_worker(
     operators: Operators, world: ElasticWorld
 ) -> None:

@@ -257,6 +257,7 @@ def check(script: Script, calm: dict[str, Any], proxy: Proxy) -> None:
     assert max(created(proxy).values()) == 1
 
 
+@pytest.mark.extended
 @pytest.mark.lengthy
 def test_operators_that_die_after_each_single_write_get_to_the_same_end(
     calm: dict[str, Any], world: World, start_operator: Start, proxy: Proxy

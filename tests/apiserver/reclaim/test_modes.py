@@ -48,6 +48,7 @@ def test_a_dry_run_tells_who_would_go_and_has_nobody_go(start: Start, world: Wor
     assert world.settled("toy", 8)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("settings", [{"RECLAIM__MODE": "Off"}, {"RECLAIM__PAUSED": "true"}], ids=["off", "paused"])
 def test_nobody_goes_while_reclaim_is_switched_off(
     settings: dict[str, object], start: Start, world: World, owner: Notebooks
@@ -92,6 +93,7 @@ def test_more_evictions_at_once_than_allowed_are_none_and_it_is_told(
     assert len(losses.pods()) == 2
 
 
+@pytest.mark.extended
 def test_where_pods_may_not_be_nominated_nobody_goes_and_the_operator_goes_on(
     observed: Observed, world: World, owner: Notebooks
 ) -> None:

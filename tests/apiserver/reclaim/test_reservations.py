@@ -9,13 +9,16 @@ from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks, hold
 from tests.apiserver.reclaim.observed import Start
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
+
+RESERVATION_SECONDS = 12
+"""Longer than kube-scheduler ever waits before it tries a pod again: the second one must not run out as well."""
 
 
 def test_a_reservation_that_runs_out_is_taken_back_and_another_node_is_tried(
     start: Start, world: World, owner: Notebooks
 ) -> None:
-    observed = start(RECLAIM__RESERVATION_SECONDS=4)
+    observed = start(RECLAIM__RESERVATION_SECONDS=RESERVATION_SECONDS)
     world.start(elastic_job(small=2, big=8))
     world.wait_settled("toy", 8)
     for pod in world.pods("toy"):

@@ -72,6 +72,7 @@ def test_each_right_is_used_and_none_is_missing(install: Install, day: Day) -> N
     check(installed, day.watcher)
 
 
+@pytest.mark.extended
 def test_each_right_over_some_namespaces_is_used_and_none_is_missing(install: Install, day: Day, start: Start) -> None:
     namespace = day.world.jobs.namespace
     installed = install("--set", f"settings.watchNamespaces={{{namespace}}}")
@@ -86,6 +87,7 @@ def test_each_right_over_some_namespaces_is_used_and_none_is_missing(install: In
     assert not installed.may(Right("list", "", "services"), "")
 
 
+@pytest.mark.extended
 def test_without_a_right_what_it_is_for_is_not_done_and_the_job_says_so(
     install: Install, world: World, start: Start
 ) -> None:
