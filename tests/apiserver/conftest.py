@@ -19,8 +19,9 @@ from elastic_operator.api.policy import COLLECTION
 from tests.api.jobs import make_job
 from tests.api.policies import make_policy
 from tests.apiserver.administrator import client_of, install
-from tests.apiserver.faults.lab import FakeKubelets
+from tests.apiserver.faults.lab import FakeKubelets, World
 from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.input.pool import Canary, fake_nodes
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies
@@ -110,10 +111,29 @@ def operators(
 
 
 @pytest.fixture
-def nodes(api: httpx.Client) -> Iterator[list[str]]:
+def nodes(api: httpx.Client) -> Iterator[FakeKubelets]:
     """Two nodes of four GPUs that somebody keeps Ready, and on which pods run."""
     with FakeKubelets(api, GPUS_PER_NODE).running() as kubelets:
-        yield kubelets.nodes
+        yield kubelets
+
+
+@pytest.fixture
+def world(nodes: FakeKubelets, jobs: Jobs) -> World:
+    """The jobs of a namespace, and two nodes of four GPUs."""
+    return World(jobs, nodes)
+
+
+@pytest.fixture
+def pool(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
+    """Nodes of KWOK's, on which pods run and go at once."""
+    with fake_nodes(cluster, api, prefix="pool") as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def canary(pool: list[str], jobs: Jobs) -> Canary:  # noqa: ARG001 - it only has to be there
+    """A job that is served throughout; the test starts it."""
+    return Canary(jobs)
 
 
 @pytest.fixture

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import httpx
 import pytest
 
-from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
-from tests.apiserver.jobs_api import Jobs, accepted
+from tests.apiserver.faults.lab import World, elastic_job
+from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.metrics.pictures import of, parse
 
 pytestmark = pytest.mark.apiserver
-
-
-@pytest.fixture
-def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
-    """Two nodes of four GPUs."""
-    with FakeKubelets(api, 4).running() as kubelets:
-        yield World(jobs, kubelets)
 
 
 @dataclass(frozen=True, slots=True)

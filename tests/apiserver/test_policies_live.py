@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.api.policies import make_flavor
-from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
+from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
 
 pytestmark = pytest.mark.apiserver
-
-
-@pytest.fixture
-def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
-    """Two nodes of four GPUs."""
-    with FakeKubelets(api, 4).running() as kubelets:
-        yield World(jobs, kubelets)
 
 
 def full_size(world: World, job: str = "toy") -> dict[str, Any]:

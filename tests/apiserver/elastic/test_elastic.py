@@ -29,7 +29,6 @@ def test_the_pods_find_a_secret_that_is_made_once(operators: Operators, world: E
     assert secret["data"][contract.SECRET_KEY] not in first.text()
 
 
-@pytest.mark.extended
 def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     operators: Operators, world: ElasticWorld
 ) -> None:
@@ -92,7 +91,6 @@ def test_a_lost_master_is_followed_by_another_and_the_workers_stay(operators: Op
     assert world.status()["failures"] == 0
 
 
-@pytest.mark.extended
 def test_a_master_that_fails_is_followed_by_another_and_a_worker_that_fails_is_replaced(
     operators: Operators, world: ElasticWorld
 ) -> None:
@@ -108,7 +106,6 @@ def test_a_master_that_fails_is_followed_by_another_and_a_worker_that_fails_is_r
     assert world.status()["incarnation"] == 1
 
 
-@pytest.mark.extended
 def test_a_launcher_that_asks_not_to_be_tried_again_ends_the_job(operators: Operators, world: ElasticWorld) -> None:
     operators.start()
     world.begin()
