@@ -82,7 +82,7 @@ class FakeApi:
 
     def expire(self) -> None:
         """Forget the history: whoever resumes from before now gets 410."""
-        self.oldest = self.revision + 1
+        self.oldest = self.revision
         self.history.clear()
 
     def cut(self) -> None:
