@@ -96,9 +96,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
 
-def run(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0, loop: Callable[[], VirtualLoop] = VirtualLoop
+) -> T:
     """What `main` comes to on a virtual loop. The module `random` begins with `seed`."""
-    with _drawn_from(seed), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with _drawn_from(seed), asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
 
 

@@ -92,7 +92,8 @@ def listening(team: Team, pod: str) -> list[tuple[str, int]]:
     """The pod's address with each port at which something in it listens for others than itself."""
     places: list[str] = json.loads(team.kubectl("exec", pod, "--", "python3", "-c", LISTENING))
     ports = {int(port, 16) for own, port in (place.split(":") for place in places) if own not in LOOPBACK}
-    return [(address(team, pod), port) for port in sorted(ports)]
+    ip = address(team, pod)
+    return [(ip, port) for port in sorted(ports)]
 
 
 def policy(name: str, *, selects: Object | None = None, **rules: list[Object]) -> Object:

@@ -12,7 +12,7 @@ from tests.cluster.lab import Lab, Team
 from tests.network.conftest import two_teams
 from tests.network.probing import BLOCKED, OPEN, PORTS, REFUSED, address, attempts, policy, prober, restarts
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(240)]
 
 FIRST, SECOND = PORTS
 CLOSED = 7999

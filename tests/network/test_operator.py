@@ -12,7 +12,7 @@ from tests.network.conftest import two_teams
 from tests.network.operator import METRICS_FROM, Operator
 from tests.network.probing import BLOCKED, OPEN, PORTS, address, attempts, prober
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(240)]
 
 READ = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 

@@ -10,17 +10,21 @@ from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Ser
 
 
 class Machines:
-    """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating."""
+    """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating; none
+    does where kubelets let none go; nobody is placed where the scheduler does not run.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.stuck: set[str] = set()
+        self.let_go = self.schedules = True
         self._scheduler = Scheduler(server)
 
     def step(self) -> None:
         """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
         self._collect_garbage()
-        self._scheduler.step()
+        if self.schedules:
+            self._scheduler.step()
         self._run_pods()
 
     # -- the garbage collector ---------------------------------------------------------------------------------------
@@ -48,7 +52,7 @@ class Machines:
             if pod["spec"].get("nodeName") not in ready:
                 continue
             if terminating(pod):
-                if pod["metadata"]["uid"] not in self.stuck:
+                if self.let_go and pod["metadata"]["uid"] not in self.stuck:
                     self.server.delete_pod(pod, grace=0)
             elif pod["status"]["phase"] == "Pending":
                 self.server.update(PODS, pod, status=self._running(pod))

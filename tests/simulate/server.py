@@ -83,8 +83,12 @@ class Server:
 
     def update(self, plural: str, old: Body, **fields: Any) -> Body:
         """The object with these top-level fields replaced."""
+        return self.replace(plural, old, {**old, **fields})
+
+    def replace(self, plural: str, old: Body, new: Body) -> Body:
+        """The object as it is to be, under the next version."""
         meta = old["metadata"]
-        return self._store((plural, meta.get("namespace", ""), meta["name"]), old, {**old, **fields})
+        return self._store((plural, meta.get("namespace", ""), meta["name"]), old, new)
 
     def relabel(self, plural: str, old: Body, **meta: Any) -> Body:
         """The object with these fields of its metadata replaced."""

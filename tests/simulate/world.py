@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 from random import Random
-from typing import Any
 
 from elastic_operator.metrics import Metrics
 from tests.simulate import server as kinds
 from tests.simulate.checker import Checker
-from tests.simulate.facts import GPU, POOL, terminating
-from tests.simulate.machines import Machines
+from tests.simulate.cluster import Cluster
+from tests.simulate.facts import terminating
 from tests.simulate.moments import Moments
 from tests.simulate.operators import Operator
-from tests.simulate.players import Players
-from tests.simulate.policies import NAMESPACES
-from tests.simulate.server import Body, Server
 from tests.simulate.violation import RestlessError, require
 
 MOST_ROUNDS = 60
@@ -40,48 +36,14 @@ class Complaints(logging.Handler):
         self.first = self.first or record
 
 
-class World(Players):
+class World(Cluster):
     """Everything that a history happens to. `rule` of its moments must hold while it is used."""
 
     def __init__(self, moments: Moments, dice: Random) -> None:
-        super().__init__(Server(moments), dice)
-        self.moments = moments
-        of_pods = ((name, one["priority"]) for name, one in kinds.PRIORITIES.items() if name)
-        for name, value in (("low", 0), ("high", 10), *of_pods):
-            self.server.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
-        for namespace in NAMESPACES:
-            self.server.create(kinds.NAMESPACES, {"metadata": {"name": namespace, "labels": {}}})
-        self.machines = Machines(self.server)
+        super().__init__(moments, dice)
         self.operator = Operator(self.server, METRICS)
         self.checker = Checker(self.server, dice)
         self.wait = 0.0
-
-    # -- what can be in it -------------------------------------------------------------------------------------------
-
-    def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
-        """A node, Ready."""
-        room = {GPU: str(gpus), "cpu": str(cpu), "pods": "110"}
-        name = self.new_name("n")
-        meta = {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}}
-        status = {"allocatable": room, "conditions": [self.readiness(True)]}
-        return self.server.create(kinds.NODES, {"metadata": meta, "spec": {}, "status": status})
-
-    def readiness(self, ready: bool) -> dict[str, Any]:
-        """What a node says of itself."""
-        return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
-
-    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
-        """Somebody else's pod, for the scheduler to place, with what the server fills in."""
-        requests = {"cpu": str(cpu)} | ({GPU: str(gpus)} if gpus else {})
-        spec = {
-            "containers": [{"name": "main", "resources": {"requests": requests}}],
-            "nodeSelector": {POOL: pool},
-            "schedulerName": "default-scheduler",
-            "priorityClassName": of_class,
-            **kinds.PRIORITIES[of_class],
-        }
-        meta = {"name": self.new_name("foreign-"), "namespace": namespace}
-        return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -118,6 +118,8 @@ class Elector:
 
     async def _try_to_acquire(self) -> bool:
         lease = await self._read()
+        if lease is None and self._was_held_lately():
+            return False
         if lease is not None and not self._is_free(lease):
             self._tell_holder(_spec(lease)["holderIdentity"])
             return False
@@ -136,6 +138,11 @@ class Elector:
         duration = max(float(spec.get("leaseDurationSeconds") or 0), self._timing.lease_seconds)
         holder = spec.get("holderIdentity") or ""
         return holder in ("", self.identity) or now - self._seen_at > duration
+
+    def _was_held_lately(self) -> bool:
+        """Whether a Lease that somebody deleted was another's just now, who may still write and makes it again."""
+        lately = time.monotonic() - self._seen_at <= self._timing.lease_seconds
+        return lately and self._seen_holder not in ("", self.identity)
 
     def _tell_holder(self, holder: str) -> None:
         if holder != self._seen_holder:

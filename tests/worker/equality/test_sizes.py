@@ -63,12 +63,8 @@ def changed(tmp_path_factory):
 def fixed(tmp_path_factory):
     """Runs of one size each, by what is different: they add up the same numbers in another order."""
     folder = tmp_path_factory.mktemp("fixed")
-    others = {"two": (2, ARGUMENTS), "three": (3, ARGUMENTS), "other micro-batches": (1, [*ARGUMENTS, "--micro", 8])}
-    return {
-        "one process": runs.alone(runs.TRAIN, folder / "alone", *ARGUMENTS),
-        "four under torchrun": runs.torchrun(runs.TRAIN, folder / "torchrun", *ARGUMENTS, world=4),
-        **runs.several(folder, others),
-    }
+    sizes = {f"{world} processes": (world, ARGUMENTS) for world in (1, 2, 3, 4)}
+    return runs.several(folder, {**sizes, "other micro-batches": (1, [*ARGUMENTS, "--micro", 8])})
 
 
 def test_all_sizes_were_there_in_the_middle_of_the_training_and_cost_no_step(changed):

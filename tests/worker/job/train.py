@@ -42,7 +42,7 @@ def main():
                 optimizer.zero_grad()
                 parallel(torch.randn(4, 32)).sum().backward()
                 optimizer.step()
-                time.sleep(options.pause)
+                time.sleep(pause(options, step))
                 write(log, rank, epoch, step)
             if rank == 0:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
@@ -78,6 +78,12 @@ def on_term(options):
     (options.folder / f"told-{os.getpid()}").touch()
     if options.on_term == "exit":
         sys.exit(7)
+
+
+def pause(options, step):
+    """How long a step is to take: the first of each epoch may be told another time."""
+    path = options.folder / "first-step-seconds"
+    return float(path.read_text()) if step == 0 and path.exists() else options.pause
 
 
 def is_over(folder, epoch):

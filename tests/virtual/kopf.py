@@ -1,0 +1,77 @@
+"""What kopf does for the feed of jobs, in kopf's way: it tells of no deletion that it missed, and ends on surprises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from itertools import count
+from typing import Any
+
+from elastic_operator.cluster.errors import ClusterError, Expired
+from elastic_operator.cluster.session import Session
+from elastic_operator.handlers import JOBS, EndlessPauses, Take
+
+FOR_EVER = 1e9
+
+
+class KopfEndedError(Exception):
+    """It does so on events that it does not expect."""
+
+
+class Kopf:
+    """Lists and watches all jobs over `session`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def __call__(self, take: Take) -> None:
+        """Until something comes that it does not expect."""
+        while True:
+            revision = await self._list(take)
+            try:
+                while True:
+                    revision = await self._watch(revision, take)
+            except Expired:
+                continue
+
+    async def _list(self, take: Take) -> str:
+        listed = await self._patiently(lambda: self._session.get(JOBS))
+        for job in listed["items"]:
+            take(None, job)
+        revision: str = listed["metadata"]["resourceVersion"]
+        return revision
+
+    async def _watch(self, revision: str, take: Take) -> str:
+        """Until the server ends it; a connection that breaks is opened again where it was."""
+        params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": str(random.randint(240, 480))}
+        pauses = iter(EndlessPauses())
+        for _ in count():
+            try:
+                async with self._session.stream(JOBS, params=params, inactivity=FOR_EVER) as stream:
+                    async for data in stream.iter_any():
+                        revision = self._tell(json.loads(data), take)
+                return revision
+            except Expired:
+                raise
+            except ClusterError:
+                await asyncio.sleep(next(pauses))
+                params["resourceVersion"] = revision
+        raise AssertionError("counting does not end")
+
+    def _tell(self, event: dict[str, Any], take: Take) -> str:
+        if event["type"] == "ERROR":
+            if event["object"]["code"] == 410:
+                raise Expired("too old", status=410)
+            raise KopfEndedError(event["object"])
+        take(event["type"], event["object"])
+        revision: str = event["object"]["metadata"]["resourceVersion"]
+        return revision
+
+    async def _patiently(self, ask: Any) -> Any:
+        for pause in EndlessPauses():
+            try:
+                return await ask()
+            except ClusterError:
+                await asyncio.sleep(pause)
+        raise AssertionError("pauses do not end")

@@ -1,0 +1,293 @@
+"""One process's line to the API server in memory, in place of aiohttp's session: it takes time, and it can fail.
+
+What was sent arrives, whether or not anybody waits for the answer any more: so it is with writes of a process that was
+killed or frozen, or whose time limit ran out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from random import Random
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tests.simulate.api import Answer, Api, RefusedError, Request, Watch, refusal
+from tests.virtual.loop import OUTSIDE
+
+LATENCY = (0.0005, 0.02)
+"""Seconds, for each of the two ways."""
+REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+Matcher = Callable[[Request], bool]
+
+
+def anything(_: Request) -> bool:
+    """Matches every request."""
+    return True
+
+
+class CutOff(Exception):  # noqa: N818 - it is no error but an order
+    """Raised by a `before` or `after` hook: the connection ends without an answer."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A request that was sent: when, what was heard of it (0: nothing, or not yet), and what the server answered."""
+
+    at: float
+    request: Request
+    status: int = 0
+    answered: int = 0
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Answers `times` matching requests (None: all) with a status."""
+
+    status: int
+    where: Matcher = anything
+    times: int | None = None
+    retry_after: int | None = None
+
+    def takes(self, request: Request) -> bool:
+        """Whether that one is refused."""
+        if self.times == 0 or not self.where(request):
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong with a line now. Connections are refused; nothing that is sent arrives; watches that should tell
+    something fall silent, or swallow that; answers to matching requests are lost; everything takes longer.
+    """
+
+    refuse: bool = False
+    swallow: bool = False
+    silent: Matcher | None = None
+    unseen: Matcher | None = None
+    unanswered: Matcher | None = None
+    delay: float = 0.0
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+class Stream:
+    """The body of a watch."""
+
+    def __init__(self, inactivity: float | None) -> None:
+        self._inactivity = inactivity
+        self._data: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+
+    def put(self, data: bytes | Exception | None) -> None:
+        """It has arrived; None is the end."""
+        self._data.put_nowait(data)
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """What arrives. Raises TimeoutError after silence."""
+        while True:
+            async with asyncio.timeout(self._inactivity):
+                data = await self._data.get()
+            if data is None:
+                return
+            if isinstance(data, Exception):
+                raise data
+            yield data
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """As much of aiohttp's as is used."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+    content: Stream | None = None
+    connection: None = None
+
+    async def read(self) -> bytes:
+        """The body."""
+        return self.body
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """An open watch. A silent one stays so: an event that it swallowed would be missing."""
+
+    request: Request
+    stream: Stream
+    watch: Watch | None = None
+    silent: bool = False
+    due: float = 0.0
+
+
+class Line:
+    """To `api`, for one process; `dice` says how long each way takes. `sent` and `arrived` hear of each request."""
+
+    def __init__(self, api: Api, dice: Random) -> None:
+        self.api, self.dice = api, dice
+        self.faults = Faults()
+        self.log: list[Entry] = []
+        self.dead = False
+        self.sent: Callable[[Request], None] = lambda _: None
+        self.before: Callable[[Request], None] = lambda _: None
+        self.after: Callable[[Request, int], None] = lambda _request, _status: None
+        self._open: dict[_Open, None] = {}
+        self._pending: dict[asyncio.Future[Any], None] = {}
+
+    # -- what may happen to it ---------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Nothing is wrong any more."""
+        self.faults = Faults()
+
+    def cut(self) -> None:
+        """All connections end."""
+        for each in tuple(self._open):
+            self._arrive(each, aiohttp.ClientPayloadError("cut"))
+        for future in tuple(self._pending):
+            if not future.done():
+                future.set_exception(aiohttp.ServerDisconnectedError())
+
+    def die(self) -> None:
+        """Whoever used it is no more: nothing goes in or out. What is on its way to the server arrives."""
+        self.dead = True
+        for each in tuple(self._open):
+            self._leave(each)
+
+    def end_watches(self, status: int, where: Matcher = anything) -> None:
+        """Matching watches are told of an error, and end."""
+        for each in tuple(self._open):
+            if each.watch is not None and where(each.request):
+                self.api.error(each.watch, status)
+
+    def requests(self, *, since: float = 0.0, where: Matcher = anything) -> list[Entry]:
+        """Those sent since then."""
+        return [entry for entry in self.log if entry.at >= since and where(entry.request)]
+
+    # -- as aiohttp's session ----------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Nothing to be done."""
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        timeout: aiohttp.ClientTimeout,
+        **_: object,
+    ) -> AsyncIterator[Response]:
+        """Send it, and wait for the answer within the time that it is given."""
+        path = "/" + url.split("/", 3)[3]
+        request = Request(method, path, dict(params or {}), msgspec.json.decode(data) if data else None)
+        entry = Entry(self._now(), request)
+        self.log.append(entry)
+        self.sent(request)
+        if self.faults.refuse:
+            raise aiohttp.ClientConnectionError("connection refused")
+        opened = _Open(request, Stream(timeout.sock_read)) if request.watches else None
+        async with asyncio.timeout(timeout.sock_read if opened else timeout.total):
+            answer, headers = await self._exchange(entry, opened)
+        try:
+            content = opened.stream if opened else None
+            yield Response(answer.status, headers, answer.body, content)
+        finally:
+            if opened is not None:
+                self._leave(opened)
+
+    async def _exchange(self, entry: Entry, opened: _Open | None) -> tuple[Answer, Mapping[str, str]]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[future] = None
+        self._later(self._reach, entry, opened, future)
+        try:
+            return await future
+        finally:
+            del self._pending[future]
+
+    def _reach(self, entry: Entry, opened: _Open | None, future: asyncio.Future[Any]) -> None:
+        """The request has come to the server."""
+        if self.faults.swallow:
+            return
+        try:
+            self.before(entry.request)
+            answer, headers = self._answered(entry, opened)
+            self.after(entry.request, answer.status)
+        except CutOff:
+            self._later(self._break, future)
+            return
+        if self.dead or (self.faults.unanswered is not None and self.faults.unanswered(entry.request)):
+            return
+        self._later(self._bring, entry, (answer, headers), future)
+
+    def _answered(self, entry: Entry, opened: _Open | None) -> tuple[Answer, dict[str, str]]:
+        headers = {"Date": formatdate(self.api.server.moments.time(), usegmt=True)}
+        refused = next((refusal for refusal in self.faults.refusals if refusal.takes(entry.request)), None)
+        if refused is not None:
+            if refused.retry_after is not None:
+                headers["Retry-After"] = str(refused.retry_after)
+            return refusal(refused.status, REASONS.get(refused.status, ""), "no"), headers
+        if opened is None:
+            answer = self.api.answer(entry.request)
+            entry.answered = answer.status
+            return answer, headers
+        if self.dead:
+            return Answer(200, b""), headers
+        try:
+            self._open[opened] = None
+            opened.watch = self.api.watch(entry.request, lambda line: self._tell(opened, line))
+        except RefusedError as error:
+            return error.answer, headers
+        return Answer(200, b""), headers
+
+    def _bring(self, entry: Entry, answer: tuple[Answer, Mapping[str, str]], future: asyncio.Future[Any]) -> None:
+        if not self.faults.swallow and not self.dead:
+            entry.status = answer[0].status
+            if not future.done():
+                future.set_result(answer)
+
+    def _break(self, future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(aiohttp.ServerDisconnectedError())
+
+    # -- watches -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, opened: _Open, line: bytes | None) -> None:
+        faults = self.faults
+        if faults.swallow or (faults.silent is not None and faults.silent(opened.request)):
+            opened.silent = True
+        unseen = faults.unseen is not None and faults.unseen(opened.request)
+        if not opened.silent and not unseen:
+            opened.due = max(opened.due, self._now() + self._way())
+            loop = asyncio.get_running_loop()
+            loop.call_at(opened.due, opened.stream.put, line, context=OUTSIDE)
+
+    def _arrive(self, opened: _Open, data: Exception) -> None:
+        opened.stream.put(data)
+        self._leave(opened)
+
+    def _leave(self, opened: _Open) -> None:
+        self._open.pop(opened, None)
+        if opened.watch is not None:
+            self.api.leave(opened.watch)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def _later(self, work: Callable[..., None], *args: Any) -> None:
+        """After one way."""
+        asyncio.get_running_loop().call_later(self._way(), work, *args, context=OUTSIDE)
+
+    def _way(self) -> float:
+        return self.dice.uniform(*LATENCY) + self.faults.delay
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

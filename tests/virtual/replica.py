@@ -1,0 +1,82 @@
+"""A replica of the operator: the whole process, on a line of its own, with what may become of processes."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from elastic_operator.cluster.connection import Connection, Credentials
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.handlers import JobFeed
+from elastic_operator.metrics import Metrics
+from elastic_operator.process import Process
+from elastic_operator.settings import Settings
+from tests.simulate.api import Api, Request
+from tests.virtual.kopf import Kopf
+from tests.virtual.line import Entry, Line
+from tests.virtual.loop import Place
+
+
+class Replica:
+    """One operator process; it runs from the start."""
+
+    def __init__(self, name: str, api: Api, settings: Settings, dice: Random, *, who: str = "") -> None:
+        self.name, self.line, self.place = name, Line(api, dice), Place(name)
+        self.process: Process | None = None
+        self._stopped = asyncio.Event()
+        self.task: asyncio.Task[None] = self.place.run(
+            lambda: asyncio.get_running_loop().create_task(self._live(settings, who or name))
+        )
+
+    async def _live(self, settings: Settings, who: str) -> None:
+        connection = Connection("http://memory", Credentials(lambda: None))
+        async with Session(connection, http=self.line) as session:  # type: ignore[arg-type]
+            feed = JobFeed(connection, session, Store(), host=lambda *_: Kopf(session))
+            self.process = Process(settings, session, Metrics(), feed, who=who)
+            await self.process.run_until(self._has_stopped())
+
+    async def _has_stopped(self) -> None:
+        await self._stopped.wait()
+
+    # -- what may become of it ---------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """At once: nothing that it does from now on reaches anybody, not even its last words."""
+        self.line.die()
+        self.thaw()
+        self.task.cancel()
+
+    def stop(self) -> None:
+        """Asked to, it hands the lease back and ends."""
+        self._stopped.set()
+
+    def freeze(self) -> None:
+        """Its tasks stop, time goes on."""
+        self.place.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on, and does not know that time has passed."""
+        self.place.thaw()
+
+    # -- what is seen of it ------------------------------------------------------------------------------------------
+
+    @property
+    def lives(self) -> bool:
+        """Whether it was not killed, and has not ended."""
+        return not self.line.dead and not self.task.done()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it holds the lease and decides."""
+        process = self.process
+        return self.lives and process is not None and process.controller is not None and process.elector.is_leader
+
+    def writes(self, *, since: float = 0.0) -> list[Entry]:
+        """What it sent since then to change anything, the lease apart."""
+        return self.line.requests(since=since, where=is_a_write)
+
+
+def is_a_write(request: Request) -> bool:
+    """Whether it may change something other than the lease."""
+    return request.writes and not request.of_lease

@@ -1,0 +1,178 @@
+"""Two replicas: one leads, the other stands by. What may become of either, and what must not come of that."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.cluster.lease import Timing
+from tests.simulate.api import Request
+from tests.virtual.deeds import (
+    cut,
+    edit,
+    fault,
+    freeze,
+    has_status,
+    heal,
+    job,
+    kill,
+    leads,
+    lives,
+    no,
+    nodes,
+    of,
+    on,
+    replica,
+    says,
+    settled,
+    stop,
+    thaw,
+    writes,
+)
+from tests.virtual.line import Refusal
+from tests.virtual.story import Row, Story, tell
+from tests.virtual.world import ProcessWorld
+
+TIMING = Timing()
+SEEN_SECONDS = 0.2
+"""What a latency and the poll of a story come to."""
+POLL_SECONDS = 1.2 * TIMING.poll_seconds + SEEN_SECONDS
+"""Whoever stands by looks that often at the latest."""
+AFTER_A_DEATH = TIMING.lease_seconds + 2 * POLL_SECONDS
+"""The last renewal is seen one look late, and so is its end."""
+FIRST, SECOND = 0, 1
+
+BEGIN: Story = (
+    Row("the first leads", (nodes(2, 8), replica()), (leads(FIRST),), within=1),
+    Row(
+        "a job runs", (replica(), job(big=2)), (settled("toy", 2), no(leads(SECOND))), within=2, never=(writes(SECOND),)
+    ),
+    Row("it stays so", comes=(settled("toy", 2), leads(FIRST), lives(SECOND)), stays=120, never=(writes(SECOND),)),
+)
+
+
+def renews(request: Request) -> bool:
+    """Whether it writes the lease."""
+    return request.of_lease and request.writes
+
+
+def is_under_way(world: ProcessWorld) -> bool:
+    """Whether the leader sent a write that was not answered yet."""
+    return any(not entry.answered for entry in world.replicas[FIRST].writes(since=world.row_began))
+
+
+STORIES: dict[str, Story] = {
+    "when the leader is killed the other goes on": (
+        *BEGIN,
+        Row(
+            "the other leads",
+            (kill(FIRST), edit("toy", maxReplicas=4)),
+            (leads(SECOND),),
+            at_least=TIMING.lease_seconds - TIMING.renew_seconds,
+            within=AFTER_A_DEATH,
+            never=(writes(FIRST),),
+        ),
+        Row("the job grows once", comes=(settled("toy", 4), has_status("toy", resizes=1, restarts=0)), stays=60),
+    ),
+    "a leader that is stopped hands over before its lease ends": (
+        *BEGIN,
+        Row("it ends", (stop(FIRST),), (no(lives(FIRST)), says(FIRST, "lease released")), within=1),
+        Row(
+            "the other leads",
+            comes=(leads(SECOND),),
+            within=POLL_SECONDS,
+            never=(writes(FIRST),),
+        ),
+        Row("the job grows", (edit("toy", maxReplicas=4),), (settled("toy", 4),), within=2, stays=60),
+    ),
+    "a frozen leader writes nothing when it is thawed": (
+        *BEGIN,
+        Row(
+            "a write is under way, and of pods it hears nothing any more",
+            (fault(FIRST, unseen=of("pods"), delay=2.0), edit("toy", maxReplicas=6)),
+            (is_under_way,),
+            within=3,
+        ),
+        Row(
+            "the other leads",
+            (freeze(FIRST), fault(FIRST, delay=0.0)),
+            (leads(SECOND),),
+            within=AFTER_A_DEATH,
+            never=(writes(FIRST),),
+        ),
+        Row("the job grows", comes=(settled("toy", 6),), within=3),
+        Row("and once more", (edit("toy", maxReplicas=8),), (settled("toy", 8),), within=2),
+        Row("it stays so", comes=(settled("toy", 8),), stays=30, never=(writes(FIRST),)),
+        Row("the first wakes", (thaw(FIRST),), (says(FIRST, "standing by"),), within=3, never=(writes(FIRST),)),
+        Row(
+            "and stands by",
+            comes=(says(FIRST, "leading as", times=1), says(SECOND, "leading as", times=1), leads(SECOND)),
+            stays=120,
+            never=(writes(FIRST),),
+        ),
+        Row("it leads again", (heal(FIRST), kill(SECOND)), (says(FIRST, "leading as", times=2),), within=AFTER_A_DEATH),
+        Row(
+            "and grows the job",
+            (edit("toy", maxReplicas=9),),
+            (settled("toy", 9), has_status("toy", restarts=0)),
+            within=2,
+        ),
+    ),
+    "a leader that is frozen for less than the lease goes on leading": (
+        *BEGIN,
+        Row("nothing happens", (freeze(FIRST),), stays=TIMING.fence_seconds - TIMING.renew_seconds - 1),
+        Row(
+            "it leads", (thaw(FIRST), edit("toy", maxReplicas=3)), (leads(FIRST), settled("toy", 3)), within=2, stays=60
+        ),
+        Row("nobody else did", comes=(says(SECOND, "leading as", times=0), says(FIRST, "leading as", times=1))),
+    ),
+    "a leader that hears nothing stops before anybody may take over": (
+        *BEGIN,
+        Row(
+            "it leads no more",
+            (fault(FIRST, swallow=True),),
+            (no(leads(FIRST)),),
+            within=TIMING.fence_seconds + SEEN_SECONDS,
+            at_least=TIMING.fence_seconds - TIMING.renew_seconds - SEEN_SECONDS,
+            never=(leads(SECOND),),
+        ),
+        Row(
+            "the other leads",
+            comes=(leads(SECOND),),
+            within=AFTER_A_DEATH - TIMING.fence_seconds + TIMING.renew_seconds,
+        ),
+        Row(
+            "the first stands by",
+            (heal(FIRST), cut(FIRST)),
+            (leads(SECOND),),
+            stays=120,
+            never=(writes(FIRST), leads(FIRST)),
+        ),
+    ),
+    "one renewal that fails costs nothing": (
+        *BEGIN,
+        Row(
+            "a renewal is refused",
+            (on(FIRST, lambda line: line.faults.refusals.append(Refusal(500, where=renews, times=1))),),
+            (lambda world: world.replicas[FIRST].line.requests(since=world.row_began, where=renews),),
+            within=TIMING.renew_seconds + SEEN_SECONDS,
+        ),
+        Row("it leads on", comes=(leads(FIRST),), stays=60, never=(leads(SECOND),)),
+    ),
+    "a lease that somebody deletes is made again by who leads": (
+        *BEGIN,
+        Row(
+            "it is there again",
+            (lambda world: world.server.remove("leases", world.server.all("leases")[0]),),
+            (lambda world: world.watchman.holder() == "r1",),
+            within=TIMING.renew_seconds + SEEN_SECONDS,
+            never=(leads(SECOND),),
+        ),
+        Row("it leads on", comes=(leads(FIRST),), stays=60, never=(leads(SECOND),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", STORIES)
+def test_whatever_becomes_of_one_the_other_goes_on(name: str, seed: int) -> None:
+    tell(STORIES[name], seed)
