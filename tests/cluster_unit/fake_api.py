@@ -242,14 +242,6 @@ async def session_to(api: FakeApi, **options: Any) -> AsyncIterator[Session]:
         yield session
 
 
-async def eventually(condition: Callable[[], object], *, seconds: float = 5.0) -> None:
-    """Let virtual time pass until the condition holds, for so long at most."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"it does not come within {seconds:g} s"
-        await asyncio.sleep(0.01)
-
-
 async def at_rest() -> None:
     """Let everything happen that needs no time."""
     await asyncio.sleep(0.001)

@@ -12,7 +12,7 @@ import pytest
 
 from elastic_operator.cluster.errors import Fenced
 from elastic_operator.cluster.lease import Elector, Timing, micro_time
-from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, hang, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, hang, session_to, status
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/sys/leases/op"
 TIMING = Timing()
@@ -65,7 +65,7 @@ async def test_the_second_waits_as_long_as_the_first_renews_and_says_once_who_ho
 ):
     caplog.set_level("INFO")
     async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
-        await eventually(lambda: one.is_leader or two.is_leader)
+        await at_rest()
         follower = two if one.is_leader else one
         await asyncio.sleep(5 * TIMING.lease_seconds)
         assert not follower.is_leader

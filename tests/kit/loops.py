@@ -11,7 +11,7 @@ from tests.kit.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Virtual time, but for what only threads or processes can show. One loop each: the tests' names stay as they are."""
+    """Virtual time, but for what only threads or processes can show; one loop each, so that names stay as they are."""
     if item.get_closest_marker("processes"):
         return {"real": asyncio.SelectorEventLoop}
     return {"virtual": VirtualLoop}
