@@ -28,7 +28,7 @@ from elastic_operator.loop.policies import policy_of
 from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy, make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted, refused
-from tests.cluster_unit.fake_api import eventually
+from tests.kit.wait import until_async
 
 pytestmark = pytest.mark.apiserver
 
@@ -289,7 +289,7 @@ async def test_a_policy_is_read_as_it_was_written(policies: Policies, kubeconfig
     async with watching(kubeconfig, WATCHED) as reflector:
         accepted(policies.create(full_policy()))
         name = f"team-a-{policies.mark}"
-        await eventually(lambda: reflector.store.named(name) is not None)
+        await until_async("the policy", lambda: reflector.store.named(name) is not None, seconds=5)
         policy = policy_of(reflector.store.named(name))
     assert (policy.name, policy.spec, policy.invalid) == (name, parse_policy(full_policy()), "")
     assert abs(policy.created - time.time()) < 60
