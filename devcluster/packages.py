@@ -36,8 +36,12 @@ NEEDED = {
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
 # The pods' PID 1 is a shell script: it is tested in the shells that images have. libfaketime makes a process's clock
-# jump.
-NEEDED_FOR_TESTS = {"busybox": "busybox-static", "/usr/lib/*/faketime/libfaketime.so.1": "libfaketime"}
+# jump. What was changed since when is asked of git.
+NEEDED_FOR_TESTS = {
+    "busybox": "busybox-static",
+    "/usr/lib/*/faketime/libfaketime.so.1": "libfaketime",
+    "git": "git",
+}
 # Taken out of its package into the cache and not installed: installing it would start a server on this machine.
 NEEDED_FOR_METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
 UNATTENDED = {"DEBIAN_FRONTEND": "noninteractive"}

@@ -30,7 +30,7 @@ def test_the_commands_of_the_readme_run_on_a_machine_where_nothing_is_installed(
         assert "Done in" in demo.said
         down = machine.run("make down", seconds=60)
         assert down.status == 0, down.said
-        tests = machine.run("PYTEST_ADDOPTS='--collect-only -q' make test", seconds=300)
+        tests = machine.run("make test PYTEST='--collect-only --quiet'", seconds=300)
         assert tests.status == 0, tests.said
         assert re.search(r"^\d+/\d+ tests collected", tests.said, re.MULTILINE), tests.said
         go = machine.run(f".venv/bin/python -c '{WHICH_GO}'", seconds=120)

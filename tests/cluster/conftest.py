@@ -52,8 +52,8 @@ def has_failed(request: pytest.FixtureRequest) -> Callable[[], bool]:
 def lab() -> Iterator[Lab]:
     """Two nodes with four GPUs each, and the operator, installed as a user installs it; see `Installation`."""
     progress = Progress()
-    archives = [projectimage.build(progress, target=target) for target in projectimage.TARGETS]
-    cluster = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, archives=archives, progress=progress)
+    targets = projectimage.TARGETS
+    cluster = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, targets=targets, progress=progress)
     lab = Lab(cluster)
     Installation(lab).install()
     yield lab
