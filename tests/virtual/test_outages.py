@@ -221,6 +221,12 @@ STORIES: dict[str, Story] = {
         Row("no more requests than need be", comes=(asked_little,)),
         Row("it grows", (heal(),), (settled("toy", 2), leads(0)), within=40),
     ),
+    "connections are refused while a job waits for its next try": (
+        Row("an operator leads", (nodes(2, 2), replica()), (leads(0),)),
+        Row("a job comes that gets nothing", (fault(refuse=True), job(small=2, big=3)), stays=8, comes=(leads(0),)),
+        Row("it was not tried over and over", comes=(lambda world: 1 < len(world.replicas[0].writes()) < 14,)),
+        Row("the job runs", (heal(),), (settled("toy", 3), leads(0)), within=20),
+    ),
     "the Service of a job is deleted, and where it leads to": (
         Row("a job runs", (nodes(2, 1), replica(), job(big=2)), (settled("toy", 2),)),
         Row("nothing is done over and over", (delete_all("services"), delete_all("endpointslices")), stays=300),

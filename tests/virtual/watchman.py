@@ -11,7 +11,6 @@ from tests.simulate import server as kinds
 from tests.simulate.api import LEASES, Request
 from tests.simulate.facts import GPU, allocatable, ended, gpus_of, name_of, owner_of, place_of
 from tests.simulate.server import Body, Server
-from tests.simulate.violation import require
 from tests.virtual.replica import is_a_write
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ class Watchman:
         self.server = server
         self.created: Counter[tuple[str, str, str]] = Counter()
         """How often each pod (job's uid, incarnation, name) came."""
+        self.seen: str = ""
+        """The first thing that must not be."""
         server.listeners.append(self._changed)
 
     def watch(self, replica: Replica) -> None:
@@ -40,7 +41,12 @@ class Watchman:
         """Nobody sends a write after another one has taken the lease; and before it has it itself."""
         if is_a_write(request) and not replica.line.dead:
             holder, who = self.holder(), replica.process.elector.identity if replica.process else ""
-            require(holder == who, f"{replica.name} sends {request} while {holder or 'nobody'} holds the lease")
+            self._require(holder == who, f"{replica.name} sends {request} while {holder or 'nobody'} holds the lease")
+
+    def _require(self, holds: bool, otherwise: str) -> None:
+        """Told when the world is looked at: whoever sent it must not hear of it."""
+        if not holds:
+            self.seen = self.seen or otherwise
 
     def _changed(self, plural: str, old: Body | None, new: Body | None) -> None:
         if plural != kinds.PODS or old is not None or new is None or owner_of(new) is None:
@@ -59,4 +65,4 @@ class Watchman:
         ]
         asked, has = sum(map(gpus_of, here)), allocatable(node).get(GPU, 0)
         told = sorted(map(name_of, here))
-        require(asked <= has, f"{name_of(made)} is made on {place}, which has {has} GPUs for {told}")
+        self._require(asked <= has, f"{name_of(made)} is made on {place}, which has {has} GPUs for {told}")

@@ -89,6 +89,8 @@ class ProcessWorld(Cluster):
         self.replicas: list[Replica] = []
         self.watchman = Watchman(self.server)
         self.row_began = 0.0
+        self.later: list[tuple[float, Callable[[], None]]] = []
+        """What is to happen, and when."""
         self._failure: BaseException | None = None
         self._stirred = asyncio.Event()
         self.server.listeners.append(lambda *_: self._stirred.set())
@@ -140,6 +142,7 @@ class ProcessWorld(Cluster):
         """Nothing has gone wrong so far. Raises ViolationError."""
         if self._failure is not None:
             raise self._failure
+        require(not self.watchman.seen, self.watchman.seen)
         require(not self.said.failure, f"an operator failed: {self.said.failure}")
         for replica in self.replicas:
             ended = replica.task.done() and not replica.line.dead and not replica.task.cancelled()

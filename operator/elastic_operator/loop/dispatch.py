@@ -26,7 +26,7 @@ from elastic_operator.plan.job import Job
 log = logging.getLogger(__name__)
 
 MESSAGE_SECONDS = 5.0
-"""A status in which only the wording is new waits so long after the last one."""
+"""A status in which only the wording is new waits so long after the last one, and one that says why a job waits."""
 NOT_FRESH_SECONDS = 1.0
 """While the stores cannot be trusted to create pods, a job is decided on again after so long."""
 NEVER = float("inf")
@@ -57,6 +57,7 @@ class Dispatcher:
         self.troubles, self.metrics, self.fresh, self.done = troubles, metrics, fresh, done
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
+        self._tell_at: dict[str, float] = {}
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
@@ -64,7 +65,8 @@ class Dispatcher:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._told, present)
+        for known in (self._told, self._tell_at):
+            drop_absent(known, present)
         self.troubles.keep_only(present)
 
     async def stop(self) -> None:
@@ -111,9 +113,13 @@ class Dispatcher:
         return NEVER
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
-        """While a job waits for its next try, its status still says why; decisions wait with it."""
-        told = Plan(status=plan.status)
-        if not plan.commit_first and self._quiet_for(body, told) <= 0:
+        """While a job waits for its next try, its status still says why; decisions wait with it.
+
+        Where that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        """
+        told, now = Plan(status=plan.status), time.monotonic()
+        if not plan.commit_first and self._quiet_for(body, told) <= 0 and now >= self._tell_at.get(job.uid, now):
+            self._tell_at[job.uid] = now + MESSAGE_SECONDS
             self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
 
     def _run(

@@ -1,0 +1,261 @@
+"""Random histories of whole operators: what happens to jobs, nodes, processes and their lines is drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.simulate import happenings as simulated
+from tests.simulate import server as kinds
+from tests.simulate.api import Request
+from tests.simulate.checker import Checker
+from tests.simulate.entitled import check_entitlements
+from tests.simulate.facts import GPU, allocatable, gpus_of, job_sizes, name_of, owner_of, place_of, staying, terminating
+from tests.simulate.violation import require
+from tests.virtual.line import Line, Refusal
+from tests.virtual.replica import Replica
+from tests.virtual.world import ProcessWorld, live
+
+EVENTS, REST_EVERY = 24, 12
+BETWEEN_SECONDS = (0.05, 0.2, 0.2, 1.0, 1.0, 5.0, 20.0)
+QUIET_SECONDS = 150.0
+"""Longer than any delay of the operator but the waiting after pods that no scheduler could place."""
+MOST_SECONDS = 4_000.0
+"""In which the world must come to rest."""
+BEGINNING = (*[simulated.node_comes] * 4, *[simulated.policy_comes_or_is_edited] * 3, *[simulated.job_comes] * 4)
+
+
+# -- what happens to operators ---------------------------------------------------------------------------------------
+
+
+def _living(world: ProcessWorld) -> list[Replica]:
+    return [replica for replica in world.replicas if replica.lives]
+
+
+def _one(world: ProcessWorld) -> Replica:
+    """One that lives; where none does, the next one comes now."""
+    if not _living(world):
+        world.start()
+    return world.dice.choice(_living(world))
+
+
+def operator_is_killed(world: ProcessWorld) -> str:
+    """One that leads or stands by, and another one comes, at once or later."""
+    replica = _one(world)
+    led = replica.leads
+    replica.kill()
+    _after(world, world.dice.choice((0.0, 1.0, 30.0)), lambda: _make_up(world))
+    return f"{replica.name}, which {'leads' if led else 'stands by'}, is killed"
+
+
+def operator_is_stopped(world: ProcessWorld) -> str:
+    """As by a rollout; another one comes."""
+    replica = _one(world)
+    if replica.place.frozen:
+        return ""
+    led = replica.leads
+    replica.stop()
+    _after(world, world.dice.choice((0.0, 5.0)), lambda: _make_up(world))
+    return f"{replica.name}, which {'leads' if led else 'stands by'}, is stopped"
+
+
+def operator_freezes(world: ProcessWorld) -> str:
+    """For some seconds."""
+    replica, seconds = _one(world), world.dice.choice((2.0, 7.0, 12.0, 20.0, 60.0))
+    if replica.place.frozen:
+        return ""
+    replica.freeze()
+    _after(world, seconds, replica.thaw)
+    return f"{replica.name}, which {'leads' if replica.leads else 'stands by'}, is frozen for {seconds:g} s"
+
+
+def _make_up(world: ProcessWorld) -> None:
+    """There are two again."""
+    if len(_living(world)) < 2:
+        world.start()
+
+
+# -- what happens to lines -------------------------------------------------------------------------------------------
+
+
+def of_writes(request: Request) -> bool:
+    """Whether it may change anything but the lease."""
+    return request.writes and not request.of_lease
+
+
+FAULTS: dict[str, Callable[[Line, Random], None]] = {
+    "is refused": lambda line, _: setattr(line.faults, "refuse", True),
+    "drops everything": lambda line, _: setattr(line.faults, "swallow", True),
+    "waits": lambda line, _: setattr(line.faults, "stalled", True),
+    "is slow": lambda line, dice: setattr(line.faults, "delay", dice.choice((0.3, 1.0, 2.0))),
+    "has silent watches": lambda line, _: setattr(line.faults, "silent", lambda request: request.watches),
+    "loses answers to writes": lambda line, _: setattr(line.faults, "unanswered", of_writes),
+    "gets 500": lambda line, _: line.faults.refusals.append(Refusal(500)),
+    "gets 503 for some": lambda line, dice: line.faults.refusals.append(Refusal(503, times=dice.choice((1, 3, 10)))),
+    "gets 429": lambda line, _: line.faults.refusals.append(Refusal(429, of_writes, retry_after=2)),
+    "gets 409": lambda line, dice: line.faults.refusals.append(Refusal(409, of_writes, times=dice.choice((1, 3)))),
+}
+
+
+def line_fails(world: ProcessWorld) -> str:
+    """One operator's, or everybody's, for some seconds."""
+    dice = world.dice
+    what, seconds = dice.choice(list(FAULTS)), dice.choice((0.5, 3.0, 8.0, 15.0, 40.0, 120.0))
+    hit = world.replicas if dice.random() < 0.3 else [_one(world)]
+    for replica in hit:
+        FAULTS[what](replica.line, dice)
+        _after(world, seconds, replica.line.heal)
+    return f"the line of {', '.join(replica.name for replica in hit)} {what} for {seconds:g} s"
+
+
+def connections_end(world: ProcessWorld) -> str:
+    """One operator's."""
+    replica = _one(world)
+    replica.line.cut()
+    return f"the connections of {replica.name} end"
+
+
+def server_restarts(world: ProcessWorld) -> str:
+    """It knows nothing of what was before, and all connections end."""
+    world.api.forget()
+    for replica in world.replicas:
+        replica.line.cut()
+    return "the API server is restarted"
+
+
+def watches_fail(world: ProcessWorld) -> str:
+    """They are told of an error; kopf ends of that."""
+    replica = _one(world)
+    replica.line.end_watches(500)
+    return f"the watches of {replica.name} are told 500"
+
+
+def _after(world: ProcessWorld, seconds: float, do: Callable[[], None]) -> None:
+    world.later.append((world.moments.passed + seconds, do))
+
+
+HAPPENINGS: dict[Callable[[ProcessWorld], str], int] = {
+    **{
+        happening: simulated.HAPPENINGS[happening]
+        for happening in (
+            simulated.job_comes,
+            simulated.job_goes,
+            simulated.job_is_edited,
+            simulated.job_is_suspended_or_resumed,
+            simulated.pod_fails,
+            simulated.job_succeeds,
+            simulated.pod_is_deleted,
+            simulated.pod_sticks,
+            simulated.node_comes,
+            simulated.node_goes,
+            simulated.node_is_cordoned_or_not,
+            simulated.node_is_lost_or_comes_back,
+            simulated.foreign_comes,
+            simulated.foreign_ends,
+            simulated.policy_comes_or_is_edited,
+            simulated.policy_goes,
+        )
+    },
+    operator_is_killed: 8,
+    operator_is_stopped: 4,
+    operator_freezes: 8,
+    line_fails: 24,
+    connections_end: 6,
+    server_restarts: 4,
+    watches_fail: 4,
+}
+
+
+# -- a history -------------------------------------------------------------------------------------------------------
+
+
+def run_history(seed: int, events: int = EVENTS) -> ProcessWorld:
+    """The history of that seed, and the world at its end. What goes wrong is told with all that had happened."""
+    told: list[str] = []
+
+    async def story(world: ProcessWorld) -> None:
+        told.extend(beginning(world) for beginning in BEGINNING)  # type: ignore[arg-type]
+        world.start()
+        world.start()
+        happened = 0
+        while happened < events:
+            happening = world.dice.choices(list(HAPPENINGS), list(HAPPENINGS.values()))[0]
+            what = happening(world)
+            if not what:
+                continue
+            happened += 1
+            told.append(f"{world.moments.passed:.2f} s: {what}")
+            await _go_on(world, world.dice.choice(BETWEEN_SECONDS))
+            if happened % REST_EVERY == 0:
+                await come_to_rest(world)
+
+    try:
+        return live(seed, story)
+    except Exception as error:
+        error.add_note("\n  ".join([f"after these {len(told)} events:", *told]))
+        raise
+
+
+async def _go_on(world: ProcessWorld, seconds: float) -> None:
+    """Time passes, and what was to happen later does."""
+    end = world.moments.passed + seconds
+    while world.later and min(world.later, key=lambda one: one[0])[0] <= end:
+        due = min(world.later, key=lambda one: one[0])
+        world.later.remove(due)
+        await world.advance(max(0.0, due[0] - world.moments.passed))
+        due[1]()
+    await world.advance(max(0.0, end - world.moments.passed))
+
+
+async def come_to_rest(world: ProcessWorld) -> None:
+    """Everything is in order again; once no pod changes any more, everybody has what is theirs."""
+    while world.later:
+        await _go_on(world, 10.0)
+    for replica in world.replicas:
+        replica.line.heal()
+    begun, since, before = world.moments.passed, world.moments.passed, _pods(world)
+    while world.moments.passed - since < QUIET_SECONDS:
+        await world.advance(5.0)
+        now = _pods(world)
+        if now != before:
+            since, before = world.moments.passed, now
+        if world.moments.passed - begun > MOST_SECONDS:
+            require(False, f"pods come and go for {MOST_SECONDS:g} s though nothing happens; {world.report()}")
+    require(world.leader is not None, f"nobody leads; {world.report()}")
+    judge(world)
+
+
+def _pods(world: ProcessWorld) -> list[tuple[str, ...]]:
+    pods = world.server.all(kinds.PODS)
+    return [(p["metadata"]["uid"], p["status"]["phase"], place_of(p), str(terminating(p))) for p in pods]
+
+
+def judge(world: ProcessWorld) -> None:
+    """What must hold when nothing changes, by the cluster's objects alone."""
+    try:
+        Checker(world.server, world.dice).at_pause()
+        check_entitlements(world.server)
+        _nodes_hold_what_they_have(world)
+        _statuses_are_true(world)
+    except AssertionError as error:
+        error.add_note(world.report())
+        raise
+
+
+def _nodes_hold_what_they_have(world: ProcessWorld) -> None:
+    for node in world.server.all(kinds.NODES):
+        here = [pod for pod in world.server.all(kinds.PODS) if place_of(pod) == name_of(node) and staying(pod)]
+        gpus, has = sum(map(gpus_of, here)), allocatable(node).get(GPU, 0)
+        require(gpus <= has, f"{name_of(node)} has {has} GPUs, {gpus} are promised")
+
+
+def _statuses_are_true(world: ProcessWorld) -> None:
+    pods = world.server.all(kinds.PODS)
+    for job in world.server.all(kinds.JOBS):
+        status, uid = job.get("status", {}), job["metadata"]["uid"]
+        if "completionTime" in status or any(map(terminating, pods)):
+            continue
+        there = len([pod for pod in pods if owner_of(pod) and owner_of(pod)["uid"] == uid and staying(pod)])
+        says = status.get("replicas", 0)
+        require(says == there, f"{name_of(job)} says {says}, has {there} pods")
+        require(there <= job_sizes(job)[-1], f"{name_of(job)} has {there} pods")
