@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -54,6 +54,14 @@ async def until_async(
         _go_on(what, end=end, seconds=seconds, report=report)
         await asyncio.sleep(poll_seconds)
     return found
+
+
+async def within(seconds: float, awaited: Awaitable[T]) -> T:
+    """What it gives. Raises WaitRanOutError after `seconds`."""
+    try:
+        return await asyncio.wait_for(awaited, seconds)
+    except TimeoutError:
+        raise WaitRanOutError(f"waited {seconds:g} s for {awaited} in vain") from None
 
 
 def _go_on(what: str, *, end: float, seconds: float, report: Callable[[], object]) -> None:

@@ -62,7 +62,7 @@ def elastic(folder, *arguments, script=TRAIN, **options):
 
 
 def set_pace(folder, seconds):
-    """How long each step is to take from now on, beside its work."""
+    """How many seconds each step is to take from now on, beside its work; "hold": until this is told again."""
     tell(folder / "pace", seconds)
 
 

@@ -28,9 +28,12 @@ def change_sizes(folder):
 
 
 def grow(job, world, *indices):
-    """Start pods, and train on with them; until they are in steps are slow, as importing torch takes its time."""
-    runs.set_pace(job.folder, 1.0)
+    """Start pods, and train on with them. Few steps pass until they are in, however long they take to import torch."""
+    runs.set_pace(job.folder, "hold")
     job.start(*indices)
+    ready = [job.folder / f"ready-{job.pods[index].name}" for index in indices]
+    job.wait("their scripts", lambda: all(path.exists() for path in ready))
+    runs.set_pace(job.folder, 0.3)
     wait_for(job, world, steps=1)
     runs.set_pace(job.folder, 0.1)
     wait_for(job, world)

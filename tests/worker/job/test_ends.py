@@ -1,5 +1,7 @@
 """How a job ends: well, after a failure that repeats, with one rank earlier than the others; and commands of users."""
 
+import os
+
 import pytest
 
 from elastic_worker import contract
@@ -10,10 +12,12 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
 def test_a_job_ends_when_its_last_rank_has(tmp_path, tree):
-    with LocalJob(tmp_path, tree=tree, fewest=2, options=["--epochs", 5, "--linger", 3]) as job:
+    os.mkfifo(tmp_path / "enough")
+    with LocalJob(tmp_path, tree=tree, fewest=2, options=["--epochs", 5]) as job:
         job.start(0, 1)
         job.wait("the first rank's end", lambda: (tmp_path / "finished-0").exists())
         assert [pod.code for pod in job.all_pods] == [None, None]
+        (tmp_path / "enough").write_text("")
         assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]
         assert (tmp_path / "finished-1").exists()
         job.assert_nothing_left()
@@ -77,7 +81,7 @@ def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path, tree):
         job.assert_no_epoch_skipped()
 
 
-@pytest.mark.parametrize("preparing", [0, 4], ids=["at-once", "after-its-pod-is-connected"])
+@pytest.mark.parametrize("preparing", [0, 2], ids=["at-once", "after-its-pod-is-connected"])
 def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing, tree):
     script, train = tmp_path / "launch.sh", SCRIPTS / "train.py"
     script.write_text(

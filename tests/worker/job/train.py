@@ -49,7 +49,7 @@ def main():
     lingered = options.folder / "lingered"
     if rank == dist.get_world_size() - 1 and not (options.linger_once and lingered.exists()):
         lingered.touch()
-        time.sleep(options.linger)
+        linger(options)
     (options.folder / f"finished-{rank}").touch()
 
 
@@ -78,6 +78,12 @@ def on_term(options):
     (options.folder / f"told-{os.getpid()}").touch()
     if options.on_term == "exit":
         sys.exit(7)
+
+
+def linger(options):
+    """So many seconds; or until somebody writes to the pipe FOLDER/enough, if there is one."""
+    pipe = options.folder / "enough"
+    pipe.read_text() if pipe.exists() else time.sleep(options.linger)
 
 
 def pause(options, step):

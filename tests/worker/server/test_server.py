@@ -9,6 +9,7 @@ import pytest
 from elastic_worker import contract
 from elastic_worker.launcher import server
 from elastic_worker.launcher.server import StatusServer
+from tests.kit.wait import within
 
 STATUS = {"contract": "1", "state": "Running", "members": ["toy-master-0"], "changes": []}
 
@@ -28,7 +29,7 @@ async def send(served, request):
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     try:
         writer.write(request)
-        return await asyncio.wait_for(reader.read(), 20)
+        return await within(20, reader.read())
     finally:
         writer.close()
 
@@ -71,7 +72,7 @@ async def test_whoever_sends_nothing_is_cut_off_and_holds_up_nobody(monkeypatch)
         writer.write(b"GET /status HT")
         assert (await get(served, "/healthz"))[0] == 200
         with contextlib.suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 20) == b""
+            assert await within(20, reader.read()) == b""
         writer.close()
 
 
