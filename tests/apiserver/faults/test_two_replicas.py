@@ -41,7 +41,7 @@ def replicas(operators: Operators, proxies: Callable[[], Proxy], world: World) -
     for uid in ("first", "second"):
         proxy = proxies()
         both.append(Replica(operators.start(server=proxy.url, environ={"POD_UID": uid}), proxy))
-        eventually("a candidate", lambda proxy=proxy: proxy.requests(where=lambda request: request.of_lease))
+        eventually("a candidate", lambda one=both[-1]: one.operator.is_candidate, report=both[-1].operator.text)
     world.start(elastic_job(big=2))
     world.wait_settled("toy", 2)
     assert [replica.operator.leads for replica in both] == [True, False]
