@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 STOP_SECONDS = 20
 WAIT_SECONDS = 40.0
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/elastic-system/leases/elastic-operator"
 LISTENS = "0A"
 """The state of such a socket, proc_net(5)."""
 

@@ -15,7 +15,6 @@ import pytest
 
 from elastic_operator.cluster import reflector
 from elastic_operator.cluster.connection import load_connection
-from elastic_operator.cluster.lease import Elector, Timing
 from elastic_operator.cluster.objects import Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
@@ -95,23 +94,3 @@ async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(ses
         lists = pods.stats.lists
         pods._revision = str(int(pods._revision) + 1_000_000)
         await until_async("another list", lambda: pods.stats.lists > lists, seconds=5)
-
-
-@pytest.mark.extended
-async def test_a_replica_that_stops_cleanly_is_followed_long_before_its_lease_would_end(session: Session):
-    name = f"lease-{uuid.uuid4().hex[:6]}"
-    one, two = (Elector(session, namespace="default", name=name, identity=who) for who in ("one", "two"))
-    async with running(one.run()) as first:
-        await asyncio.wait_for(one.wait_until_leading(), 10)
-        async with running(two.run()):
-            await asyncio.sleep(0.5)
-            assert not two.is_leader
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
-            await one.release()
-            begun = time.monotonic()
-            await asyncio.wait_for(two.wait_until_leading(), 10)
-            assert time.monotonic() - begun < Timing().lease_seconds / 2
-            assert two.is_leader
-            assert not one.is_leader
-    await session.delete(f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{name}")

@@ -12,7 +12,7 @@ import pytest
 from tests.apiserver.clock.steps import OwnClock, ServerClock
 from tests.apiserver.clock.waits import EARLY_SECONDS, Waits
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.operators import LEASE, Operators, eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 def lease(api: httpx.Client) -> tuple[Any, ...]:
-    spec = api.get("/apis/coordination.k8s.io/v1/namespaces/elastic-system/leases/elastic-operator").json()["spec"]
+    spec = api.get(LEASE).json()["spec"]
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 

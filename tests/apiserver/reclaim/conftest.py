@@ -66,7 +66,7 @@ def guest(policies: Policies, notebooks: Callable[[], Notebooks]) -> Notebooks:
     return theirs
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def watcher(kubeconfig: Path) -> Iterator[Proxy]:
     """The proxy through which all operators here go."""
     with Proxy.of(kubeconfig) as proxy:

@@ -50,7 +50,7 @@ def estate(cluster: Cluster, api: httpx.Client) -> Estate:
     return Estate(cluster, api, account.token_of(api))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def install(estate: Estate) -> Iterator[Install]:
     """Installs the chart's roles, with flags for helm, in place of what a test before installed with others."""
     there: dict[tuple[str, ...], Installed] = {}
