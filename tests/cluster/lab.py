@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import httpx
 
 from devcluster.cluster import Cluster
+from devcluster.errors import DevclusterError
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_worker.contract import ROLE_MASTER
 from tests.kit.wait import WaitRanOutError, until
@@ -63,6 +64,13 @@ class Lab:
         answer.raise_for_status()
         return answer.json()
 
+    def wait_ready(self) -> None:
+        """Until all nodes are Ready with all their GPUs."""
+        try:
+            self.cluster.wait_ready(seconds=WAIT_SECONDS)
+        except DevclusterError as error:
+            raise WaitRanOutError(str(error)) from error
+
     @contextlib.contextmanager
     def cordoned(self, node: str) -> Iterator[None]:
         """The node takes no new pods meanwhile."""
@@ -80,7 +88,7 @@ class Lab:
             yield
         finally:
             self.cluster.node(node).restart()
-            self.cluster.wait_ready()
+            self.wait_ready()
 
     @contextlib.contextmanager
     def no_operator(self) -> Iterator[None]:
