@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -285,6 +286,18 @@ class Team:
             ("operator", self.lab.operator_log()),
         ]
         return "\n".join(f"--- {title} ---\n{text}" for title, text in parts)
+
+
+@contextlib.contextmanager
+def two_teams(lab: Lab) -> Iterator[list[Team]]:
+    """Two namespaces, gone at the end with all that is in them."""
+    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
+    for team in made:
+        lab.kubectl("create", "namespace", team.name)
+    with contextlib.ExitStack() as stack:
+        for team in made:
+            stack.callback(team.is_removed)
+        yield made
 
 
 def is_alive(pod: Object) -> bool:
