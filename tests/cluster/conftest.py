@@ -6,9 +6,7 @@ another cluster than "test", so that two runs do not meet.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,7 +16,7 @@ from devcluster.cluster import Cluster
 from devcluster.progress import Progress
 from tests.cluster.elastic import Training
 from tests.cluster.install import Installation
-from tests.cluster.lab import Lab, Team
+from tests.cluster.lab import Lab, Team, two_teams
 
 NAME = os.environ.get("ELASTIC_TEST_NAME", "test")
 NODES = 2
@@ -65,16 +63,11 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def teams(lab: Lab, has_failed: Callable[[], bool]) -> Iterator[list[Team]]:
     """Two namespaces; they, and what a test did to the nodes, are gone when it ends."""
-    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
-    for team in made:
-        lab.kubectl("create", "namespace", team.name)
-    yield made
-    if has_failed():
-        for team in made:
-            print(team.report())
-    with contextlib.ExitStack() as stack:
-        for team in made:
-            stack.callback(team.is_removed)
+    with two_teams(lab) as made:
+        yield made
+        if has_failed():
+            for team in made:
+                print(team.report())
         lab.mend_nodes()
 
 

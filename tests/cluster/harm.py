@@ -128,7 +128,7 @@ class Spread:
 
     def is_whole(self) -> None:
         """Nothing of it is left: both nodes with all GPUs, all pods where they were, no failure."""
-        self.lab.cluster.wait_ready()
+        self.lab.wait_ready()
         status = self.team.wait_for("toy", "Running", pods=self.size, limited_by="AtMaximum")
         assert self.team.nodes_of() == self.nodes
         assert (status["gpus"], status["incarnation"], status.get("failures", 0)) == (self.size * self.gpus, 1, 0)
@@ -183,4 +183,4 @@ def mend(lab: Lab) -> None:
         for other in names:
             if other != name:
                 node.join(other)
-    lab.cluster.wait_ready()
+    lab.wait_ready()

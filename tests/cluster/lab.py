@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 
 from devcluster.cluster import Cluster
+from devcluster.errors import DevclusterError
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_worker.contract import ROLE_MASTER
 from tests.kit.wait import WaitRanOutError, until
@@ -63,6 +65,13 @@ class Lab:
         answer.raise_for_status()
         return answer.json()
 
+    def wait_ready(self) -> None:
+        """Until all nodes are Ready with all their GPUs."""
+        try:
+            self.cluster.wait_ready(seconds=WAIT_SECONDS)
+        except DevclusterError as error:
+            raise WaitRanOutError(str(error)) from error
+
     @contextlib.contextmanager
     def cordoned(self, node: str) -> Iterator[None]:
         """The node takes no new pods meanwhile."""
@@ -80,7 +89,7 @@ class Lab:
             yield
         finally:
             self.cluster.node(node).restart()
-            self.cluster.wait_ready()
+            self.wait_ready()
 
     @contextlib.contextmanager
     def no_operator(self) -> Iterator[None]:
@@ -277,6 +286,18 @@ class Team:
             ("operator", self.lab.operator_log()),
         ]
         return "\n".join(f"--- {title} ---\n{text}" for title, text in parts)
+
+
+@contextlib.contextmanager
+def two_teams(lab: Lab) -> Iterator[list[Team]]:
+    """Two namespaces, gone at the end with all that is in them."""
+    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
+    for team in made:
+        lab.kubectl("create", "namespace", team.name)
+    with contextlib.ExitStack() as stack:
+        for team in made:
+            stack.callback(team.is_removed)
+        yield made
 
 
 def is_alive(pod: Object) -> bool:

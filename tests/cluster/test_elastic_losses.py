@@ -57,7 +57,7 @@ def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training
         assert group[0] == 2
     finally:
         node.heal()
-        team.lab.cluster.wait_ready()
+        team.lab.wait_ready()
     training.goes_on()
     steps = training.steps()
     replaced = next(step["time"] for step in steps if step["master_epoch"] == 2)

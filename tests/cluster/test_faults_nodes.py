@@ -108,7 +108,7 @@ def test_a_node_that_goes_off_and_on_three_times_costs_one_epoch_at_most(trainin
     for _ in range(3):
         training.node().kill()
         training.node().restart()
-    training.lab.cluster.wait_ready()
+    training.lab.wait_ready()
     training.trains(2)
     assert training.epochs_repeated() <= 1
 

@@ -1,9 +1,7 @@
-"""A cluster of these tests' own, on which network policies are enforced, and namespaces for each test."""
+"""A cluster of these tests' own, on which network policies are enforced."""
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from devcluster import projectimage
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
-from tests.cluster.lab import Lab, Team
+from tests.cluster.lab import Lab
 from tests.network.operator import Operator
 
 NAME = "nettest"
@@ -48,15 +46,3 @@ def lab(cluster: Cluster) -> Iterator[Lab]:
 def operator(lab: Lab) -> Operator:
     """Not installed yet."""
     return Operator(lab)
-
-
-@contextlib.contextmanager
-def two_teams(lab: Lab) -> Iterator[list[Team]]:
-    """Two namespaces, gone at the end with all that is in them."""
-    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
-    for team in made:
-        lab.kubectl("create", "namespace", team.name)
-    with contextlib.ExitStack() as stack:
-        for team in made:
-            stack.callback(team.is_removed)
-        yield made

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.lab import Lab, Team
-from tests.network.conftest import two_teams
+from tests.cluster.lab import Lab, Team, two_teams
 from tests.network.probing import (
     BLOCKED,
     OPEN,

@@ -13,9 +13,9 @@ from elastic_operator.api.job import PLURAL
 from elastic_operator.build.names import service_name
 from elastic_worker.contract import LABEL_JOB_UID
 from tests.cluster.elastic import Training, trainer
-from tests.cluster.lab import Lab
+from tests.cluster.lab import Lab, two_teams
 from tests.cluster.templates import command, job
-from tests.network.conftest import GPUS, two_teams
+from tests.network.conftest import GPUS
 from tests.network.operator import Operator
 from tests.network.probing import BLOCKED, OPEN, PORTS, REFUSED, address, attempts_of
 from tests.network.scene import API_SERVER, DNS, Scene

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.lab import Lab, Team
+from tests.cluster.lab import Lab, Team, two_teams
 from tests.cluster.templates import command, job
-from tests.network.conftest import two_teams
 from tests.network.operator import METRICS_FROM, Operator
 from tests.network.probing import BLOCKED, OPEN, PORTS, address, attempts, prober
 
