@@ -27,6 +27,9 @@ REMEDIES = {
     r"|Failed to fetch|error sending request|Failed to establish a new connection|[Cc]onnection (refused|timed out)": (
         "look at the network and the proxy settings, then run it again"
     ),
+    r"CERTIFICATE_VERIFY_FAILED|unknown authority|UnknownIssuer": (
+        "where a proxy has a certificate authority of its own, name its file in SSL_CERT_FILE and PIP_CERT"
+    ),
     r"Could not get lock": "another apt is at work: wait until it has ended, then run it again",
 }
 

@@ -87,6 +87,7 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
         assert nodes.stats.lists == 1
 
 
+@pytest.mark.extended
 async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(session: Session):
     pods = Reflector(session, reflector.PODS, Pod, inactivity=0.2, backoff=reflector.Backoff(first=0.01))
     async with running(pods.run()):
@@ -96,6 +97,7 @@ async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(ses
         await until_async("another list", lambda: pods.stats.lists > lists, seconds=5)
 
 
+@pytest.mark.extended
 async def test_a_replica_that_stops_cleanly_is_followed_long_before_its_lease_would_end(session: Session):
     name = f"lease-{uuid.uuid4().hex[:6]}"
     one, two = (Elector(session, namespace="default", name=name, identity=who) for who in ("one", "two"))

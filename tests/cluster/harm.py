@@ -16,6 +16,7 @@ from tests.cluster.lab import Lab, Object, Team, wait
 from tests.cluster.templates import foreign_pod
 
 IMAGE = images.BASE_REF
+FILLER = "filler"
 NEVER_GIVEN_UP = {"nodeLossSeconds": 3600}
 """A pod on a node that is away is waited for, however long that takes on a busy machine."""
 
@@ -58,9 +59,10 @@ class Shared:
 
 
 class Spread:
-    """A job of a master on the node `home` and a last worker on the node `away`, with a namespace of its own.
+    """A job with its last worker on the node `away`, all others on `home`, and a namespace of its own.
 
-    `group`, `pods` and `repeated` are what was so when a test began.
+    There is no other place for its pods: who is replaced comes back where it was. `group`, `pods`, `repeated` and
+    `before` are what was so when a test began.
     """
 
     def __init__(self, lab: Lab, *, pods: int, gpus: int) -> None:
@@ -71,6 +73,9 @@ class Spread:
             self.training = Training(self.team)
             template = trainer(gpus=gpus, imagePullPolicy="IfNotPresent")
             self.training.starts(pods, template, recovery=NEVER_GIVEN_UP)
+            if rest := len(lab.cluster.settings.node_names()) * lab.cluster.settings.gpus - pods * gpus:
+                self.team.apply(foreign_pod(FILLER, gpus=rest))
+                self.team.kubectl("wait", f"pod/{FILLER}", "--for=condition=Ready", "--timeout=60s")
         except BaseException:
             print(self.team.report())
             self.team.is_removed()
@@ -82,7 +87,8 @@ class Spread:
         self.pods = self.team.uids()
         self.repeated = self.training.repeated()
         self.before = self.team.wait_for("toy", "Running", pods=self.size, limited_by="AtMaximum")
-        self.home, self.away = self.team.nodes_of()[0], self.team.nodes_of()[-1]
+        *at_home, self.away = self.nodes = self.team.nodes_of()
+        (self.home,) = set(at_home)
         assert self.home != self.away
 
     def node(self) -> NodeFaults:
@@ -121,15 +127,16 @@ class Spread:
         self.team.delete_pod(f"toy-{self.team.pods()[-1]}")
 
     def is_whole(self) -> None:
-        """Nothing of it is left: both nodes with all GPUs, the full size, the master where it was, no failure."""
+        """Nothing of it is left: both nodes with all GPUs, all pods where they were, no failure."""
         self.lab.cluster.wait_ready()
         status = self.team.wait_for("toy", "Running", pods=self.size, limited_by="AtMaximum")
-        assert (self.team.nodes_of()[0], self.team.nodes_of()[-1]) == (self.home, self.away)
+        assert self.team.nodes_of() == self.nodes
         assert (status["gpus"], status["incarnation"], status.get("failures", 0)) == (self.size * self.gpus, 1, 0)
 
     def ends(self) -> None:
         """Nothing of it is left."""
         try:
+            self.team.kubectl("delete", "pod", FILLER, "--ignore-not-found", "--wait")
             self.training.nothing_left()
         finally:
             self.team.is_removed()

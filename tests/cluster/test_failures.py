@@ -2,6 +2,8 @@
 
 import pytest
 
+from elastic_operator.api.job import API_VERSION, PLURAL
+from tests.cluster.follow import Follow
 from tests.cluster.templates import command, job, script
 
 AT_ONCE = {"PET_MAX_RESTARTS": "0"}
@@ -10,9 +12,10 @@ FIRST = {"maxFailuresWithoutProgress": 0}
 
 
 def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(team):
-    team.apply(job(min=2, max=2, template=script("print('hello')\nimport no_such_module", env=AT_ONCE)))
-    team.wait("a pause before the next try", lambda: is_paused(team.condition("Ready")))
-    status = team.wait_for("toy", "Failed")
+    with Follow(team.lab, f"/apis/{API_VERSION}/namespaces/{team.name}/{PLURAL}") as jobs:
+        team.apply(job(min=2, max=2, template=script("print('hello')\nimport no_such_module", env=AT_ONCE)))
+        status = team.wait_for("toy", "Failed")
+    assert any(map(is_paused, jobs.changes)), "the next try comes after a pause"
     failed, stalled = team.condition("Failed"), team.condition("Stalled")
     assert (failed["status"], failed["reason"], stalled["status"]) == ("True", "RestartLimitReached", "True")
     for words in ("rank", "exit code 1", "Traceback (most recent call last)", "No module named 'no_such_module'"):
@@ -24,8 +27,9 @@ def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(
     )
 
 
-def is_paused(ready):
-    return ready.get("reason") == "Restarting" and "Tried again in about" in ready["message"]
+def is_paused(job):
+    ready = [each for each in job.get("status", {}).get("conditions", []) if each["type"] == "Ready"]
+    return any(each["reason"] == "Restarting" and "Tried again in about" in each["message"] for each in ready)
 
 
 @pytest.mark.extended

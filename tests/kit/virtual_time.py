@@ -28,7 +28,7 @@ START = 1_800_000_000.0
 """When every loop begins, in epoch seconds; its own time begins with 0."""
 SOCKET_SECONDS = 0.002
 """Real time in which what is on its way over the loopback arrives."""
-MOST_TURNS = 200_000
+MOST_TURNS = 20_000
 """Turns of the loop at one moment after which it is taken to go round in circles."""
 
 

@@ -9,7 +9,7 @@ from elastic_worker.contract import MASTER_PORT, STATUS_PORT
 from tests.cluster.elastic import Training
 from tests.cluster.lab import Team
 from tests.cluster.templates import command, job
-from tests.network.probing import BLOCKED, OPEN, PORTS, address, attempts, listening, prober
+from tests.network.probing import BLOCKED, OPEN, PORTS, address, attempts, attempts_of, listening, prober
 
 DNS = (BRIDGE_ADDRESS, 53)
 API_SERVER = (API_SERVICE_ADDRESS, 443)
@@ -59,11 +59,15 @@ class Scene:
         wanted = {service_name(job): sorted(policy_types) for job in ("toy", "other")} if policy_types else {}
         self.near.wait(f"policies {policy_types} for both jobs", lambda: self.policies() == wanted)
         closed, bound = (BLOCKED if kind in policy_types else OPEN for kind in ("Ingress", "Egress"))
-        outside = (address(self.far, "stranger"), PORTS[0])
-        for pod in self.pods():
-            door = (address(self.near, pod), STATUS_PORT)
-            self.near.wait("its node to follow", lambda at=door: attempts(self.far, "stranger", [at]) == [closed])
-            self.near.wait("its node to follow", lambda of=pod: attempts(self.near, of, [outside]) == [bound])
+        outside, pods = (address(self.far, "stranger"), PORTS[0]), self.pods()
+        doors = [(address(self.near, pod), STATUS_PORT) for pod in pods]
+        stranger = (self.far, "stranger")
+        self.near.wait("the nodes to follow", lambda: attempts(*stranger, doors) == [closed] * len(pods))
+        self.near.wait("the nodes to follow", lambda: self.attempts([outside]) == [[bound]] * len(pods))
+
+    def attempts(self, places: list[tuple[str, int]]) -> list[list[str]]:
+        """What comes of it when each of the job's pods connects to these places."""
+        return attempts_of([(self.near, pod) for pod in self.pods()], places)
 
     def trains_anew(self) -> None:
         """A worker is replaced, so that the group's connections are new ones."""
@@ -73,19 +77,20 @@ class Scene:
 
     def operator_sees_steps(self) -> None:
         """Until it has read of more steps than before."""
-        before = self._step()
-        self.near.wait("the operator to see more steps", lambda: self._step() > before)
+        before = self.step()
+        self.near.wait("the operator to see more steps", lambda: self.step() > before)
 
     def is_reached_by_nobody_else(self) -> None:
         """The job's pods reach each other at all ports, and all else; nobody else reaches them."""
         doors = self.doors()
         assert {MASTER_PORT, STATUS_PORT} <= {port for _, port in doors}
         doors.append(self.service())
-        for pod in self.pods():
-            assert attempts(self.near, pod, doors) == [OPEN] * len(doors)
-            assert attempts(self.near, pod, [(address(self.far, "stranger"), PORTS[0]), API_SERVER]) == [OPEN, OPEN]
-        for team, pod in self.outsiders():
-            assert attempts(team, pod, doors) == [BLOCKED] * len(doors)
+        elsewhere = [(address(self.far, "stranger"), PORTS[0]), API_SERVER]
+        for outcomes in self.attempts([*doors, *elsewhere]):
+            assert outcomes == [OPEN] * (len(doors) + len(elsewhere))
+        for outcomes in attempts_of(self.outsiders(), doors):
+            assert outcomes == [BLOCKED] * len(doors)
 
-    def _step(self) -> int:
+    def step(self) -> int:
+        """What the operator has read of the training, every half minute; 0 if nothing yet."""
         return int((self.near.status().get("training") or {}).get("step") or 0)

@@ -17,7 +17,7 @@ from tests.cluster.lab import Lab
 from tests.cluster.templates import command, job
 from tests.network.conftest import GPUS, two_teams
 from tests.network.operator import Operator
-from tests.network.probing import BLOCKED, OPEN, PORTS, REFUSED, address, attempts
+from tests.network.probing import BLOCKED, OPEN, PORTS, REFUSED, address, attempts_of
 from tests.network.scene import API_SERVER, DNS, Scene
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
@@ -38,12 +38,11 @@ def test_a_job_that_may_connect_to_nothing_else_has_its_own_pods_and_dns(scene, 
     scene.come_to_be_behind(["Ingress", "Egress"])
     scene.trains_anew()
     scene.operator_sees_steps()
-    doors = scene.doors()
-    for pod in scene.pods():
-        assert attempts(scene.near, pod, [*doors, scene.service()]) == [OPEN] * (len(doors) + 1)
-        # No DNS server runs on the local cluster.
-        others = [(address(scene.near, "passer-by"), PORTS[0]), (address(scene.far, "stranger"), PORTS[0]), API_SERVER]
-        assert attempts(scene.near, pod, [DNS, *others]) == [REFUSED, BLOCKED, BLOCKED, BLOCKED]
+    doors = [*scene.doors(), scene.service()]
+    # No DNS server runs on the local cluster.
+    others = [(address(scene.near, "passer-by"), PORTS[0]), (address(scene.far, "stranger"), PORTS[0]), API_SERVER]
+    for outcomes in scene.attempts([*doors, DNS, *others]):
+        assert outcomes == [*[OPEN] * len(doors), REFUSED, BLOCKED, BLOCKED, BLOCKED]
 
 
 def test_switched_off_no_more_policies_are_made_and_when_the_rest_is_deleted_the_pods_are_open_again(scene, operator):
@@ -57,6 +56,6 @@ def test_switched_off_no_more_policies_are_made_and_when_the_rest_is_deleted_the
 
     scene.near.kubectl("delete", "networkpolicies", "-l", LABEL_JOB_UID)
     scene.come_to_be_behind([])
-    doors = scene.doors()
-    for team, pod in scene.outsiders():
-        assert attempts(team, pod, [*doors, scene.service()]) == [OPEN] * (len(doors) + 1)
+    doors = [*scene.doors(), scene.service()]
+    for outcomes in attempts_of(scene.outsiders(), doors):
+        assert outcomes == [OPEN] * len(doors)

@@ -65,12 +65,14 @@ class Refusal:
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with a line now. Connections are refused; nothing that is sent arrives; watches that should tell
-    something fall silent, or swallow that; answers to matching requests are lost; everything takes longer.
+    """What is wrong with a line now. Connections are refused; nothing that is sent arrives, or only when it is healed;
+    watches that should tell something fall silent, or swallow that; answers to matching requests are lost; everything
+    takes longer.
     """
 
     refuse: bool = False
     swallow: bool = False
+    stalled: bool = False
     silent: Matcher | None = None
     unseen: Matcher | None = None
     unanswered: Matcher | None = None
@@ -139,6 +141,7 @@ class Line:
         self.before: Callable[[Request], None] = lambda _: None
         self.after: Callable[[Request, int], None] = lambda _request, _status: None
         self._open: dict[_Open, None] = {}
+        self._stalled: list[tuple[Any, ...]] = []
         self._pending: dict[asyncio.Future[Any], None] = {}
 
     # -- what may happen to it ---------------------------------------------------------------------------------------
@@ -146,6 +149,9 @@ class Line:
     def heal(self) -> None:
         """Nothing is wrong any more."""
         self.faults = Faults()
+        stalled, self._stalled = self._stalled, []
+        for request in stalled:
+            self._later(self._reach, *request)
 
     def cut(self) -> None:
         """All connections end."""
@@ -217,6 +223,9 @@ class Line:
     def _reach(self, entry: Entry, opened: _Open | None, future: asyncio.Future[Any]) -> None:
         """The request has come to the server."""
         if self.faults.swallow:
+            return
+        if self.faults.stalled:
+            self._stalled.append((entry, opened, future))
             return
         try:
             self.before(entry.request)

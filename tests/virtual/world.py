@@ -155,6 +155,10 @@ class ProcessWorld(Cluster):
         with suppress(ViolationError):
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def stir(self) -> None:
+        """The machines look again."""
+        self._stirred.set()
+
     def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception") or RuntimeError(context["message"])
         self._failure = self._failure or error

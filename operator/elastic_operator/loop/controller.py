@@ -255,10 +255,13 @@ class Controller:
         self.progress.follow(job.uid, target_of(seen, plan, now))
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
-        """The route, if the Service does not lead there yet."""
-        known = self.stores.slices.named(service_name(job.name), job.namespace)
+        """The route, if there is a Service and it does not lead there yet."""
+        name = service_name(job.name)
+        if wanted is None or self.stores.services.named(name, job.namespace) is None:
+            return None
+        known = self.stores.slices.named(name, job.namespace)
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
-        return None if wanted is None or "".join(addresses[:1]) == wanted.address else wanted
+        return None if "".join(addresses[:1]) == wanted.address else wanted
 
     def _say_why(self, allocation: Allocation, now: float) -> None:
         """Tell some of the jobs whose answer may read otherwise now."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
+from dataclasses import replace
 from typing import Any
 
 from elastic_operator.build.names import pod_name
@@ -99,10 +100,15 @@ class Dispatcher:
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
+        elif plan.creates:
+            plan = replace(plan, creates=())
+            quiet = self._quiet_for(body, plan)
+            if quiet > 0:
+                return min(quiet, NOT_FRESH_SECONDS)
         sent: set[str] = set()
         work = self._carry_out(job, plan, written=body.status, may_create=may_create, sent=sent, first=before())
-        self._run(job, work, plan.creates if may_create else (), sent)
-        return NEVER if may_create or not plan.creates else NOT_FRESH_SECONDS
+        self._run(job, work, plan.creates, sent)
+        return NEVER
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
         """While a job waits for its next try, its status still says why; decisions wait with it."""

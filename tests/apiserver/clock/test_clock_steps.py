@@ -14,7 +14,7 @@ from tests.apiserver.clock.waits import EARLY_SECONDS, Waits
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operators, eventually
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 HOUR = 3600
 
@@ -46,7 +46,7 @@ def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_fort
     operators: Operators, proxy: Proxy, waits: Waits, api: httpx.Client, tmp_path: Path
 ) -> None:
     clock = OwnClock(tmp_path)
-    operator = operators.start(server=proxy.url, environ=clock.environ)
+    operator = operators.start_cold(server=proxy.url, environ=clock.environ)
     waits.begin()
     before = lease(api)
     clock.set(HOUR)

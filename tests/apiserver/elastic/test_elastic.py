@@ -45,6 +45,7 @@ def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     assert world.wish()["wish"] > before["wish"]
 
 
+@pytest.mark.extended
 def test_what_is_told_is_told_once(operators: Operators, world: ElasticWorld) -> None:
     operator = operators.start()
     world.begin()
@@ -156,6 +157,7 @@ def test_what_is_added_keeps_to_the_strictest_pod_security_standard(operators: O
     assert "PodSecurity" in world.api.post(world.pods_path, json=lax).text
 
 
+@pytest.mark.extended
 def test_a_master_whose_node_is_gone_gets_the_place_of_the_highest_worker(
     operators: Operators, world: ElasticWorld
 ) -> None:

@@ -69,6 +69,7 @@ def test_when_the_leader_is_killed_the_other_goes_on(replicas: list[Replica], wo
     assert world.status()["resizes"] == 1
 
 
+@pytest.mark.extended
 def test_a_leader_that_is_stopped_hands_over_before_its_lease_ends(replicas: list[Replica], world: World) -> None:
     leader, other = replicas
     leader.operator.stop()
@@ -89,6 +90,7 @@ class PodsUnseen(Filter):
         return b"" if request.watches and request.path.endswith("/pods") else data
 
 
+@pytest.mark.extended
 def test_a_frozen_leader_writes_nothing_when_it_is_thawed(replicas: list[Replica], world: World) -> None:
     """It was frozen with a write under way; when it wakes it sees a job that grew and not the pods made meanwhile."""
     leader, other = replicas

@@ -18,6 +18,8 @@ WORKER = Path(contract.__file__).parent
 REAL = torchtree.DEFAULT_TREE
 FAKE = "fake"
 """The tree with tests' own torch: for what is not torch's affair, as a pod has loaded it in no time."""
+RESOLVER = {"RES_OPTIONS": "timeout:1 attempts:1"}
+"""torch asks for the name of each host that it has reached, even 127.0.0.1; an answer that is lost costs 5 s else."""
 
 
 class LocalPod:
@@ -102,6 +104,7 @@ def torch_environment(tree=REAL):
         "PYTHONDONTWRITEBYTECODE": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
+        **RESOLVER,
     }
 
 

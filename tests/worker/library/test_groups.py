@@ -131,6 +131,24 @@ def test_sizes_change_and_what_was_given_up_is_gone():
     assert not any(one["default"] for one in told)
 
 
+def test_a_process_may_end_while_groups_are_given_up():
+    """At any moment of that: each takes a little longer than the one before."""
+    processes.run(
+        """
+        formed = [form(f"{number}", rank, 3) for number in range(20)]
+        for number, each in enumerate(formed):
+            groups.install(each)
+            dist.all_reduce(torch.ones(1000))
+        dist.barrier()
+        for number, each in enumerate(formed):
+            groups.IDLE_SECONDS = 0.005 * number
+            groups.discard(each)
+        del formed, each
+        """,
+        3,
+    )
+
+
 def test_a_joiner_that_never_comes_ends_in_an_error_and_the_running_group_goes_on():
     told = processes.run(
         """

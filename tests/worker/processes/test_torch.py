@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import torchtree
-from devcluster.progress import Progress
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
+from tests.worker.job.pod import torch_environment
 from tests.worker.processes.lab import a_lab, appears, of_rank
 
 pytestmark = pytest.mark.programs
@@ -71,9 +70,8 @@ if __name__ == "__main__":
 @pytest.fixture(autouse=True)
 def torch_is_found(monkeypatch):
     """By this process's children. Nothing is loaded by this process itself."""
-    monkeypatch.setenv("PYTHONPATH", str(torchtree.ensure(Progress())))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    for name, value in {**torch_environment(), "OMP_NUM_THREADS": "2"}.items():
+        monkeypatch.setenv(name, value)
 
 
 async def test_processes_from_the_warm_parent_train(tmp_path, capfd):

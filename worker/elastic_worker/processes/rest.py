@@ -28,9 +28,7 @@ from pathlib import Path
 from . import linux
 
 FINISH_SECONDS = 1.0
-"""Of other threads' CPU time, as some never rest. On a busy machine those that want to run wait for their turn: one
-second of the clock was not enough at four processes per core, and training that had ended well ended by SIGABRT.
-"""
+"""Of other threads' CPU time, as some never rest; on a busy machine those that want to run wait for their turn."""
 MOST_FINISH_SECONDS = 10.0
 """Of the clock: a thread that waits for a disk uses no CPU."""
 FORK_SECONDS = 0.05

@@ -1,0 +1,236 @@
+"""The operator while its API server misbehaves, and after: it finds out what it missed, and does everything once.
+
+The cluster changes while the operator cannot see it. Room before and after is a multiple of what one pod asks for, on
+each node: a pod that is taken to be there and is not costs one of ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from elastic_operator.cluster.reflector import INACTIVITY_SECONDS, NODES, PODS
+from elastic_operator.handlers import JOBS, SWEEP_SECONDS
+from elastic_operator.watches import STALE_SECONDS
+from tests.simulate.api import Request
+from tests.simulate.violation import require
+from tests.virtual.deeds import (
+    cut,
+    delete_job,
+    delete_pod,
+    edit,
+    event,
+    fault,
+    has_status,
+    heal,
+    job,
+    leads,
+    lives,
+    made,
+    no,
+    nodes,
+    occupy,
+    on,
+    refuse,
+    replica,
+    restart_server,
+    says,
+    settled,
+    taken_back,
+)
+from tests.virtual.line import anything
+from tests.virtual.story import Deed, Row, Story, tell
+from tests.virtual.world import ProcessWorld
+
+GPUS_PER_NODE = 25
+FOREIGN, MISSED, NEW = 34, 30, 4
+GPUS = 3
+"""Of one pod of ours."""
+MOST_REQUESTS_PER_SECOND = 10
+SILENCE_SECONDS = 3 * INACTIVITY_SECONDS + 15
+"""Three streams that say nothing, and then a list."""
+
+
+def room_beside(foreign: int) -> int:
+    """Pods of ours that fit beside so many foreign ones, which are spread evenly."""
+    return 2 * ((GPUS_PER_NODE - foreign // 2) // GPUS)
+
+
+BEFORE, AFTER = room_beside(FOREIGN) - 2, room_beside(FOREIGN - MISSED + NEW) - 3
+
+BEGIN: Story = (
+    Row("nodes are full of foreign pods", (nodes(2, GPUS_PER_NODE), occupy(FOREIGN))),
+    Row("jobs run", (replica(), job("ends", small=2, big=2, gpus=GPUS)), (settled("ends", 2),), within=2),
+    Row("one has what is left", (job("grows", big=100, gpus=GPUS),), (settled("grows", BEFORE),), within=2, stays=70),
+)
+GO_ON_UNSEEN: tuple[Deed, ...] = (
+    delete_pod("grows-worker-0"),
+    *(delete_pod(f"foreign-{index}") for index in range(MISSED)),
+    occupy(NEW, prefix="newcomer"),
+    delete_job("ends"),
+    job("comes", small=3, big=3, gpus=GPUS),
+)
+"""A pod of ours is lost, 30 foreign pods go and 4 come, a job is deleted, another one is created."""
+
+
+def end(within: float) -> Story:
+    """Exactly the free GPUs are used, by pods that were made once; the same process goes on, and leads."""
+    return (
+        Row("the new job runs", comes=(settled("comes", 3),), within=within),
+        Row("what is free is used", comes=(settled("grows", AFTER), no(has_pods("ends"))), within=within, stays=70),
+        Row("everything was done once", comes=(leads(0), lives(0), has_status("grows", incarnation=1), each_pod_once)),
+    )
+
+
+def has_pods(name: str) -> Callable[[ProcessWorld], object]:
+    """The job has pods."""
+    return lambda world: world.pods(name)
+
+
+def has_one_pod(world: ProcessWorld) -> bool:
+    """The job of the shortest stories has one."""
+    return len(world.pods("toy")) == 1
+
+
+def each_pod_once(world: ProcessWorld) -> bool:
+    """One whose make was counted twice was taken back in between, or is the one that was lost."""
+    again = Counter(made(world)) - taken_back(world)
+    twice = {name for name, count in again.items() if count > 1}
+    require(twice <= {"grows-worker-0"}, f"made twice: {twice}")
+    require(made(world)["grows-worker-0"] > 1, "what was lost was not made again")
+    require(world.status("grows")["restarts"] <= 1, f"{world.status('grows')}")
+    return True
+
+
+def delete_all(plural: str) -> Deed:
+    """Somebody deletes all objects of that kind."""
+    return lambda world: [world.server.remove(plural, each) for each in world.server.all(plural)]
+
+
+def has(plural: str) -> Callable[[ProcessWorld], object]:
+    """There are objects of that kind."""
+    return lambda world: world.server.all(plural)
+
+
+def of_jobs(request: Request) -> bool:
+    """Lists and watches of all jobs."""
+    return request.path == JOBS
+
+
+def of_nodes(request: Request) -> bool:
+    """Lists and watches of nodes."""
+    return request.path == NODES
+
+
+def asked_little(world: ProcessWorld) -> bool:
+    """No busy loop."""
+    asked, seconds = world.replicas[0].line.requests(since=world.row_began), world.moments.passed - world.row_began
+    require(len(asked) <= MOST_REQUESTS_PER_SECOND * seconds + 40, f"{len(asked)} requests in {seconds:.0f} s")
+    return True
+
+
+def pauses_grow_and_differ(world: ProcessWorld) -> bool:
+    """For each collection; kinds that are not installed are asked for every ten seconds."""
+    asked = world.replicas[0].line.requests(since=world.row_began)
+    require(0 < len(asked) < 10 * MOST_REQUESTS_PER_SECOND, f"{len(asked)} requests")
+    reads = [e for e in asked if e.request.method == "GET" and not e.request.of_lease and not of_jobs(e.request)]
+    waits = {
+        path: [later.at - earlier.at for earlier, later in pairwise(e for e in reads if e.request.path == path)]
+        for path in sorted({e.request.path for e in reads})
+    }
+    require(len(waits) == 9, f"{sorted(waits)}")
+    require(all(later[-1] > 1.5 * later[0] for later in waits.values()), f"{waits}")
+    require(len({round(later[-1], 2) for later in waits.values()}) > len(waits) / 2, f"{waits}")
+    return True
+
+
+def unseen(what: str, *does: Deed, seconds: float, after: tuple[Deed, ...] = (heal(),), within: float = 40.0) -> Story:
+    """While that goes on, and for so many seconds, things happen; then it is over."""
+    return (
+        *BEGIN,
+        Row(what, (*does, *GO_ON_UNSEEN), stays=seconds),
+        Row("no more requests than need be", comes=(asked_little,)),
+        Row("it is over", after),
+        *end(within),
+    )
+
+
+STORIES: dict[str, Story] = {
+    "the API server is away for 40 seconds": unseen("it refuses", fault(refuse=True), cut(), seconds=40),
+    "the API server is away for 5 minutes": unseen("it refuses", fault(refuse=True), cut(), seconds=300),
+    "the network drops everything for 8 seconds": unseen(
+        "nothing arrives", fault(swallow=True), seconds=8, within=SILENCE_SECONDS
+    ),
+    "the network drops everything for 8 seconds and connections end": unseen(
+        "nothing arrives", fault(swallow=True), seconds=8, after=(heal(), cut())
+    ),
+    "each collection is refused for another reason": (
+        *BEGIN,
+        Row(
+            "refusals",
+            (
+                refuse(403, where=of_nodes),
+                refuse(429, where=lambda request: request.path == PODS, retry_after=1),
+                refuse(500, where=lambda request: not request.of_lease),
+                cut(),
+                *GO_ON_UNSEEN,
+            ),
+            stays=10,
+            comes=(lambda world: world.moments.passed < world.row_began + 9.9 or pauses_grow_and_differ(world),),
+        ),
+        Row("it is over", (heal(),)),
+        *end(40),
+    ),
+    "an API server takes two seconds": (
+        *BEGIN,
+        Row("everything is slow", (fault(delay=1.0), *GO_ON_UNSEEN)),
+        *end(60),
+    ),
+    "deletions come before an expired watch": unseen(
+        "watches are silent", fault(silent=anything), seconds=8, after=(heal(), restart_server)
+    ),
+    "watches are silent": unseen("watches are silent", fault(silent=anything), seconds=0, within=SILENCE_SECONDS),
+    "the server takes two seconds for each way and then drops a minute": (
+        *unseen("it drops", fault(swallow=True), seconds=60, after=(heal(), cut()), within=60),
+    ),
+    "kopf ends on an answer that it does not expect": (
+        *BEGIN,
+        Row("kopf ends", (on(0, lambda line: line.end_watches(500, of_jobs)),), (says(0, "kopf ended"),)),
+        Row("things happen", GO_ON_UNSEEN),
+        *end(SWEEP_SECONDS),
+        Row("the new job has an event", comes=(event("comes"),)),
+    ),
+    "kopf is told that its version is too old": (
+        *BEGIN,
+        Row("410", (refuse(410, where=lambda r: of_jobs(r) and r.watches, times=1), cut())),
+        Row("things happen", GO_ON_UNSEEN),
+        *end(SWEEP_SECONDS),
+        Row("the new job has an event", comes=(event("comes"),)),
+    ),
+    "the API server is restarted": unseen(
+        "it is away", fault(refuse=True), restart_server, seconds=3, after=(heal(), restart_server)
+    ),
+    "the API server is frozen for 15 seconds": unseen("it does not move", fault(stalled=True), seconds=15),
+    "a job is to grow while nothing is heard of nodes": (
+        Row("a job runs", (nodes(2, 1), replica(), job(big=1)), (settled("toy", 1),)),
+        Row("nodes are refused", (refuse(403, where=of_nodes), cut()), stays=STALE_SECONDS),
+        Row("it does not grow", (edit("toy", maxReplicas=2),), (has_one_pod, leads(0)), stays=300),
+        Row("no more requests than need be", comes=(asked_little,)),
+        Row("it grows", (heal(),), (settled("toy", 2), leads(0)), within=40),
+    ),
+    "the Service of a job is deleted, and where it leads to": (
+        Row("a job runs", (nodes(2, 1), replica(), job(big=2)), (settled("toy", 2),)),
+        Row("nothing is done over and over", (delete_all("services"), delete_all("endpointslices")), stays=300),
+        Row("the next pod brings it back", (delete_pod("toy-worker-0"),), (settled("toy", 2), has("services"))),
+        Row("and where it leads to", comes=(has("endpointslices"),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", STORIES)
+def test_what_happened_meanwhile_is_found_out(name: str, seed: int) -> None:
+    tell(STORIES[name], seed)

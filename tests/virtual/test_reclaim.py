@@ -1,0 +1,101 @@
+"""A foreign pod takes back what its team lent, while leaders die between the steps of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulate import server as kinds
+from tests.simulate.api import Request
+from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
+from tests.simulate.server import Body
+from tests.simulate.violation import require
+from tests.virtual.deeds import deletes_a_pod, job, nodes
+from tests.virtual.line import CutOff
+from tests.virtual.world import ProcessWorld, live
+
+OWNER, GUEST = "red", "blue"
+SHORT, PASSES = 3.0, 130.0
+"""The latter is longer than everything is left undecided."""
+
+
+def nominates(request: Request) -> bool:
+    """Whether it writes a pod's status."""
+    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
+
+
+def writes_job_status(request: Request) -> bool:
+    """Whether it writes a job's status."""
+    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path
+
+
+STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_a_pod}
+
+
+class Losses:
+    """The pods of the job that were asked to go."""
+
+    def __init__(self, world: ProcessWorld) -> None:
+        self.names: dict[str, str] = {}
+        world.server.listeners.append(self._changed)
+
+    def _changed(self, plural: str, old: Body | None, new: Body | None) -> None:
+        body = new or old
+        if plural == kinds.PODS and body and owner_of(body) and (new is None or terminating(new)):
+            self.names[body["metadata"]["uid"]] = name_of(body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("step", STEPS)
+def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, seed: int) -> None:
+    async def story(world: ProcessWorld) -> None:
+        nodes(2, 4)(world)
+        for team, guaranteed in ((OWNER, 4), (GUEST, 0)):
+            flavors = [{"name": "a", "guaranteed": guaranteed, "borrowing": {"limit": 0}}]
+            spec = {"namespaces": [team], "flavors": flavors, "priority": 0}
+            world.server.create(kinds.POLICIES, {"metadata": {"name": team}, "spec": spec})
+        first = world.start()
+        job(small=2, big=8)(world)
+        await world.until("a job that has everything", lambda: world.settled("toy", 8), seconds=SHORT)
+        older = world.add_foreign(GUEST, gpus=1, pool="a")
+        await world.until("one that waits", lambda: lacks_gpus(world.pod(name_of(older))), seconds=SHORT)
+        losses, known = Losses(world), len(world.status("toy")["history"])
+        world.machines.let_go = False
+        died: list[float] = []
+
+        def after(request: Request, status: int) -> None:
+            if status < 300 and STEPS[step](request) and not died:
+                first.kill()
+                died.append(world.moments.passed)
+
+        def before(request: Request) -> None:
+            if died and request.writes:
+                raise CutOff
+
+        first.line.before, first.line.after = before, after
+        pod = world.add_foreign(OWNER, gpus=1, pool="a")
+        await world.until("a death", lambda: died, seconds=SHORT)
+        reserved = [e.request for e in first.line.log if e.answered == 200 and nominates(e.request)]
+        node = reserved[0].body["status"]["nominatedNodeName"]
+        require(len(losses.names) == (1 if step == "told-to-go" else 0), f"{losses.names}")
+        second = world.start()
+        await world.until("another leader", lambda: second.leads, seconds=20)
+        await world.until("a victim", lambda: losses.names, seconds=SHORT)
+        await world.advance(5)
+
+        def is_kept() -> bool:
+            """The scheduler takes it away whenever it tries the pod in vain; it is made again 50 ms later."""
+            now = world.pod(name_of(pod))
+            return nominated_for(now) == node == reservation_in(now).get("node")
+
+        await world.until("the same node", is_kept, seconds=1)
+        world.machines.let_go = True
+        world.stir()
+        await world.until("its place", lambda: node_of(world.pod(name_of(pod))) == node, seconds=SHORT)
+        await world.until("seven pods", lambda: world.settled("toy", 7), seconds=SHORT)
+        await world.advance(PASSES)
+        require(len(losses.names) == 1, f"{losses.names}")
+        require(not node_of(world.pod(name_of(older))), "who came before got what was not made free for him")
+        history = world.status("toy")["history"]
+        require([change["to"] for change in history[: len(history) - known]] == [7], f"{history}")
+
+    live(seed, story)
