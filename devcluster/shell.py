@@ -27,6 +27,10 @@ REMEDIES = {
     r"|Failed to fetch|error sending request|Failed to establish a new connection|[Cc]onnection (refused|timed out)": (
         "look at the network and the proxy settings, then run it again"
     ),
+    r"unexpected EOF|IncompleteRead|Hash Sum mismatch|checksum mismatch|do not match the hashes": (
+        "a download broke off or came broken: run it again"
+    ),
+    r"timed out waiting|context deadline exceeded": "is the machine too busy? Run it again, from `make down` on",
     r"CERTIFICATE_VERIFY_FAILED|unknown authority|UnknownIssuer": (
         "where a proxy has a certificate authority of its own, name its file in SSL_CERT_FILE and PIP_CERT"
     ),
