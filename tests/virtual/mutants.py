@@ -98,7 +98,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "a silent watch is waited for": _instead(Session, "stream", _heard_for_ever(Session.stream)),
     "jobs that kopf does not tell of are not looked for": _instead(JobFeed, "_sweep_forever", _nothing),
     "kopf is not started again": _instead(JobFeed, "_host_forever", _nothing),
-    "pods that are being made take no room": _instead(Ledger, "assume", _ignored),
     "a pod whose making was not answered was not made": _instead(Ledger, "await_seen", Ledger.forget),
     "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
     "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),

@@ -109,6 +109,16 @@ def each_pod_once(world: ProcessWorld) -> bool:
     return True
 
 
+def let_go(does: bool) -> Deed:
+    """Kubelets let pods go that are to go, or do not."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.let_go = does
+        world.stir()
+
+    return do
+
+
 def delete_all(plural: str) -> Deed:
     """Somebody deletes all objects of that kind."""
     return lambda world: [world.server.remove(plural, each) for each in world.server.all(plural)]
@@ -231,12 +241,6 @@ STORIES: dict[str, Story] = {
         Row("it was not tried over and over", comes=(lambda world: 1 < len(world.replicas[0].writes()) < 14,)),
         Row("the job runs", (heal(),), (settled("toy", 3), leads(0)), within=20),
     ),
-    "two jobs ask for one place while answers take their time": (
-        Row("an operator leads", (nodes(1, 1), replica()), (leads(0),)),
-        Row("the first is about to get it", (fault(delay=1.0, unseen=of("pods")), job("one", big=1)), stays=1.5),
-        Row("the second does not", (job("two", big=1),), (settled("one", 1),), 10, stays=4, never=(has_pods("two"),)),
-        Row("nor ever", (heal(),), (settled("one", 1),), stays=120, never=(has_pods("two"),)),
-    ),
     "two jobs ask for one place while nobody hears whether the first has it": (
         Row("an operator leads", (nodes(1, 1), replica()), (leads(0),)),
         Row(
@@ -245,8 +249,14 @@ STORIES: dict[str, Story] = {
             stays=WRITE_SECONDS + 0.2,
             comes=(lives(0),),
         ),
-        Row("the second gets nothing", (job("two", big=1),), stays=ASSUMED_SECONDS - 2, never=(has_pods("two"),)),
-        Row("nor ever", (heal(), cut()), (settled("one", 1),), within=40, stays=120, never=(has_pods("two"),)),
+        Row(
+            "it is to go, and the second gets nothing",
+            (let_go(False), delete_job("one"), job("two", big=1)),
+            stays=ASSUMED_SECONDS - 2,
+            never=(has_pods("two"),),
+        ),
+        Row("nor when it is seen", (heal(), cut()), stays=60, never=(has_pods("two"),)),
+        Row("but when it is gone", (let_go(True),), (settled("two", 1),)),
     ),
     "the Service of a job is deleted, and where it leads to": (
         Row("a job runs", (nodes(2, 1), replica(), job(big=2)), (settled("toy", 2),)),

@@ -28,7 +28,6 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "a silent watch is waited for": ("watches are silent", 0),
     "jobs that kopf does not tell of are not looked for": ("watches are silent", 0),
     "kopf is not started again": ("when the leader is killed the other goes on", 0),
-    "pods that are being made take no room": ("two jobs ask for one place while answers take their time", 0),
     "a pod whose making was not answered was not made": (
         "two jobs ask for one place while nobody hears whether the first has it",
         0,
