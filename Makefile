@@ -1,4 +1,4 @@
-# Everything a person types. `make help` lists it; the cluster targets need Linux, root and Go.
+# Everything a person types. `make help` lists it; the cluster targets need Linux and root.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -7,10 +7,12 @@ NAME ?= demo
 NODES ?= 2
 GPUS ?= 4
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elastic-pytorch
-UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 export UV_PYTHON_DOWNLOADS := never
+# Bytecode is kept, whatever this machine's settings say: else each process that a test starts compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+export UV_COMPILE_BYTECODE := 1
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -25,21 +27,34 @@ demo-quota: venv ## Three teams on six GPUs: one borrows what is idle, and the o
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
 
-test: venv shells ## All tests, those on a real cluster included
+test: venv shells ## What every change must pass, at most 20 minutes; PYTEST="--collect-only" adds to it
 	@$(RUN) python -m devcluster prepare
-	@$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not (apiserver or cluster or long)"
-	@$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "apiserver and not (cluster or long)"
-	@$(RUN) pytest -n 2 --dist loadgroup -m "cluster and not (alone or long)"
-	@$(RUN) pytest -m "alone and not long"
+	@$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "$(GATE)" $(FIXED) --whole-tree --retry-a-wait $(PYTEST)
+
+test-all: venv shells ## The rest, in random order and without a second try; PARTS="network trainers" chooses
+	@$(RUN) python -m devcluster prepare
+	@$(RUN) python -m tests.kit.parts run $(PARTS)
+
+test-touched: venv shells ## Of the rest what a change touches: parts changed since they were last seen green
+	@$(RUN) python -m devcluster prepare
+	@$(RUN) python -m tests.kit.parts touched
 
 test-long: venv shells ## What takes longer than a coffee: every property on 5,000 random cases
 	@$(RUN) pytest -m "long or hypothesis" --hypothesis-profile=long --timeout=3600
 
-check: venv shells ## Lint, types, layers, drift, unit and property tests
+times: ## Run the tests of `make test`, and record how long each took in tests/times.json
+	@$(MAKE) test PYTEST="--record-times"
+
+steady: venv shells ## The changed real-time tests 20 times beside two busy loops; ARGS="--base main --rounds 5"
+	@$(RUN) python -m tests.kit.steady $(ARGS)
+
+check: lint shells ## Lint, types, layers, drift, unit and property tests
+	@$(RUN) pytest -q -n 2 --dist loadfile $(NEED_TORCH:%=--ignore %) $(FIXED) -m "$(GATE) and not (processes or programs or apiserver or cluster or simulation)"
+
+lint: venv ## The part of `make check` that runs no test
 	@$(RUN) ruff format --check --quiet . && $(RUN) ruff check --quiet .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
-	@$(RUN) pytest -q -n 2 --dist loadfile $(NEED_TORCH:%=--ignore %) -m "not (processes or programs or apiserver or cluster or simulation or long)"
 
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)
@@ -82,20 +97,21 @@ cluster-up: venv ## Start the local cluster NAME with NODES nodes of GPUS GPUs
 
 cluster-down: down ## The same as down
 
+# The tests of `make test`, and their order: always the same, so that a run can be repeated.
+GATE := not (extended or long)
+FIXED := -p randomly --randomly-seed=1 --randomly-dont-reorganize
+
 # These import torch, which a check of under a minute cannot install.
 NEED_TORCH := tests/worker/library tests/worker/equality tests/worker/gpu tests/worker/trainers
 
 venv: $(UV)
 	@$(UV) sync --frozen --quiet
 
-# The pods' PID 1 is a shell script: it is tested in the shells that images have. libfaketime makes a process's clock jump.
+# Packages that only the tests need.
 shells:
-	@command -v busybox >/dev/null && ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 \
-		|| { apt-get update -qq && apt-get install -y -qq busybox-static libfaketime >/dev/null; }
+	@python3 -m devcluster.packages
 
 $(CACHE)/uv/bin/uv:
-	@echo "installing uv $(UV_VERSION) into $(CACHE)/uv"
-	@python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; }
-	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet uv==$(UV_VERSION)
+	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota down test test-long check bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden image cluster-up cluster-down venv shells

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +14,11 @@ from rich.console import Console
 
 from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
-from devcluster.errors import DevclusterError
+from devcluster import command_line
 from devcluster.progress import Progress
 from elastic_operator.api.job import RuntimeMode
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 
 @app.command(name="elastic")
@@ -104,13 +103,5 @@ def _say_done(console: Console, started: float, commands: list[str]) -> None:
         console.print(f"  {command}")
 
 
-def main() -> None:
-    """What a person can mend is one line, not a traceback."""
-    try:
-        app()
-    except (DemoError, DevclusterError) as error:
-        sys.exit(f"demo: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    command_line.run(app, program="demo")

@@ -17,8 +17,7 @@ RELEASE = "elastic-pytorch"
 
 def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tuple[Cluster, Kube]:
     """A running local cluster with the project's images on its nodes."""
-    archives = [projectimage.build(progress, target=target) for target in projectimage.TARGETS]
-    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, archives=archives, progress=progress)
+    cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, targets=projectimage.TARGETS, progress=progress)
     return cluster, Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
 
 

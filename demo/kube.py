@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +10,13 @@ from typing import Any, TypeVar
 
 from kubernetes import client, config
 
+from devcluster import shell
+from devcluster.errors import DevclusterError
+
 T = TypeVar("T")
 
 
-class DemoError(RuntimeError):
+class DemoError(DevclusterError):
     """Something did not come about in time; the message says what and where to look."""
 
 
@@ -27,15 +28,11 @@ class Kube:
     kubectl_path: str
     helm_path: str
 
-    def run(self, *words: str, input_text: str | None = None) -> str:
-        """Run a program against this cluster; its output. DemoError with its complaint if it fails."""
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        done = subprocess.run(words, input=input_text, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            raise DemoError(f"{' '.join(words[:6])} ...: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+    def run(self, *words: str, input_text: str = "") -> str:
+        """Run a program against this cluster; its output. DevclusterError with its complaint if it fails."""
+        return shell.run(*words, env={"KUBECONFIG": str(self.kubeconfig)}, input_text=input_text)
 
-    def kubectl(self, *words: str, input_text: str | None = None) -> str:
+    def kubectl(self, *words: str, input_text: str = "") -> str:
         """kubectl WORDS."""
         return self.run(self.kubectl_path, *words, input_text=input_text)
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from devcluster import binaries, cluster, images, machine, names, network, packages, projectimage, settings, torchtree
+from devcluster import (
+    binaries,
+    cache,
+    cluster,
+    command_line,
+    images,
+    machine,
+    names,
+    network,
+    packages,
+    projectimage,
+    settings,
+    torchtree,
+)
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
@@ -53,9 +65,9 @@ def up(
     ] = None,
 ) -> None:
     """Bring a cluster up; return when it is ready."""
-    archives = [build_image(target) for target in image or []]
+    targets = [_known(target) for target in image or []]
     ready = Cluster.up(
-        name, nodes=nodes, gpus=gpus, torch_tree=torch, network_policies=network_policies, archives=archives
+        name, nodes=nodes, gpus=gpus, torch_tree=torch, network_policies=network_policies, targets=targets
     )
     typer.echo(f"export KUBECONFIG={ready.kubeconfig}")
     typer.echo(f"export PATH={ready.programs.search_path()}:$PATH")
@@ -88,15 +100,17 @@ def kubeconfig(name: Name = names.DEFAULT_NAME) -> None:
 @app.command()
 def build() -> None:
     """Build the programs (Kubernetes, etcd, helm) into the cache, and print what to add to PATH."""
-    typer.echo(binaries.ensure(Progress()).search_path())
+    progress = Progress()
+    machine.ensure(progress)
+    typer.echo(binaries.ensure(progress).search_path())
 
 
 @app.command()
 def prepare() -> None:
     """Do once what takes long: packages, programs, torch, the images. Later calls find it all in the cache."""
-    machine.check()
     progress = Progress()
-    packages.ensure(progress)
+    machine.ensure(progress)
+    cache.check_room("bin", "images", *("torch" for _ in torchtree.TREES))
     packages.metrics_programs(progress)
     binaries.ensure(progress)
     binaries.ensure_module(binaries.KWOK, progress)
@@ -114,7 +128,7 @@ def image_command(
     name: Name = names.DEFAULT_NAME,
 ) -> None:
     """Build an image of the project from its Dockerfile, if it changed, and print its archive."""
-    archive = build_image(target)
+    archive = projectimage.build(Progress(), target=_known(target))
     if load:
         Cluster.attach(name).load_image(archive, progress=Progress())
     typer.echo(archive)
@@ -168,22 +182,11 @@ def run_inside(target: str, context: typer.Context, name: Name = names.DEFAULT_N
     os.execvp("nsenter", ["nsenter", "--target", str(pid), "--net", "--mount", *context.args])
 
 
-def build_image(target: str) -> Path:
-    """The archive of a target of the Dockerfile."""
+def _known(target: str) -> str:
     if target not in projectimage.TARGETS:
         raise DevclusterError(f"target={target!r}: write one of {', '.join(projectimage.TARGETS)}")
-    machine.check()
-    packages.ensure(Progress())
-    return projectimage.build(Progress(), target=target)
-
-
-def main() -> None:
-    """Run the command line; errors that a person can mend are one line, not a traceback."""
-    try:
-        app()
-    except DevclusterError as error:
-        sys.exit(f"devcluster: {error}")
+    return target
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(app, program="devcluster")

@@ -1,26 +1,22 @@
 """Builds the programs of the cluster (Kubernetes, etcd, helm, kwok) from Go modules, once per content of their files.
 
-Nothing is downloaded but Go modules, through the machine's own Go settings. Each of tools/*/ is a module of its own, so
-that one program's dependencies do not move another's.
+Nothing is downloaded but Go modules, through the machine's own Go settings. Which Go it is: golang.py. Each of tools/*/
+is a module of its own, so that one program's dependencies do not move another's.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import cache, shell
-from devcluster.errors import DevclusterError
+from devcluster import cache, golang, shell
 from devcluster.progress import Progress, Step
 
 TOOLS = Path(__file__).parent / "tools"
 KUBERNETES_VERSION = "v1.36.3"
 PARALLEL_COMPILES = "2"
-ERROR_LINES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ class Programs:
 
 
 def ensure(progress: Progress) -> Programs:
-    """All programs, built where the cache lacks them. Raises DevclusterError when Go is missing or a build fails."""
+    """All programs, built where the cache lacks them. DevclusterError when no Go is to be had or a build fails."""
     paths: dict[str, Path] = {}
     for module in MODULES:
         folder = ensure_module(module, progress)
@@ -126,43 +122,30 @@ def ensure_module(module: GoModule, progress: Progress) -> Path:
     """The folder in the cache with the module's programs and files, built if it is not there."""
 
     def build(target: Path) -> None:
+        go = golang.ensure(progress, module=module.folder())
         with progress.step(f"building {module.name} from its Go module ({module.hint})") as step:
             for program, package in module.packages.items():
-                _go_build(module, package, output=target / program, step=step)
-            _copy_files(module, target)
+                _go_build(go, module, package, output=target / program, step=step)
+            _copy_files(go, module, target)
 
     return cache.entry(module.entry_name(), build)
 
 
-def _copy_files(module: GoModule, target: Path) -> None:
+def _copy_files(go: str, module: GoModule, target: Path) -> None:
     if not module.files:
         return
-    source = shell.run(_go(), "list", "-m", "-f", "{{.Dir}}", module.files_of, cwd=module.folder()).strip()
+    source = shell.run(go, "list", "-m", "-f", "{{.Dir}}", module.files_of, cwd=module.folder()).strip()
     for file in module.files:
         shutil.copyfile(Path(source) / file, target / Path(file).name)
 
 
-def _go() -> str:
-    go = shutil.which("go")
-    if go is None:
-        raise DevclusterError("Go is not installed: `go` of 1.26 or newer must be on PATH to build Kubernetes")
-    return go
+def _go_build(go: str, module: GoModule, package: str, *, output: Path, step: Step) -> None:
+    built = 0
 
+    def hear(line: str) -> None:
+        nonlocal built
+        built += 1
+        step.detail = f"{output.name}, {built} packages, now {line}"
 
-def _go_build(module: GoModule, package: str, *, output: Path, step: Step) -> None:
-    command = [_go(), "build", "-v", "-p", PARALLEL_COMPILES, "-trimpath", "-ldflags", " ".join(module.ldflags)]
-    lines: list[str] = []
-    with subprocess.Popen(
-        [*command, "-o", str(output), package],
-        cwd=module.folder(),
-        env=os.environ | {"CGO_ENABLED": "0"},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line.rstrip())
-            step.detail = f"{output.name}, {len(lines)} packages, now {lines[-1]}"
-    if process.returncode != 0:
-        tail = "\n".join(lines[-ERROR_LINES:])
-        raise DevclusterError(f"go build {package} in {module.folder()} failed:\n{tail}")
+    command = (go, "build", "-v", "-p", PARALLEL_COMPILES, "-trimpath", "-ldflags", " ".join(module.ldflags))
+    shell.run_aloud(*command, "-o", output, package, hear=hear, cwd=module.folder(), env={"CGO_ENABLED": "0"})

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from devcluster.errors import DevclusterError
+
 KEY_LENGTH = 16
+GIGABYTE = 1 << 30
+ROOM_GIGABYTES = {"bin": 7, "images": 2, "torch": 6}
+"""What each kind of entry takes of an empty disk, Go's and uv's own caches included: measured, and rounded up."""
 
 
 def root() -> Path:
@@ -67,8 +72,8 @@ def lock(name: str) -> Iterator[None]:
 def entry(name: str, build: Callable[[Path], None]) -> Path:
     """The directory `name` in the cache, made by `build(directory)` if it is not there.
 
-    `build` works in a directory beside it, which is renamed when it returns; a broken build leaves no entry.
-    Two processes that want the same entry: the second waits and finds it made.
+    `build` works in a directory beside it, which is renamed when it returns; a build that breaks, or is told to stop,
+    leaves nothing. Two processes that want the same entry: the second waits and finds it made.
     """
     path = root() / name
     if path.is_dir():
@@ -77,12 +82,32 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
     with lock(name.replace("/", "_")):
         if path.is_dir():
             return path
-        unfinished = path.with_name(path.name + ".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        build(unfinished)
-        unfinished.rename(path)
+        with _unfinished(path) as folder:
+            build(folder)
+            folder.rename(path)
     return path
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    folder = path.with_name(path.name + ".unfinished")
+    shutil.rmtree(folder, ignore_errors=True)  # a machine that lost its power left it
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_room(*kinds: str) -> None:
+    """Raises DevclusterError where the disk has no room for the kinds of entries of which there is none yet."""
+    wanted = sum(ROOM_GIGABYTES[kind] for kind in kinds if not any((root() / kind).glob("*")))
+    free = shutil.disk_usage(root()).free / GIGABYTE
+    if free < wanted:
+        raise DevclusterError(
+            f"the first run needs {wanted} GB on the disk of {root()} and {free:.1f} GB are free: free some space, or "
+            "let XDG_CACHE_HOME name a folder on a bigger disk"
+        )
 
 
 def keep_newest(kept: Path, *, beginning: str, count: int) -> None:

@@ -37,8 +37,8 @@ from devcluster import (
     network,
     node,
     nodedisks,
-    packages,
     processes,
+    projectimage,
     settings,
     torchtree,
     volumes,
@@ -72,7 +72,7 @@ class Cluster:
         gpus: int = 4,
         torch_tree: str = torchtree.DEFAULT_TREE,
         network_policies: bool = False,
-        archives: Sequence[Path] = (),
+        targets: Sequence[str] = (),
         api_server_flags: Sequence[str] = (),
         controller_manager_flags: Sequence[str] = (),
         scheduler_flags: Sequence[str] = (),
@@ -80,13 +80,12 @@ class Cluster:
     ) -> Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
-        The nodes have the images of `archives`, the base image and pause; given here they cost less than loaded later.
+        The nodes have the images of these `targets` of the Dockerfile, the base image and pause, built if need be.
         `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. With `network_policies` they
         are enforced. The flags are added to those of the control plane's programs. Raises DevclusterError when the
         machine cannot run it.
         """
         progress = progress or Progress()
-        machine.check()
         layout = Layout(names.check_name(name))
         wanted = Settings(
             nodes=nodes,
@@ -97,8 +96,10 @@ class Cluster:
             controller_manager_flags=tuple(controller_manager_flags),
             scheduler_flags=tuple(scheduler_flags),
         )
-        packages.ensure(progress)
+        machine.ensure(progress)
+        cache.check_room(*(cache.ROOM_GIGABYTES if nodes else ("bin",)))
         programs = binaries.ensure(progress)
+        archives = [projectimage.build(progress, target=target) for target in targets]
         with cache.lock(f"cluster-{name}"):
             if _runs_as(layout, wanted):
                 progress.say(f"cluster {name} is up already")
@@ -272,7 +273,7 @@ def _start_control_plane(layout: Layout, found: Settings, programs: Programs) ->
         control_plane.start(layout, found, programs, part=part)
     api = Api.connect(port=found.port, pki_folder=layout.pki)
     log = layout.logs / "control-plane-apiserver.log"
-    wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.tail(log))
+    wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.last_words(log))
     for part in control_plane.CLIENTS:
         control_plane.start(layout, found, programs, part=part)
     return api

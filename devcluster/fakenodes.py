@@ -48,7 +48,7 @@ def add(
             lambda: set(added) <= node.ready_nodes(api, gpus=gpus),
             seconds=READY_SECONDS,
             what=f"{count} fake nodes to be Ready",
-            explain=lambda: processes.tail(layout.logs / f"{PART.replace('/', '-')}.log"),
+            explain=lambda: processes.last_words(layout.logs / f"{PART.replace('/', '-')}.log"),
         )
     return added
 

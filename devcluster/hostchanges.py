@@ -1,6 +1,7 @@
 """What nodes change on the machine itself, counted per cluster, and given back when the last cluster with nodes goes.
 
-These are the kernel settings that kubelet and kube-proxy write, and folders that serve as mount points. One file in
+These are kernel settings (those that kubelet and kube-proxy write, and a limit that several clusters would reach), and
+folders that serve as mount points. One file in
 /run remembers what was there before; a machine that was restarted has forgotten its settings, and so does the file.
 """
 
@@ -17,7 +18,11 @@ from devcluster import cache, processes
 
 FILE = Path("/run/elastic-pytorch/host.json")
 LOCK = "host-changes"
+KERNEL = Path("/proc/sys")
+# Of the 128 inotify instances that root has, a control plane takes 11, a node 8, and a pod may take some.
+AT_LEAST = {"fs/inotify/max_user_instances": 1024}
 SYSCTLS = (
+    *AT_LEAST,
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
     "kernel/panic",
@@ -40,7 +45,7 @@ class HostChanges:
 
 
 def acquire(cluster: str, *, folders: Sequence[str]) -> None:
-    """Remember the settings if this is the first cluster with nodes, and make the folders that are missing.
+    """Remember settings and raise limits if this is the first cluster with nodes; make the folders that are missing.
 
     The cluster must have a process by now: one without any is what a crash leaves, and another cluster's release would
     take the folders away from under it.
@@ -49,6 +54,7 @@ def acquire(cluster: str, *, folders: Sequence[str]) -> None:
         assert cluster in _alive(), cluster
         if not record.clusters:
             record.sysctls = _read_sysctls()
+            _raise_limits(record)
         record.clusters = sorted({*record.clusters, cluster})
         for folder in folders:
             record.folders += _make_folder(Path(folder))
@@ -72,7 +78,7 @@ def _alive() -> set[str]:
 
 def _give_settings_back(record: HostChanges) -> None:
     for name, value in record.sysctls.items():
-        path = Path("/proc/sys") / name
+        path = KERNEL / name
         if path.exists() and path.read_text().strip() != value:
             path.write_text(value)
 
@@ -85,8 +91,14 @@ def _give_folders_back(record: HostChanges) -> None:
 
 
 def _read_sysctls() -> dict[str, str]:
-    paths = {name: Path("/proc/sys") / name for name in SYSCTLS}
+    paths = {name: KERNEL / name for name in SYSCTLS}
     return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
+
+
+def _raise_limits(record: HostChanges) -> None:
+    for name, least in AT_LEAST.items():
+        if int(record.sysctls.get(name, least)) < least:
+            (KERNEL / name).write_text(str(least))
 
 
 def _make_folder(folder: Path) -> list[str]:

@@ -6,10 +6,11 @@ folder is kept too, because torch is compiled with the very Python that will run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import cache, oci, shell
+from devcluster import cache, machine, oci, shell
 from devcluster.progress import Progress
 
 PAUSE_REF = "docker.io/local/pause:1"
@@ -34,6 +35,7 @@ def pause(progress: Progress) -> Path:
     """The archive of the pause image, compiled from our own source."""
 
     def build(folder: Path) -> None:
+        machine.ensure(progress)
         with progress.step("building the pause image"):
             rootfs = folder / "rootfs"
             rootfs.mkdir()
@@ -48,18 +50,12 @@ def base(progress: Progress) -> Base:
     """The base image of the project's Dockerfile and of test pods, by debootstrap."""
 
     def build(folder: Path) -> None:
+        machine.ensure(progress)
         with progress.step(
             f"making the base image (Debian {BASE_SUITE} with Python, about 1 minute, only the first time)"
         ):
             rootfs = folder / "rootfs"
-            command = [
-                "debootstrap",
-                "--variant=minbase",
-                f"--include={','.join(BASE_PACKAGES)}",
-                BASE_SUITE,
-                str(rootfs),
-            ]
-            shell.run(*command, *_debian_mirror())
+            debootstrap(rootfs, include=BASE_PACKAGES)
             # Archives of packages are of no use any more.
             shell.run("chroot", rootfs, "apt-get", "clean")
             oci.write_archive(folder / "base.tar", rootfs=rootfs, ref=BASE_REF, leave_out=left_out)
@@ -67,6 +63,14 @@ def base(progress: Progress) -> Base:
     name = cache.key([BASE_SUITE, *BASE_PACKAGES, BASE_REF, oci.FORMAT, *LEFT_OUT_BELOW])
     folder = cache.entry(f"images/base-{name}", build)
     return Base(rootfs=folder / "rootfs", archive=folder / "base.tar")
+
+
+def debootstrap(target: Path, *, include: Sequence[str]) -> None:
+    """A minimal Debian with these packages, in the folder `target`."""
+    # It mounts /proc in there: in a mount namespace of its own, no mount is left behind if it is stopped.
+    apart = ("unshare", "--mount", "--propagation", "private")
+    what = ("--variant=minbase", f"--include={','.join(include)}", BASE_SUITE)
+    shell.run(*apart, "debootstrap", *what, target, *_debian_mirror())
 
 
 def left_out(path: str) -> bool:

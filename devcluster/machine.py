@@ -1,4 +1,4 @@
-"""What the machine must be and can give: Linux, root, a free loopback port."""
+"""What the machine must be and can give: Linux, root, the Debian packages that are needed, a free loopback port."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ import os
 import platform
 import socket
 
-from devcluster import names
+from devcluster import names, packages
 from devcluster.errors import DevclusterError
+from devcluster.progress import Progress
 
 PORTS_TRIED = 100
 
 
 def check() -> None:
     """Raises DevclusterError, with what to do instead, where no local cluster can run."""
-    remedy = "use an existing cluster instead: set KUBECONFIG to its file (kind and minikube write one)"
     if platform.system() != "Linux":
-        raise DevclusterError(f"the local cluster needs Linux, this is {platform.system()}; {remedy}")
+        raise DevclusterError(
+            f"the local cluster needs Linux, this is {platform.system()}: use a virtual machine with Debian"
+        )
     if os.geteuid() != 0:
-        raise DevclusterError(f"the local cluster needs root (try sudo); or {remedy}")
+        raise DevclusterError("the local cluster needs root, for its nodes are made of namespaces: try it with sudo")
+
+
+def ensure(progress: Progress) -> None:
+    """Check the machine, and install what it lacks to build and to run. Whatever builds or starts begins with this."""
+    check()
+    packages.ensure(progress)
 
 
 def free_port(name: str) -> int:
@@ -33,4 +41,6 @@ def free_port(name: str) -> int:
                 continue
             return port
     last = first + PORTS_TRIED - 1
-    raise DevclusterError(f"no free loopback port from {first} to {last} for cluster {name!r}")
+    raise DevclusterError(
+        f"the loopback ports {first} to {last} of cluster {name!r} are all taken: choose another name (NAME=)"
+    )

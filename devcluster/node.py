@@ -206,5 +206,5 @@ def _wait_for_containerd(layout: Layout, node: str) -> None:
         lambda: shell.try_run("nsenter", "--target", str(anchor), "--net", "--mount", "ctr", "version"),
         seconds=CONTAINERD_SECONDS,
         what=f"containerd of {node}",
-        explain=lambda: processes.tail(log),
+        explain=lambda: processes.last_words(log),
     )

@@ -88,5 +88,5 @@ def _wait_for(socket: Path, *, log: Path) -> None:
     end = time.monotonic() + START_SECONDS
     while not shell.try_run("ctr", "--address", socket, "version"):
         if time.monotonic() > end:
-            raise DevclusterError(f"containerd does not start:\n{processes.tail(log)}")
+            raise DevclusterError(f"containerd does not start; {processes.last_words(log)}")
         time.sleep(0.05)

@@ -1,9 +1,14 @@
-"""Installs the few Debian packages that the cluster needs, with apt, where a program is missing, after saying so."""
+"""Installs the few Debian packages that are needed, with apt, where a program is missing, after saying so.
+
+Standard library only: `python3 -m devcluster.packages` is run before anything is installed, for what the tests need.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster import cache, shell
@@ -24,31 +29,50 @@ NEEDED = {
     "sysctl": "procps",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
-}
-NEEDED_FOR_IMAGES = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "gcc": "gcc",
     "/usr/include/stdlib.h": "libc6-dev",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
+}
+# The pods' PID 1 is a shell script: it is tested in the shells that images have. libfaketime makes a process's clock
+# jump. What was changed since when is asked of git.
+NEEDED_FOR_TESTS = {
+    "busybox": "busybox-static",
+    "/usr/lib/*/faketime/libfaketime.so.1": "libfaketime",
+    "git": "git",
 }
 # Taken out of its package into the cache and not installed: installing it would start a server on this machine.
 NEEDED_FOR_METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
-SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+UNATTENDED = {"DEBIAN_FRONTEND": "noninteractive"}
+# Debian's `su` leaves them out.
+SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
-def ensure(progress: Progress) -> None:
-    """Install what is missing. Raises DevclusterError where apt is not there to do it."""
-    missing = sorted({package for proof, package in (NEEDED | NEEDED_FOR_IMAGES).items() if not _present(proof)})
+def ensure(progress: Progress, needed: Mapping[str, str] = NEEDED) -> None:
+    """Install what is missing. Raises DevclusterError where that cannot be done."""
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in SYSTEM_FOLDERS if folder not in path)])
+    install(progress, {package for proof, package in needed.items() if not _present(proof)})
+
+
+def install(progress: Progress, packages: Iterable[str]) -> None:
+    """apt-get install. Raises DevclusterError where that cannot be done, with what to do instead."""
+    missing = sorted(packages)
     if not missing:
         return
     if shutil.which("apt-get") is None:
         raise DevclusterError(
             f"please install with your package manager: {' '.join(missing)} (there is no apt-get here)"
         )
+    if os.geteuid() != 0:
+        raise DevclusterError(f"Debian packages are missing, and only root can install them: {' '.join(missing)}")
     with progress.step(f"installing Debian packages that are missing: {' '.join(missing)}"):
-        env = {"DEBIAN_FRONTEND": "noninteractive"}
-        shell.run("apt-get", "update", env=env)
-        shell.run("apt-get", "install", "-y", "--no-install-recommends", *missing, env=env)
+        command = ("apt-get", "install", "-y", "--no-install-recommends", *missing)
+        if not shell.try_run(*command, env=UNATTENDED):
+            # The lists of what there is are missing or too old. One that cannot be had is an error, not a warning.
+            shell.run("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
+            shell.run(*command, env=UNATTENDED)
 
 
 def metrics_programs(progress: Progress) -> dict[str, str]:
@@ -75,7 +99,16 @@ def _unpacked(package: str, progress: Progress) -> Path:
 
 
 def _present(proof: str) -> bool:
-    if proof.startswith("/"):
-        return Path(proof).exists()
-    search = f"{os.environ.get('PATH', '')}:{SYSTEM_FOLDERS}"
-    return shutil.which(proof, path=search) is not None
+    return any(Path("/").glob(proof[1:])) if proof.startswith("/") else shutil.which(proof) is not None
+
+
+def main() -> None:
+    """Install what the tests need beside a cluster's own."""
+    try:
+        ensure(Progress(), NEEDED_FOR_TESTS)
+    except DevclusterError as error:
+        sys.exit(f"packages: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -126,15 +126,13 @@ def _wait_for_leader(layout: Layout, part: str, *, log: Path) -> int:
         if pid is not None:
             return pid
         time.sleep(POLL_SECONDS)
-    raise DevclusterError(f"{part} ended at once; its log is {log}:\n{tail(log)}")
+    raise DevclusterError(f"{part} ended at once; {last_words(log)}")
 
 
-def tail(log: Path, *, characters: int = 1500) -> str:
-    """The end of a log file."""
-    try:
-        return log.read_text(errors="replace")[-characters:]
-    except FileNotFoundError:
-        return ""
+def last_words(log: Path) -> str:
+    """A log file, and the last line in it."""
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return f"the end of {log}: {next((line.strip() for line in reversed(lines) if line.strip()), 'nothing')}"
 
 
 def send(pids: Iterable[int], signal_number: signal.Signals) -> None:

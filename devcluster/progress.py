@@ -1,18 +1,20 @@
 """Says what is being done and what is being waited for, one line each, on stderr.
 
-Long steps report again every few seconds, so that nobody wonders whether a five-minute build still lives.
+Long steps report again every few seconds, so that nobody wonders whether a five-minute build still lives. Standard
+library only: the first steps are done before any package is installed.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-
 REPEAT_SECONDS = 20.0
+RED, GREEN, CYAN, DIM = "31", "32", "36", "2"
 
 
 class Step:
@@ -32,31 +34,41 @@ class Progress:
     """Lines on stderr. `quiet` prints nothing, for tests."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._quiet = quiet
 
     def say(self, text: str) -> None:
         """One line about something that is so."""
-        self._console.print(f"  {text}", markup=False, soft_wrap=True)
+        self._print(f"  {text}")
 
     @contextmanager
     def step(self, text: str) -> Iterator[Step]:
         """Announce `text`, repeat it while it lasts, and close it with the seconds it took."""
         step = Step(text)
         done = threading.Event()
-        self._console.print(f"[cyan]…[/] {text}", soft_wrap=True)
+        self._print(f"{_in('…', CYAN)} {text}")
         repeater = threading.Thread(target=self._repeat, args=(step, done), daemon=True)
         repeater.start()
+        mark = _in("✗", RED)
         try:
             yield step
-        except BaseException:
-            self._console.print(f"[red]✗[/] {text} [dim]({step.seconds():.1f} s)[/]", soft_wrap=True)
-            raise
+            mark = _in("✓", GREEN)
         finally:
             done.set()
             repeater.join()
-        self._console.print(f"[green]✓[/] {text} [dim]({step.seconds():.1f} s)[/]", soft_wrap=True)
+            self._print(f"{mark} {text} {_in(f'({step.seconds():.1f} s)', DIM)}")
 
     def _repeat(self, step: Step, done: threading.Event) -> None:
         while not done.wait(REPEAT_SECONDS):
             detail = f": {step.detail}" if step.detail else ""
             self.say(f"still {step.text}, {step.seconds():.0f} s{detail}")
+
+    def _print(self, line: str) -> None:
+        if not self._quiet:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+
+def _in(text: str, colour: str) -> str:
+    """The text in a terminal's colour, where stderr is one."""
+    coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    return f"\033[{colour}m{text}\033[0m" if coloured else text

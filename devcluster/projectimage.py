@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster import cache, images, shell
+from devcluster import cache, images, machine, shell
 from devcluster.progress import Progress
 
 REPOSITORY = Path(__file__).parent.parent
@@ -36,6 +36,7 @@ def build(progress: Progress, *, target: str = "operator", repository: Path = RE
     base = images.base(progress)
 
     def build_archive(folder: Path) -> None:
+        machine.ensure(progress)
         with progress.step(f"building {ref(target)} from the Dockerfile (about half a minute)"):
             _build(target, base=base.archive, repository=repository, archive=folder / f"{target}.tar")
 

@@ -1,15 +1,37 @@
-"""Runs a program and turns its failure into an error that shows what the program said."""
+"""Runs a program and turns its failure into one line: what failed, what the program said last, and what to do.
+
+All that it said is in a file of the cache. A program that runs when this process is told to stop is told so too, and
+waited for: apt, for one, must not be left in the middle of a package.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from devcluster import cache
 from devcluster.errors import DevclusterError
 
-ERROR_CHARACTERS = 3000
+SHOWN_CHARACTERS = 160
+STOP_SECONDS = 15.0
+DISK_FULL = "the disk is full: free some space, then run it again"
+# What programs say -> what a person can do about it.
+REMEDIES = {
+    r"No space left on device|Disk quota exceeded": DISK_FULL,
+    r"Temporary failure|[Cc]ould not (resolve|connect)|Unable to connect|[Nn]etwork is unreachable|dial tcp"
+    r"|Failed to fetch|error sending request|Failed to establish a new connection|[Cc]onnection (refused|timed out)": (
+        "look at the network and the proxy settings, then run it again"
+    ),
+    r"CERTIFICATE_VERIFY_FAILED|unknown authority|UnknownIssuer": (
+        "where a proxy has a certificate authority of its own, name its file in SSL_CERT_FILE and PIP_CERT"
+    ),
+    r"Could not get lock": "another apt is at work: wait until it has ended, then run it again",
+}
 
 
 def run(
@@ -17,33 +39,104 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     check: bool = True,
-    timeout_seconds: float | None = None,
+    input_text: str = "",
 ) -> str:
-    """Standard output of `command`. Raises DevclusterError with the end of its output when it fails and `check`."""
-    words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
+    """Standard output of `command`. Raises DevclusterError where it is not there, or when it fails and `check`."""
+    pipe = subprocess.PIPE
+    with _started(command, env=env, cwd=cwd, stdin=pipe, stderr=pipe) as process:
+        output, complaint = process.communicate(input_text)
+    if check and process.returncode:
+        raise _failure(command, process.returncode, output + complaint)
+    return output
+
+
+def run_aloud(
+    *command: str | Path,
+    hear: Callable[[str], None],
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """Run `command` and `hear` each line when it says it. Raises DevclusterError as `run` does."""
+    said = []
+    with _started(command, env=env, cwd=cwd) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            hear(line.rstrip())
+    if process.returncode:
+        raise _failure(command, process.returncode, "".join(said))
+
+
+def try_run(*command: str | Path, env: Mapping[str, str] | None = None) -> bool:
+    """Whether `command` succeeded; its output is dropped."""
+    with _started(command, env=env) as process:
+        process.communicate()
+    return process.returncode == 0
+
+
+def keep(name: str, text: str) -> str:
+    """Write what a person may want to read to a file of the cache; its path, "" where that is impossible."""
+    try:
+        file = cache.root() / "logs" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    except OSError:
+        return ""
+    return str(file)
+
+
+@contextmanager
+def _started(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
+) -> Iterator[subprocess.Popen[str]]:
+    """When the block has ended the program has, too, however the block ends."""
+    if shutil.which(command[0]) is None:
+        raise DevclusterError(f"there is no program {str(command[0])!r} here: install it, or put its folder on PATH")
+    with subprocess.Popen(
+        command,
         env=None if env is None else os.environ | env,
         cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         errors="replace",
-        check=False,
-        timeout=timeout_seconds,
-    )
-    if check and done.returncode != 0:
-        said = (done.stderr + done.stdout).strip()[-ERROR_CHARACTERS:]
-        raise DevclusterError(f"`{_shown(words)}` exited with {done.returncode}:\n{said}")
-    return done.stdout
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            _stop(process)
+            raise
 
 
-def try_run(*command: str | Path) -> bool:
-    """Whether `command` succeeded; its output is dropped."""
-    words = [str(word) for word in command]
-    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
-def _shown(words: Sequence[str]) -> str:
-    text = " ".join(words)
-    return text if len(text) < 200 else text[:197] + "..."
+def _failure(command: Sequence[str | Path], status: int, said: str) -> DevclusterError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    program = Path(command[0]).name
+    parts = [f"`{_cut(' '.join(map(str, command)))}` failed ({status}): {_cut(_verdict(lines), 3 * SHOWN_CHARACTERS)}"]
+    parts += [remedy for pattern, remedy in REMEDIES.items() if re.search(pattern, said)][:1]
+    if len(lines) > 1 and (log := keep(f"{program}.log", said)):
+        parts.append(f"all it said is in {log}")
+    return DevclusterError("; ".join(parts))
+
+
+def _verdict(lines: Sequence[str]) -> str:
+    """The last line that says it is an error, else the last."""
+    errors = [line for line in lines if re.match(r"E:|error\b|fatal\b|go:", line, re.IGNORECASE)]
+    return (errors or lines or ["it said nothing"])[-1]
+
+
+def _cut(text: str, characters: int = SHOWN_CHARACTERS) -> str:
+    return text if len(text) <= characters else text[: characters - 3] + "..."

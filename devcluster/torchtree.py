@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
-from devcluster import cache, images, shell
+from devcluster import cache, images, shell, uv
 from devcluster.progress import Progress
 
 PINS = Path(__file__).parent / "tools" / "torch"
@@ -50,7 +49,7 @@ def ensure(progress: Progress, *, tree: str = DEFAULT_TREE) -> Path:
 
 def _install(folder: Path, *, pins: Path, progress: Progress) -> None:
     target = ["--target", str(folder), "--python-version", images.BASE_PYTHON]
-    shell.run(uv(progress), "pip", "install", "--quiet", "--no-deps", *target, "--requirements", pins)
+    shell.run(uv.ensure(progress), "pip", "install", "--quiet", "--no-deps", *target, "--requirements", pins)
     # The launchers that an installer writes name an interpreter of this machine.
     programs = folder / "bin"
     shutil.rmtree(programs, ignore_errors=True)
@@ -70,17 +69,3 @@ def _compile(folder: Path, *, rootfs: Path) -> None:
     # Some packages carry templates that are no valid Python; compileall reports them by its exit status.
     script = f"mount --bind {folder} {mount_point} && {{ {compile_all} || true; }}"
     shell.run("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
-
-
-def uv(progress: Progress) -> str:
-    """The uv program: the machine's, or one in a virtual environment in the cache."""
-    found = shutil.which("uv")
-    if found is not None:
-        return found
-
-    def build(folder: Path) -> None:
-        with progress.step("installing uv into a virtual environment"):
-            shell.run(sys.executable, "-m", "venv", folder)
-            shell.run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "uv")
-
-    return str(cache.entry("uv", build) / "bin" / "uv")

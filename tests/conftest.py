@@ -1,14 +1,16 @@
 """How thorough the property tests are: 100 cases each, the same ones every time, so that a change is judged by its own
-merits; 5,000 random ones in `make test-long`, which is where new failures are looked for. And which tests share a
-cluster, so that one worker runs them all, and which come first, so that no worker is left alone with them.
+merits; 5,000 random ones in `make test-long`, which is where new failures are looked for. And what a whole run adds to
+pytest (`tests/kit`): the order, the second try, the times, the parts.
 """
 
-from collections import Counter
+from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.kit import complete, order, parts, quarantine, retry, times
 
 settings.register_profile(
     "default", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -17,21 +19,35 @@ settings.register_profile("long", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests that take a minute come first, then those with many; xdist's own order knows the latter only."""
-    lengthy = {item.path for item in items if item.get_closest_marker("lengthy")}
-    tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in lengthy, -tests[item.path]))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What the Makefile asks for."""
+    retry.add_option(parser)
+    parser.addoption("--whole-tree", action="store_true", help="refuse to run where a test file was not collected")
+    parser.addoption("--record-times", action="store_true", help="write the seconds of each file to tests/times.json")
+    parser.addoption("--record-green", metavar="PARTS", help="write to tests/green.json which of these parts passed")
 
 
-class ByFolder(LoadScopeScheduling):
-    """All tests of a folder go to the same worker."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Plugins of the run's own process; xdist's workers only say which failures are waits."""
+    retry.configure(config)
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(times.Recorder(config))
+    if names := config.getoption("--record-green"):
+        config.pluginmanager.register(parts.Recorder(config, names.split(",")))
 
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0].rpartition("/")[0]
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Before any test is left out by its marks."""
+    if session.config.getoption("--whole-tree"):
+        complete.check(session, items)
+        if missing := parts.without_part(items):
+            raise pytest.UsageError(f"extended tests without a part in tests/parts.toml: {', '.join(missing)}")
+    quarantine.apply(items, quarantine.load())
+    order.sort(items, session.config.rootpath)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """The groups of --dist loadgroup are folders. xdist's own, by mark, are lost on pytest 9, where ids are fixed."""
-    return ByFolder(config, log) if config.getvalue("dist") == "loadgroup" else None
+    """The groups of --dist loadgroup."""
+    return order.ByGroup(config, log) if config.getvalue("dist") == "loadgroup" else None

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks.allocate.measure import Figures, measure
 from benchmarks.allocate.scenario import Scenario
+from devcluster import command_line
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -50,4 +51,4 @@ def _add(table: Table, what: str, times: list[float], goal: str) -> None:
 
 
 if __name__ == "__main__":
-    app()
+    command_line.run(app, program="bench")

@@ -20,7 +20,6 @@ from benchmarks.live.errors import BenchError
 from demo import install
 from demo.kube import Kube
 from devcluster import cluster as clusters
-from devcluster import projectimage
 from devcluster.cluster import Cluster
 from devcluster.names import Layout
 from devcluster.progress import Progress
@@ -155,14 +154,13 @@ def standing(
 
     `audited` is the audit policy: what the log holds. `values` are added to the chart's, as helm's --set takes them.
     """
-    archive = projectimage.build(progress)
     try:
         cluster = Cluster.up(
             name=name,
             nodes=1,
             gpus=0,
             torch_tree="",
-            archives=[archive],
+            targets=["operator"],
             api_server_flags=_audit(name, audited),
             controller_manager_flags=[NO_NODE_IS_LOST],
             scheduler_flags=scheduler_flags,

@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.live import command
 from benchmarks.overhead import figures
 from benchmarks.overhead.figures import Pair, Ratio, Run
 from benchmarks.overhead.runs import PROCESSES, Runner
+from devcluster import command_line
 from devcluster.progress import Progress
 
 WARM_UP = 50
@@ -90,4 +90,4 @@ def _ms(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    command.run(app)
+    command_line.run(app, program="bench")

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.live import command
 from benchmarks.live.operators import operators, unchanged_passes
 from benchmarks.live.place import Place
 from benchmarks.react import latencies, place, report, tries, weigh
 from benchmarks.react.report import Figures
 from benchmarks.react.scenario import NAMESPACE, Scenario
+from devcluster import command_line
 from devcluster.progress import Progress
 
 REST_SECONDS = 60.0
@@ -74,4 +74,4 @@ def measure(standing: Place, plan: Scenario, progress: Progress) -> Figures:
 
 
 if __name__ == "__main__":
-    command.run(app)
+    command_line.run(app, program="bench")

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.live import command
 from benchmarks.live.operators import operators, unchanged_passes
 from benchmarks.live.place import Place, standing
 from benchmarks.reclaim import large, report, small
 from benchmarks.reclaim.report import Figures
 from benchmarks.reclaim.scenario import Scenario
+from devcluster import command_line
 from devcluster.progress import Progress
 
 POLICY = Path(__file__).parent / "audit-policy.yaml"
@@ -91,4 +91,4 @@ def measure(place: Place, plan: Scenario, progress: Progress) -> Figures:
 
 
 if __name__ == "__main__":
-    command.run(app)
+    command_line.run(app, program="bench")

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.live import command
 from benchmarks.live.errors import BenchError
 from benchmarks.rescale import report
 from benchmarks.rescale.changes import CHANGES, Options, Result, measure
 from benchmarks.rescale.report import Picture
 from benchmarks.rescale.steps import EPOCH_STEPS, Cost
 from benchmarks.rescale.systems import SYSTEMS, import_seconds
+from devcluster import command_line
 from devcluster.progress import Progress
 
 STEADY_STEPS = 60
@@ -104,4 +104,4 @@ def _chosen(names: str, known: Collection[str], what: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    command.run(app)
+    command_line.run(app, program="bench")

@@ -1,11 +1,9 @@
-"""A real API server for what only it can tell: CEL, defaults, pruning, columns. `ELASTIC_TEST_KUBECONFIG` names a
-running one; without it a control plane of our own is started, and taken down after the last test.
+"""A real API server for what only it can tell: CEL, defaults, pruning, columns. It is the pytest worker's one control
+plane, which other folders use, too: each test has namespaces, nodes and policies of its own, and takes them away.
 """
 
 from __future__ import annotations
 
-import os
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,26 +18,29 @@ from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.api.policy import COLLECTION
 from tests.api.jobs import make_job
 from tests.api.policies import make_policy
-from tests.apiserver.administrator import DEFINITIONS, client_of, install
-from tests.apiserver.faults.lab import FakeKubelets
+from tests.apiserver.administrator import client_of, install
+from tests.apiserver.faults.lab import FakeKubelets, World
 from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.input.pool import Canary, fake_nodes
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies
-from tests.workers import own_name
+from tests.apiserver.warm_parent import WarmParent
+from tests.workers import control_plane, warm_parent
 
-READY_SECONDS = 30
 GPUS_PER_NODE = 4
 
 
 @pytest.fixture(scope="session")
-def kubeconfig() -> Iterator[Path]:
+def cluster(pytestconfig: pytest.Config) -> Cluster:
+    """The control plane itself."""
+    return control_plane(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(cluster: Cluster) -> Path:
     """Path of an administrator's kubeconfig."""
-    if given := os.environ.get("ELASTIC_TEST_KUBECONFIG"):
-        yield Path(given)
-        return
-    with Cluster.up(name=own_name("apitest"), nodes=0) as cluster:
-        yield cluster.kubeconfig
+    return cluster.kubeconfig
 
 
 @pytest.fixture(scope="session")
@@ -50,30 +51,25 @@ def api(kubeconfig: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def job_crd(api: httpx.Client) -> None:
-    """The CRD of jobs, installed and served."""
-    install(api, crd.JOB).raise_for_status()
-    end = time.monotonic() + READY_SECONDS
+def definitions(api: httpx.Client) -> None:
+    """The CRDs of jobs and policies, installed once and served."""
     jobs = f"/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}"
-    while (answer := api.post(jobs, params={"dryRun": "All"}, json=make_job())).status_code != httpx.codes.CREATED:
-        assert time.monotonic() < end, answer.text
-        time.sleep(0.1)
+    for definition, path, body in ((crd.JOB, jobs, make_job()), (crd.POLICY, COLLECTION, make_policy())):
+        install(api, definition).raise_for_status()
+        eventually(
+            f"the service of {path}",
+            lambda path=path, body=body: api.post(path, params={"dryRun": "All"}, json=body).is_success,
+        )
 
 
 @pytest.fixture
-def jobs(api: httpx.Client, job_crd: None) -> Iterator[Jobs]:  # noqa: ARG001 # it only has to be there
+def jobs(api: httpx.Client, definitions: None) -> Iterator[Jobs]:  # noqa: ARG001 # it only has to be there
     """The jobs of a namespace that this test has for itself."""
     namespace = f"test-{uuid.uuid4().hex[:8]}"
     api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
     yield Jobs(api, namespace)
     api.delete(f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}").raise_for_status()
     api.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
-
-
-@pytest.fixture
-def cluster(kubeconfig: Path) -> Cluster:
-    """The control plane itself."""
-    return Cluster.attach(kubeconfig.parent.name)
 
 
 @pytest.fixture
@@ -89,12 +85,19 @@ def proxy(proxies: Callable[[], Proxy]) -> Proxy:
     return proxies()
 
 
+@pytest.fixture(scope="session")
+def parent(pytestconfig: pytest.Config) -> WarmParent:
+    """Where operators come from."""
+    return warm_parent(pytestconfig)
+
+
 @pytest.fixture
 def operators(
     kubeconfig: Path,
     api: httpx.Client,
-    job_crd: None,  # noqa: ARG001 - it only has to be there
+    definitions: None,  # noqa: ARG001 - it only has to be there
     proxies: Callable[[], Proxy],  # noqa: ARG001 - to outlive the operators, which hand their lease back through them
+    parent: WarmParent,
     tmp_path: Path,
 ) -> Iterator[Operators]:
     """Starts operators; they are stopped after the test."""
@@ -102,36 +105,39 @@ def operators(
     for role, value in (("worker", 0), ("master", 1)):
         body = {"metadata": {"name": f"elastic-pytorch-{role}"}, "value": value, "preemptionPolicy": "Never"}
         api.post("/apis/scheduling.k8s.io/v1/priorityclasses", json=body)
-    running = Operators(kubeconfig, tmp_path)
+    running = Operators(kubeconfig, tmp_path, parent)
     yield running
     running.end()
 
 
 @pytest.fixture
-def nodes(api: httpx.Client) -> Iterator[list[str]]:
+def nodes(api: httpx.Client) -> Iterator[FakeKubelets]:
     """Two nodes of four GPUs that somebody keeps Ready, and on which pods run."""
     with FakeKubelets(api, GPUS_PER_NODE).running() as kubelets:
-        yield kubelets.nodes
-
-
-@pytest.fixture(scope="module")
-def policy_crd(api: httpx.Client) -> Iterator[None]:
-    """The CRD of policies, installed and served, and removed after these tests."""
-    path = f"{DEFINITIONS}/{crd.POLICY.name}"
-
-    def served() -> bool:
-        """Applied again each time: tests before these may have asked for its removal, which takes a while."""
-        install(api, crd.POLICY)
-        return api.post(COLLECTION, params={"dryRun": "All"}, json=make_policy()).is_success
-
-    eventually("the CRD of policies", served, seconds=READY_SECONDS)
-    yield
-    api.delete(path).raise_for_status()
-    eventually("the end of the CRD of policies", lambda: api.get(path).is_error, seconds=READY_SECONDS)
+        yield kubelets
 
 
 @pytest.fixture
-def policies(api: httpx.Client, policy_crd: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
+def world(nodes: FakeKubelets, jobs: Jobs) -> World:
+    """The jobs of a namespace, and two nodes of four GPUs."""
+    return World(jobs, nodes)
+
+
+@pytest.fixture
+def pool(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
+    """Nodes of KWOK's, on which pods run and go at once."""
+    with fake_nodes(cluster, api, prefix="pool") as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def canary(pool: list[str], jobs: Jobs) -> Canary:  # noqa: ARG001 - it only has to be there
+    """A job that is served throughout; the test starts it."""
+    return Canary(jobs)
+
+
+@pytest.fixture
+def policies(api: httpx.Client, definitions: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
     """No policies; those of the test are removed after it."""
     api.delete(COLLECTION).raise_for_status()
     yield Policies(api)
@@ -139,7 +145,7 @@ def policies(api: httpx.Client, policy_crd: None) -> Iterator[Policies]:  # noqa
 
 
 @pytest.fixture
-def new_namespace(api: httpx.Client, job_crd: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - likewise
+def new_namespace(api: httpx.Client, definitions: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - likewise
     """Makes further namespaces for jobs."""
     made: list[Jobs] = []
 

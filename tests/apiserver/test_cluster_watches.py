@@ -15,11 +15,10 @@ import pytest
 
 from elastic_operator.cluster import reflector
 from elastic_operator.cluster.connection import load_connection
-from elastic_operator.cluster.lease import Elector, Timing
 from elastic_operator.cluster.objects import Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
-from tests.cluster_unit.fake_api import eventually
+from tests.kit.wait import until_async
 
 pytestmark = pytest.mark.apiserver
 
@@ -67,7 +66,7 @@ def test_a_closed_session_leaves_no_connection_of_requests_that_were_broken_off(
 async def test_what_the_server_has_is_listed_in_pages(session: Session):
     classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass, page=1)
     async with running(classes.run()):
-        await eventually(classes.synced.is_set)
+        await until_async("the first list", classes.synced.is_set, seconds=5)
         system = classes.store.named("system-node-critical")
         assert system is not None
         assert system.value == 2000001000
@@ -77,39 +76,21 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
     name = f"watched-{uuid.uuid4().hex[:6]}"
     nodes = Reflector(session, reflector.NODES, Node)
     async with running(nodes.run()):
-        await eventually(nodes.synced.is_set)
+        await until_async("the first list", nodes.synced.is_set, seconds=5)
         await session.post("/api/v1/nodes", {"metadata": {"name": name, "labels": {"zone": "a"}}})
-        await eventually(lambda: nodes.store.named(name))
+        await until_async("the node", lambda: nodes.store.named(name), seconds=5)
         await session.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"zone": "b"}}})
-        await eventually(lambda: nodes.store.named(name).metadata.labels["zone"] == "b")
+        await until_async("its label", lambda: nodes.store.named(name).metadata.labels["zone"] == "b", seconds=5)
         await session.delete(f"/api/v1/nodes/{name}")
-        await eventually(lambda: nodes.store.named(name) is None)
+        await until_async("its end", lambda: nodes.store.named(name) is None, seconds=5)
         assert nodes.stats.lists == 1
 
 
+@pytest.mark.extended
 async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(session: Session):
     pods = Reflector(session, reflector.PODS, Pod, inactivity=0.2, backoff=reflector.Backoff(first=0.01))
     async with running(pods.run()):
-        await eventually(pods.synced.is_set)
+        await until_async("the first list", pods.synced.is_set, seconds=5)
         lists = pods.stats.lists
         pods._revision = str(int(pods._revision) + 1_000_000)
-        await eventually(lambda: pods.stats.lists > lists)
-
-
-async def test_a_replica_that_stops_cleanly_is_followed_long_before_its_lease_would_end(session: Session):
-    name = f"lease-{uuid.uuid4().hex[:6]}"
-    one, two = (Elector(session, namespace="default", name=name, identity=who) for who in ("one", "two"))
-    async with running(one.run()) as first:
-        await asyncio.wait_for(one.wait_until_leading(), 10)
-        async with running(two.run()):
-            await asyncio.sleep(0.5)
-            assert not two.is_leader
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
-            await one.release()
-            begun = time.monotonic()
-            await asyncio.wait_for(two.wait_until_leading(), 10)
-            assert time.monotonic() - begun < Timing().lease_seconds / 2
-            assert two.is_leader
-            assert not one.is_leader
-    await session.delete(f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{name}")
+        await until_async("another list", lambda: pods.stats.lists > lists, seconds=5)

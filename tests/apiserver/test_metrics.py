@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import httpx
 import pytest
 
-from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
-from tests.apiserver.jobs_api import Jobs, accepted
+from tests.apiserver.faults.lab import World, elastic_job
+from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.metrics.pictures import of, parse
@@ -18,35 +15,16 @@ from tests.metrics.pictures import of, parse
 pytestmark = pytest.mark.apiserver
 
 
-@pytest.fixture
-def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
-    """Two nodes of four GPUs."""
-    with FakeKubelets(api, 4).running() as kubelets:
-        yield World(jobs, kubelets)
-
-
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """An operator, and where its metrics are."""
+    """What an operator tells."""
 
     operator: Operator
-    port: int
-
-    @classmethod
-    def start(cls, operators: Operators) -> Scraped:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
-        return cls(operators.start(environ={"ELASTIC_OPERATOR_PORT": str(port)}), port)
 
     def read(self) -> dict[tuple[str, ...], float]:
         """All samples; none before it listens."""
-        try:
-            answer = httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False)
-        except httpx.TransportError:
-            return {}
-        answer.raise_for_status()
-        return parse(answer.content)
+        answer = self.operator.get("/metrics")
+        return parse(answer.raise_for_status().content) if answer is not None else {}
 
     def value(self, *key: str) -> float | None:
         return self.read().get(key)
@@ -58,7 +36,7 @@ class Scraped:
 
 def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, policies: Policies, world: World) -> None:
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
-    scraped = Scraped.start(operators)
+    scraped = Scraped(operators.start())
     scraped.wait("a leader", "leader")
     own, policy = ("job_name=toy", f"namespace={world.jobs.namespace}"), f"policy={policies.name('a')}"
     world.start(elastic_job(big=3))
@@ -83,10 +61,11 @@ def test_a_jobs_series_tell_its_life_and_end_with_it(operators: Operators, polic
     assert scraped.value("restarts_total", "cause=loss") == 1
 
 
+@pytest.mark.extended
 def test_only_the_one_that_leads_tells_of_jobs_and_both_tell_who_they_are(operators: Operators, world: World) -> None:
-    first = Scraped.start(operators)
+    first = Scraped(operators.start())
     first.wait("a leader", "leader")
-    second = Scraped.start(operators)
+    second = Scraped(operators.start())
     world.start(elastic_job(big=2))
     first.wait("the job", "jobs", "status=Running")
     found = eventually("a second one", second.read)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.apiserver.faults.lab import elastic_job
+from tests.apiserver.faults.lab import FakeKubelets, elastic_job
 from tests.apiserver.jobs_api import Jobs, accepted
-from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.operators import LEASE, Operators, eventually
 
 pytestmark = pytest.mark.apiserver
 
@@ -25,12 +26,12 @@ def pinned_to(pod: dict[str, Any]) -> str:
 
 
 def test_a_job_gets_a_pod_for_every_free_gpu_each_pinned_to_its_node(
-    operators: Operators, nodes: list[str], jobs: Jobs
+    operators: Operators, nodes: FakeKubelets, jobs: Jobs
 ) -> None:
     operators.start()
     accepted(jobs.create(elastic_job()))
     pods = eventually("8 pods", lambda: len(found := pods_of(jobs)) == 8 and found)
-    assert sorted(map(pinned_to, pods)) == sorted(nodes * 4)
+    assert sorted(map(pinned_to, pods)) == sorted(nodes.nodes * 4)
     assert {pod["metadata"]["name"].removeprefix("toy-") for pod in pods} == {
         "master-0",
         *(f"worker-{i}" for i in range(7)),
@@ -41,49 +42,21 @@ def test_a_job_gets_a_pod_for_every_free_gpu_each_pinned_to_its_node(
     assert "selector" not in service["spec"]
 
 
-def test_gpus_of_foreign_pods_are_left_alone_and_taken_when_they_are_gone(
-    operators: Operators, nodes: list[str], jobs: Jobs
-) -> None:
-    limits = {"limits": {"nvidia.com/gpu": 3}}
-    other = {
-        "metadata": {"name": "notebook"},
-        "spec": {
-            "nodeName": nodes[0],
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": "local/none:1", "resources": limits}],
-        },
-    }
-    path = f"/api/v1/namespaces/{jobs.namespace}/pods"
-    eventually("the namespace's service account", lambda: jobs.api.post(path, json=other).is_success)
-    operators.start()
-    accepted(jobs.create(elastic_job()))
-    eventually("5 pods beside the notebook", lambda: len(pods_of(jobs)) == 6)
-    jobs.api.delete(f"{path}/notebook", params={"gracePeriodSeconds": "0"}).raise_for_status()
-    eventually("8 pods", lambda: len(pods_of(jobs)) == 8)
-
-
-def test_a_stopped_leader_hands_over_at_once(operators: Operators) -> None:
-    first = operators.start()
+def test_a_stopped_leader_hands_over_at_once(operators: Operators, api: httpx.Client) -> None:
+    first = operators.start_cold(environ={"POD_UID": "first"})
     eventually("a leader", lambda: first.leads)
-    second = operators.start()
+    second = operators.start(environ={"POD_UID": "second"})
     eventually("a candidate", lambda: second.is_candidate)
     first.stop()
-    eventually("the second to lead", lambda: second.leads, seconds=14)
+    holder: str = api.get(LEASE).raise_for_status().json()["spec"]["holderIdentity"]
+    assert not holder.endswith("_first"), "it is free, or has been taken already"
+    assert "lease released" in first.text()
+    eventually("the second to lead", lambda: second.leads)
 
 
-def test_two_operators_make_each_pod_once(operators: Operators, nodes: list[str], jobs: Jobs) -> None:
-    first, second = operators.start(), operators.start()
-    eventually("two candidates", lambda: first.is_candidate and second.is_candidate)
-    accepted(jobs.create(elastic_job(big=4)))
-    eventually("4 pods", lambda: len(pods_of(jobs)) == 4)
-    assert first.leads != second.leads
-    log = (first if first.leads else second).log
-    eventually("4 creations in the log", lambda: log.read_text().count(" created node=") >= 4)
-    assert log.read_text().count(" created node=") == 4
-    assert nodes
-
-
-def test_a_job_that_cannot_be_read_does_not_stop_the_others(operators: Operators, nodes: list[str], jobs: Jobs) -> None:
+def test_a_job_that_cannot_be_read_does_not_stop_the_others(
+    operators: Operators, nodes: FakeKubelets, jobs: Jobs
+) -> None:
     broken = elastic_job()
     broken["metadata"]["name"] = "broken"
     broken["spec"]["template"]["spec"]["restartPolicy"] = "Always"
@@ -99,4 +72,4 @@ def test_a_job_that_cannot_be_read_does_not_stop_the_others(operators: Operators
     message = eventually("InvalidSpec", reason)["message"]
     assert "restartPolicy" in message
     assert "Always" in message
-    assert nodes
+    assert nodes.nodes

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.api.policies import make_flavor
-from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
+from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
 
 pytestmark = pytest.mark.apiserver
-
-
-@pytest.fixture
-def world(api: httpx.Client, jobs: Jobs) -> Iterator[World]:
-    """Two nodes of four GPUs."""
-    with FakeKubelets(api, 4).running() as kubelets:
-        yield World(jobs, kubelets)
 
 
 def full_size(world: World, job: str = "toy") -> dict[str, Any]:
@@ -73,7 +65,7 @@ def test_a_status_is_not_written_again_while_nothing_changes(
     operators: Operators, policies: Policies, world: World
 ) -> None:
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
-    operators.start()
+    operator = operators.start()
     world.start(elastic_job(big=4))
     world.wait_settled("toy", 4)
     policies.wait_row("a", USED=4)
@@ -81,7 +73,9 @@ def test_a_status_is_not_written_again_while_nothing_changes(
     version = policies.get("a")["metadata"]["resourceVersion"]
     policies.create("b", flavors=quota(1))
     policies.wait_row("b", USED=0)
-    time.sleep(3)
+    world.see_passes(operator)
+    policies.change("b", flavors=quota(0))
+    policies.wait_row("b", GUARANTEED=0)
     assert policies.get("a")["metadata"]["resourceVersion"] == version
 
 

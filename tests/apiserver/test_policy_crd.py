@@ -28,14 +28,13 @@ from elastic_operator.loop.policies import policy_of
 from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy, make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted, refused
-from tests.cluster_unit.fake_api import eventually
+from tests.kit.wait import until_async
 
 pytestmark = pytest.mark.apiserver
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PATH = f"/apis/{GROUP}/{VERSION}/{POLICY.plural}"
-READY_SECONDS = 30
 EXPRESSION = "spec.namespaceSelector.matchExpressions[0].values"
 
 
@@ -74,27 +73,8 @@ class Policies:
         return answer.json()
 
 
-@pytest.fixture(scope="module")
-def policy_crd(api: httpx.Client) -> Iterator[None]:
-    """The CRD of policies, installed and served; removed after these tests, since others count what there is."""
-    options = {"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"}
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POLICY.name}"
-    api.patch(path, content=POLICY.text(), params=options, headers=headers).raise_for_status()
-    end = time.monotonic() + READY_SECONDS
-    while (answer := api.post(PATH, params={"dryRun": "All"}, json=make_policy())).status_code != httpx.codes.CREATED:
-        assert time.monotonic() < end, answer.text
-        time.sleep(0.1)
-    yield
-    api.delete(path).raise_for_status()
-    end = time.monotonic() + READY_SECONDS
-    while (answer := api.get(path)).is_success:
-        assert time.monotonic() < end, answer.text
-        time.sleep(0.1)
-
-
 @pytest.fixture
-def policies(api: httpx.Client, policy_crd: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
+def policies(api: httpx.Client, definitions: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
     """Policies that are removed after the test."""
     mark = uuid.uuid4().hex[:8]
     yield Policies(api, mark)
@@ -309,7 +289,7 @@ async def test_a_policy_is_read_as_it_was_written(policies: Policies, kubeconfig
     async with watching(kubeconfig, WATCHED) as reflector:
         accepted(policies.create(full_policy()))
         name = f"team-a-{policies.mark}"
-        await eventually(lambda: reflector.store.named(name) is not None)
+        await until_async("the policy", lambda: reflector.store.named(name) is not None, seconds=5)
         policy = policy_of(reflector.store.named(name))
     assert (policy.name, policy.spec, policy.invalid) == (name, parse_policy(full_policy()), "")
     assert abs(policy.created - time.time()) < 60

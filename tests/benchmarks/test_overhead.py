@@ -53,6 +53,7 @@ def test_the_line_has_what_the_benchmark_is_judged_by():
     assert told == {"overhead_ratio": 1.02, "overhead_hi": 1.03, "commit_us": 42.1}
 
 
+@pytest.mark.extended
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pair_trains_with_and_without_the_library(tmp_path):

@@ -13,7 +13,7 @@ from benchmarks.reclaim.scenario import Scenario
 from benchmarks.reclaim.stages import Stage
 from devcluster.progress import Progress
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
 SMALL = Scenario(nodes=6, jobs=12, teams=2, tries=2, gang=2)
 
 

@@ -136,6 +136,7 @@ def test_the_library_has_no_checkpoint_to_watch(tmp_path):
     assert plain.keys() - library.keys() == {"ELASTIC_CHECKPOINT_PATH"}
 
 
+@pytest.mark.extended
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pod_that_leaves_a_plain_job_has_nothing_done_again(tmp_path):
@@ -146,6 +147,7 @@ def test_a_pod_that_leaves_a_plain_job_has_nothing_done_again(tmp_path):
     assert result.steps[-1].world == CHANGES["leave"].world
 
 
+@pytest.mark.extended
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pod_that_joins_a_job_with_the_library_restarts_nobody(tmp_path):

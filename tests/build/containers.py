@@ -3,15 +3,19 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from shutil import which
 from typing import Any
 
+import pytest
+
+from tests.kit.wait import until
+
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "bash-posix": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 """What /bin/sh is: in Debian's images, in those of Fedora's family (bash as sh is POSIX), in Alpine's."""
+EVERY_SHELL = pytest.mark.parametrize("shell", [pytest.param(shell, marks=pytest.mark.processes) for shell in SHELLS])
 PATIENCE_SECONDS = 20.0
 
 
@@ -91,9 +95,4 @@ def state_of(pid: int) -> str:
 
 def eventually(probe: Callable[[], Any], what: str) -> Any:
     """The first true value of `probe`."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if value := probe():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"{what}: not within {PATIENCE_SECONDS:g} s")
+    return until(what, probe, seconds=PATIENCE_SECONDS, poll_seconds=0.01)

@@ -8,9 +8,8 @@ import pytest
 from elastic_operator.api.job import Runtime
 from elastic_operator.build.launch import RUN_INJECTED, RUN_INSTALLED, launched
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
-from tests.build.containers import SHELLS, eventually, required, run, start
+from tests.build.containers import EVERY_SHELL, eventually, required, run, start
 
-EVERY_SHELL = pytest.mark.parametrize("shell", SHELLS)
 SAY = 'for word; do printf "<%s>" "$word"; done'
 
 
@@ -97,6 +96,7 @@ def test_a_signal_before_the_launcher_starts_means_that_it_never_starts(shell, t
     assert run(shell, RUN_INJECTED, "", "--", "train.py", env={"PATH": str(tmp_path)})[:2] == (143, "")
 
 
+@pytest.mark.processes
 def test_the_search_for_modules_is_python():
     (search,) = re.findall(r"-c '(.*)'", RUN_INJECTED)
     for modules, code in ((["json"], 0), (["json", "torch"], 1)):

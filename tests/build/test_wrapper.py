@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
-from tests.build.containers import SHELLS, children_of, eventually, required, run, start, state_of
+from tests.build.containers import EVERY_SHELL, children_of, eventually, required, run, start, state_of
 
-EVERY_SHELL = pytest.mark.parametrize("shell", SHELLS)
 SAY = 'for word; do printf "<%s>" "$word"; done'
 
 
@@ -200,6 +199,7 @@ def test_an_image_without_torch_says_what_was_looked_for(shell, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.processes
 def test_the_search_for_torch_is_python():
     (search,) = re.findall(r"-c '(.*)'", RUN_TORCHRUN)
     for module, code in (("torch", 1), ("json", 0)):

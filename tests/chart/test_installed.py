@@ -1,37 +1,28 @@
 """What the chart does on a real API server: what it grants, what its namespace accepts, and what outlives it."""
 
 import json
-import time
 
 import pytest
 import yaml
 
 from tests.chart.rendering import CASES, CHART, ROOT, WITHOUT_CRDS, case_file, helm, render
+from tests.kit.wait import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(600)]
 
 JOBS = sorted((ROOT / "examples").glob("*/job.yaml"))
 RELEASED = sorted((ROOT / "tests" / "chart" / "released").glob("*.tgz"))[-1]
 EXAMPLE = ROOT / "examples" / "fixed-size" / "job.yaml"
+OURS = "elasticpytorchjobs.elastic-pytorch.dev"
 WAIT_SECONDS = 30
-
-
-def wait_until(condition) -> bool:
-    """Whether the condition comes true in time."""
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return False
 
 
 @pytest.mark.parametrize(
     ("verb", "resource", "subresource"),
     [
-        ("watch", "elasticpytorchjobs", ""),
-        ("delete", "elasticpytorchjobs", ""),
-        ("patch", "elasticpytorchjobs", "status"),
+        ("watch", OURS, ""),
+        ("delete", OURS, ""),
+        ("patch", OURS, "status"),
         ("create", "pods", ""),
         ("delete", "pods", ""),
         ("patch", "pods", ""),
@@ -47,7 +38,7 @@ def test_the_operator_may_serve_jobs_in_any_namespace(release, verb, resource, s
     assert release.operator_may(verb, resource, subresource=subresource, namespace="default")
 
 
-@pytest.mark.parametrize("resource", ["nodes", "namespaces", "persistentvolumes", "priorityclasses"])
+@pytest.mark.parametrize("resource", ["nodes", "namespaces", "persistentvolumes", "priorityclasses.scheduling.k8s.io"])
 def test_the_operator_may_watch_the_cluster(release, resource):
     assert release.operator_may("watch", resource, namespace="")
 
@@ -55,18 +46,16 @@ def test_the_operator_may_watch_the_cluster(release, resource):
 @pytest.mark.parametrize(
     ("verb", "resource", "namespace"),
     [
-        ("patch", "elasticpytorchjobs", "default"),
-        ("create", "elasticpytorchjobs", "default"),
+        ("patch", OURS, "default"),
+        ("create", OURS, "default"),
         ("get", "secrets", "default"),
         ("list", "secrets", "default"),
         ("delete", "secrets", "default"),
         ("get", "configmaps", "elastic-system"),
         ("create", "leases.coordination.k8s.io", "default"),
-        ("update", "leases.coordination.k8s.io/another", "elastic-system"),
-        ("update", "elasticpytorchjobs/status", "default"),
         ("delete", "services", "default"),
         ("patch", "nodes", ""),
-        ("list", "customresourcedefinitions", ""),
+        ("list", "customresourcedefinitions.apiextensions.k8s.io", ""),
         ("delete", "namespaces", ""),
     ],
 )
@@ -74,10 +63,16 @@ def test_the_operator_may_do_no_more(release, verb, resource, namespace):
     assert not release.operator_may(verb, resource, namespace=namespace)
 
 
+def test_the_operator_may_write_no_other_lease_and_only_patch_a_status(release):
+    lease = "leases.coordination.k8s.io"
+    assert not release.operator_may("update", lease, name="another", namespace="elastic-system")
+    assert not release.operator_may("update", OURS, subresource="status", namespace="default")
+
+
 @pytest.mark.parametrize("verb", ["get", "create", "update"])
 def test_the_operator_may_elect_a_leader_beside_itself(release, verb):
-    name = "" if verb == "create" else "/elastic-operator"
-    assert release.operator_may(verb, f"leases.coordination.k8s.io{name}", namespace="elastic-system")
+    name = "" if verb == "create" else "elastic-operator"
+    assert release.operator_may(verb, "leases.coordination.k8s.io", name=name, namespace="elastic-system")
 
 
 @pytest.mark.parametrize(
@@ -88,17 +83,21 @@ def test_users_of_a_namespace_get_jobs_with_the_clusters_own_roles(release, role
     user = f"a-{role}"
     release.kubectl("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}", "--namespace=default")
     # Aggregation is the work of a controller.
-    assert wait_until(lambda: release.may(user, "watch", "elasticpytorchjobs", namespace="default"))
-    assert wait_until(lambda: release.may(user, "create", "elasticpytorchjobs", namespace="default") is may_write)
-    assert release.may(user, "patch", "elasticpytorchjobs", subresource="scale", namespace="default") is may_write
-    assert not release.may(user, "patch", "elasticpytorchjobs", subresource="status", namespace="default")
+    for verb, may in (("watch", True), ("create", may_write)):
+        until(
+            f"{may} for {verb}",
+            lambda verb=verb, may=may: release.may(user, verb, OURS, namespace="default") is may,
+            seconds=WAIT_SECONDS,
+        )
+    assert release.may(user, "patch", OURS, subresource="scale", namespace="default") is may_write
+    assert not release.may(user, "patch", OURS, subresource="status", namespace="default")
 
 
 def test_the_operators_pods_are_accepted_under_the_restricted_standard(release):
     def pods():
         return json.loads(release.kubectl("get", "pods", "--namespace=elastic-system", "--output=json"))["items"]
 
-    assert wait_until(lambda: len(pods()) == 2)
+    until("both pods", lambda: len(pods()) == 2, seconds=WAIT_SECONDS, report=pods)
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)

@@ -6,18 +6,17 @@ another cluster than "test", so that two runs do not meet.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from demo import install
+from devcluster import projectimage
+from devcluster.cluster import Cluster
 from devcluster.progress import Progress
-from elastic_operator.api.job import PLURAL
 from tests.cluster.elastic import Training
-from tests.cluster.lab import Lab, Team
+from tests.cluster.install import Installation
+from tests.cluster.lab import Lab, Team, two_teams
 
 NAME = os.environ.get("ELASTIC_TEST_NAME", "test")
 NODES = 2
@@ -41,13 +40,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+@pytest.fixture
+def has_failed(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """Whether the test has, for fixtures that look back on it."""
+    return lambda: request.node.stash.get(FAILED, False)
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Two nodes with four GPUs each, and the operator, installed as a user installs it."""
+    """Two nodes with four GPUs each, and the operator, installed as a user installs it; see `Installation`."""
     progress = Progress()
-    cluster, kube = install.local_cluster(name=NAME, nodes=NODES, gpus=GPUS, progress=progress)
-    install.install_operator(kube, progress)
+    targets = projectimage.TARGETS
+    cluster = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, targets=targets, progress=progress)
     lab = Lab(cluster)
+    Installation(lab).install()
     yield lab
     lab.http.close()
     if not os.environ.get("ELASTIC_TEST_KEEP"):
@@ -55,18 +61,13 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def teams(lab: Lab, request: pytest.FixtureRequest) -> Iterator[list[Team]]:
+def teams(lab: Lab, has_failed: Callable[[], bool]) -> Iterator[list[Team]]:
     """Two namespaces; they, and what a test did to the nodes, are gone when it ends."""
-    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
-    for team in made:
-        lab.kubectl("create", "namespace", team.name)
-    yield made
-    if request.node.stash.get(FAILED, False):
-        for team in made:
-            print(team.report())
-    with contextlib.ExitStack() as stack:
-        for team in made:
-            stack.callback(_clean_up, team)
+    with two_teams(lab) as made:
+        yield made
+        if has_failed():
+            for team in made:
+                print(team.report())
         lab.mend_nodes()
 
 
@@ -82,11 +83,3 @@ def training(team: Team) -> Iterator[Training]:
     found = Training(team)
     yield found
     found.nothing_left()
-
-
-def _clean_up(team: Team) -> None:
-    """Jobs first, else they make new pods; no pod may hold a GPU when the next test begins."""
-    team.kubectl("delete", PLURAL, "--all", "--wait")
-    team.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
-    team.lab.kubectl("delete", "namespace", team.name, "--wait=false")
-    team.lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")

@@ -13,10 +13,15 @@ from tests.cluster.lab import Lab, Object, wait
 
 RELEASED = sorted((REPOSITORY / "tests" / "chart" / "released").glob("*.tgz"))[-1]
 """The chart as it was last published."""
+STRICT = ("networkPolicy.enabled=true", "settings.jobNetworkPolicy.enabled=true")
+"""Both are off by default. What runs behind network policies that are enforced runs without them."""
 
 
 class Installation:
-    """What helm made of the chart; there when a test begins, and to be there when it ends."""
+    """What helm made of the chart; there when a test begins, and to be there when it ends.
+
+    The operator and each job are behind their network policies.
+    """
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -24,7 +29,8 @@ class Installation:
 
     def install(self, *flags: str, chart: Path = CHART) -> None:
         """Install, or upgrade to, a chart; the flags are helm's. Returns when the operator is ready."""
-        install_operator(self.kube, Progress(quiet=True), *flags, chart=chart)
+        strict = [word for value in STRICT for word in ("--set", value)]
+        install_operator(self.kube, Progress(quiet=True), *strict, *flags, chart=chart)
 
     def roll_back(self) -> None:
         """To the revision before this one."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 import ssl
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 import httpx
 
 from devcluster.cluster import Cluster
+from devcluster.errors import DevclusterError
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_worker.contract import ROLE_MASTER
+from tests.kit.wait import WaitRanOutError, until
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -28,6 +30,8 @@ WAIT_SECONDS = 90.0
 """Far more than anything takes on a machine that is not overloaded."""
 POLL_SECONDS = 0.2
 OPERATOR_NAMESPACE = "elastic-system"
+NO_DEFINITIONS = "the server doesn't have a resource type"
+"""What kubectl says of jobs where the operator was never installed."""
 
 
 class Lab:
@@ -42,6 +46,8 @@ class Lab:
     def kubectl(self, *words: str, objects: list[Object] | None = None) -> str:
         """What kubectl prints; what it complains of, where it fails, is the test's failure."""
         result = self.try_kubectl(*words, objects=objects)
+        if result.returncode and "timed out waiting" in result.stderr:
+            raise WaitRanOutError(f"kubectl {' '.join(words)}: {result.stderr}")
         assert result.returncode == 0, f"kubectl {' '.join(words)}: {result.stderr}"
         return result.stdout
 
@@ -58,6 +64,13 @@ class Lab:
             return None
         answer.raise_for_status()
         return answer.json()
+
+    def wait_ready(self) -> None:
+        """Until all nodes are Ready with all their GPUs."""
+        try:
+            self.cluster.wait_ready(seconds=WAIT_SECONDS)
+        except DevclusterError as error:
+            raise WaitRanOutError(str(error)) from error
 
     @contextlib.contextmanager
     def cordoned(self, node: str) -> Iterator[None]:
@@ -76,7 +89,7 @@ class Lab:
             yield
         finally:
             self.cluster.node(node).restart()
-            self.cluster.wait_ready()
+            self.wait_ready()
 
     @contextlib.contextmanager
     def no_operator(self) -> Iterator[None]:
@@ -114,13 +127,8 @@ class Lab:
 
 
 def wait(what: str, look: Callable[[], T], *, seconds: float = WAIT_SECONDS, report: Callable[[], str] = str) -> T:
-    """The first true thing that `look` finds; an AssertionError with `report()` after `seconds`."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds:.0f} s for {what} in vain\n{report()}")
-        time.sleep(POLL_SECONDS)
-    return found
+    """The first true thing that `look` finds; a WaitRanOutError with `report()` after `seconds`."""
+    return until(what, look, seconds=seconds, poll_seconds=POLL_SECONDS, report=lambda: f"\n{report()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +165,14 @@ class Team:
     def delete_pod(self, name: str, *options: str) -> None:
         """kubectl delete pod, without waiting."""
         self.kubectl("delete", "pod", name, "--wait=false", *options)
+
+    def is_removed(self) -> None:
+        """With all that is in it. Jobs go first, else they make new pods; no pod holds a GPU any more afterwards."""
+        jobs = self.lab.try_kubectl("-n", self.name, "delete", PLURAL, "--all", "--wait")
+        assert not jobs.returncode or NO_DEFINITIONS in jobs.stderr, jobs.stderr
+        self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
+        self.lab.kubectl("delete", "namespace", self.name, "--wait=false")
+        self.lab.kubectl("delete", "pv", f"{self.name}-checkpoints", "--ignore-not-found", "--wait=false")
 
     # -- see ---------------------------------------------------------------------------------------------------------
 
@@ -270,6 +286,18 @@ class Team:
             ("operator", self.lab.operator_log()),
         ]
         return "\n".join(f"--- {title} ---\n{text}" for title, text in parts)
+
+
+@contextlib.contextmanager
+def two_teams(lab: Lab) -> Iterator[list[Team]]:
+    """Two namespaces, gone at the end with all that is in them."""
+    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
+    for team in made:
+        lab.kubectl("create", "namespace", team.name)
+    with contextlib.ExitStack() as stack:
+        for team in made:
+            stack.callback(team.is_removed)
+        yield made
 
 
 def is_alive(pod: Object) -> bool:

@@ -14,7 +14,7 @@ from tests.cluster.policies import policy
 from tests.cluster.prometheus import Prometheus
 from tests.cluster.templates import command, foreign_pod, job
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 NEVER_HERE = {"ElasticPyTorchOperatorDown", "ElasticPyTorchTwoLeaders", "ElasticPyTorchReclaimStopped"}
 """Alerts of troubles that a working operator has not."""

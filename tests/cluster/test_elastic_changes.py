@@ -1,4 +1,4 @@
-"""Elastic mode on real kubelets, when all goes as planned: pods come and go, nodes are drained, other ways to start."""
+"""Elastic mode on real kubelets, when all goes as planned: pods come and go; other ways to start."""
 
 import re
 from itertools import groupby
@@ -11,8 +11,6 @@ from tests.cluster.examples import FOLDER, FROM_1_TO_3_AND_BACK, example, give_f
 from tests.cluster.templates import job, template
 
 pytestmark = pytest.mark.timeout(400)
-TWO_PER_NODE = 2
-"""GPUs of a pod, where a node with four is to take two pods."""
 EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
 
 
@@ -52,32 +50,6 @@ def costs(team):
     return changes if all("pauseSeconds" in change for change in changes) else []
 
 
-def test_a_drained_node_costs_no_epoch_and_a_short_cut_of_the_network_no_pod(team, training):
-    training.starts(3, trainer(gpus=TWO_PER_NODE))
-    whole = training.trains(3)
-    home, away = team.nodes_of()[0], team.nodes_of()[-1]
-    assert home != away
-    before = team.uids()
-    node = team.lab.cluster.node(away)
-    node.cut_off()
-    try:
-        left = training.trains(2, after=whole)
-    finally:
-        node.heal()
-    again = training.trains(3, after=left)
-    assert team.uids() == before
-    repeated = training.repeated()
-    with team.lab.cordoned(away):
-        selector = "--pod-selector=elastic-pytorch.dev/job-name=toy"
-        team.lab.kubectl("drain", away, selector, "--force", "--delete-emptydir-data", "--timeout=60s")
-        left = training.trains(2, after=again)
-        assert training.repeated() == repeated
-    training.trains(3, after=left)
-    assert training.repeated() == repeated
-    assert team.uids()["toy-master-0"] == before["toy-master-0"]
-    assert (team.status()["incarnation"], team.status()["masterEpoch"]) == (1, 1)
-
-
 LAUNCH = f"""
 torchrun --nproc_per_node=1 --nnodes=2:$WORLD_SIZE --max-restarts=3 \
   --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT --rdzv_backend=c10d /script/train.py {CHECKPOINTS}
@@ -90,14 +62,21 @@ def test_a_launch_script_that_calls_torchrun_runs_as_it_is(team, training):
     training.ends()
     assert "torchrun has returned 0" in team.logs("toy-master-0")
     assert training.repeated() == 0
+    assert "completionTime" in team.status()
+    assert team.column("STATUS") == "Succeeded"
+    team.wait("both pods to end", lambda: team.pods() == [])
+    assert len(team.all_pods()) == 2, "their logs can be read"
+    team.wait("the event", lambda: "Succeeded" in team.events())
 
 
+@pytest.mark.extended
 def test_an_image_that_has_the_package_needs_no_init_container(team, training):
     training.starts(1, trainer(image=projectimage.ref("worker")), runtime={"inject": False})
     assert "initContainers" not in team.all_pods()[0]["spec"]
     training.ends()
 
 
+@pytest.mark.extended
 def test_an_image_without_torch_is_named_with_what_was_tried(team):
     # In the local cluster torch comes with the GPUs.
     team.apply(job(template=template(gpus=0, args=["train.py"]), runtime={"mode": "Elastic"}))

@@ -7,8 +7,7 @@ import pytest
 from tests.cluster.elastic import fill, trainer
 from tests.cluster.templates import foreign_pod
 
-pytestmark = pytest.mark.timeout(400)
-FORCE = ("--force", "--grace-period=0")
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
 TWO_PER_NODE = 2
 """GPUs of a pod, where a node with four is to take two pods."""
 
@@ -16,20 +15,6 @@ TWO_PER_NODE = 2
 def workers(team):
     """The workers that are there, with their uids."""
     return {name: uid for name, uid in team.uids().items() if "worker" in name}
-
-
-def test_a_master_that_is_deleted_is_replaced_and_the_workers_stay(team, training):
-    training.starts(3)
-    group, kept = training.trains(3), workers(team)
-    for epoch, options in ((2, ()), (3, FORCE)):
-        team.delete_pod("toy-master-0", *options)
-        group = training.trains(3, after=group)
-        assert group[0] == epoch
-        assert workers(team) == kept
-    status = team.wait_for("toy", "Running", pods=3)
-    assert (status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (1, 3, 0)
-    assert "MasterReplaced" in team.events()
-    training.repeated()
 
 
 def test_lost_workers_are_replaced_with_or_without_an_operator(team, training):
@@ -72,7 +57,7 @@ def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training
         assert group[0] == 2
     finally:
         node.heal()
-        team.lab.cluster.wait_ready()
+        team.lab.wait_ready()
     training.goes_on()
     steps = training.steps()
     replaced = next(step["time"] for step in steps if step["master_epoch"] == 2)

@@ -13,7 +13,7 @@ from elastic_worker.contract import LABEL_JOB_NAME
 from tests.cluster.lab import OPERATOR_NAMESPACE, Team
 from tests.cluster.templates import command, job
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 FORCE = ("--force", "--grace-period=0")
 SEED = 10
@@ -88,7 +88,7 @@ def test_what_a_job_deleted_without_its_pods_left_behind_is_named_with_the_comma
     team.apply(wanted)
     told = team.wait("a word of what is left", lambda: re.search(r"goes with: (kubectl .*)$", message(team)))
     assert all(name in message(team) for name in before)
-    assert left(team, uid).keys() == {"Pod", "Service", "EndpointSlice"}
+    assert left(team, uid).keys() == {"Pod", "Service", "EndpointSlice", "NetworkPolicy"}
     assert left(team, uid)["Pod"] == sorted(before)
     assert team.pods() == []
 

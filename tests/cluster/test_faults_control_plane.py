@@ -15,7 +15,7 @@ from tests.cluster.leader import Leader
 from tests.cluster.policies import policy
 from tests.cluster.templates import command, foreign_pod, job
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 QUICK = {"gracePeriodSeconds": 1}
 SLOW_SECONDS = 180.0

@@ -3,7 +3,6 @@
 One job goes through all of it: a test begins with a training on both nodes, and leaves it so.
 """
 
-import secrets
 from datetime import datetime
 
 import pytest
@@ -11,38 +10,28 @@ import pytest
 from devcluster import images
 from devcluster.progress import Progress
 from elastic_operator.api.job import PLURAL
-from tests.cluster.harm import IMAGE, WHOLE_NODE, Pair, mend
-from tests.cluster.lab import Team
+from tests.cluster.harm import IMAGE, Shared
 from tests.cluster.templates import command, job
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
+WHOLE_NODE = 4
+"""GPUs of a pod."""
 HALF_AN_HOUR = 1800
 UNTIL_TOLD_TO_GO = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 
 
 @pytest.fixture(scope="module")
-def pair(lab):
-    team = Team(lab, f"team-n-{secrets.token_hex(3)}")
-    lab.kubectl("create", "namespace", team.name)
-    try:
-        found = Pair(team)
+def shared(lab):
+    with Shared(lab, pods=2, gpus=WHOLE_NODE) as found:
         yield found
-        found.training.nothing_left()
-    finally:
-        team.kubectl("delete", PLURAL, "--all", "--wait")
-        lab.kubectl("delete", "namespace", team.name, "--wait=false")
-        lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")
 
 
 @pytest.fixture
-def training(pair, request):
-    """Two pods train, and do so again in the end."""
-    pair.begin()
-    yield pair
-    if request.session.testsfailed:
-        print(pair.team.report())
-        mend(pair.lab)
-    pair.is_whole()
+def training(shared, has_failed):
+    """Two pods train, one on each node, and do so again in the end, with the same master."""
+    with shared.lent(has_failed) as spread:
+        yield spread
+        assert has_failed() or spread.team.uids()["toy-master-0"] == spread.pods["toy-master-0"]
 
 
 def test_a_kubelet_that_is_killed_and_started_again_disturbs_no_training(training):
@@ -119,7 +108,7 @@ def test_a_node_that_goes_off_and_on_three_times_costs_one_epoch_at_most(trainin
     for _ in range(3):
         training.node().kill()
         training.node().restart()
-    training.lab.cluster.wait_ready()
+    training.lab.wait_ready()
     training.trains(2)
     assert training.epochs_repeated() <= 1
 

@@ -16,7 +16,7 @@ from tests.cluster.leader import LEASES, holders
 from tests.cluster.policies import policy
 from tests.cluster.templates import command, foreign_pod, job
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -84,11 +84,9 @@ def test_with_the_definitions_everything_goes_when_that_is_asked(team, installat
     installation.install("--set", "crds.keep=false")
     installation.uninstall()
     team.wait("the pods to go", lambda: not containers(team))
-    assert "elastic-pytorch.dev" not in team.lab.kubectl("api-versions")
-    assert (
-        team.lab.kubectl("get", "all,secrets,leases", "-n", NAMESPACE, "-l", "app.kubernetes.io/part-of", "-o", "name")
-        == ""
-    )
+    team.wait("their API to go", lambda: "elastic-pytorch.dev" not in team.lab.kubectl("api-versions"))
+    ours = ("all,secrets,leases", "-n", NAMESPACE, "-l", "app.kubernetes.io/part-of", "-o", "name")
+    team.wait("nothing of the release to be left", lambda: team.lab.kubectl("get", *ours) == "")
 
     installation.install()
     team.apply(job(min=1, max=1, template=command(gpus=0)))

@@ -10,6 +10,7 @@ from tests.cluster.templates import foreign_pod, job
 GROUP = Path(__file__).with_name("group_without_torch.py")
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(400)
 def test_a_launch_script_survives_four_shrinks_and_finishes(team):
     """Each shrink costs every agent one of its three restarts: the fourth needs a new incarnation."""

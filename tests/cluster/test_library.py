@@ -83,6 +83,7 @@ def costs(team):
     return changes if "pauseSeconds" in changes[0] else []
 
 
+@pytest.mark.extended
 def test_workers_and_the_master_are_lost_and_the_others_keep_what_they_have(team, job):
     job(3)
     trains(team, 3, after=loses(team, "library-worker-0"))

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from demo.install import REPOSITORY
+from devcluster import cluster
+from devcluster.progress import Progress
 from tests.cluster.lab import Lab
 
+DEMO = "demoreadme"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall((REPOSITORY / "README.md").read_text())
 MAKE = [block for block in BLOCKS if block.startswith("make ")]
@@ -26,9 +29,15 @@ def shell(lab: Lab, teams: list[object]) -> Iterator[dict[str, str]]:
     assert teams is not None
     programs = os.pathsep.join(str(Path(lab.cluster.programs[name]).parent) for name in ("kubectl", "helm"))
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    yield {**os.environ, "KUBECONFIG": str(lab.cluster.kubeconfig), "PATH": path, "NAME": lab.cluster.layout.name}
-    for namespace in ("demo", "tutorial"):
-        lab.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait")
+    yield {**os.environ, "KUBECONFIG": str(lab.cluster.kubeconfig), "PATH": path}
+    lab.kubectl("delete", "namespace", "tutorial", "--ignore-not-found", "--wait")
+
+
+@pytest.fixture
+def alone() -> Iterator[dict[str, str]]:
+    """The environment of a user who has no cluster yet; the one that the demo makes is gone in the end."""
+    yield {**os.environ, "NAME": DEMO}
+    cluster.take_down(DEMO, progress=Progress(quiet=True))
 
 
 def run(command: str, environment: dict[str, str], *, seconds: float = 300) -> str:
@@ -52,9 +61,10 @@ def test_every_block_of_the_readme_is_run_by_one_of_these_tests() -> None:
     assert len(TUTORIAL) >= 5
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(600)
-def test_the_demo_grows_a_job_from_4_to_8_processes_and_back_from_the_last_saved_epoch(shell: dict[str, str]) -> None:
-    told = run("make demo", shell, seconds=500)
+def test_the_demo_grows_a_job_from_4_to_8_processes_and_back_from_the_last_saved_epoch(alone: dict[str, str]) -> None:
+    told = run("make demo", alone, seconds=500)
     rows = [line for line in told.splitlines() if "processes │" in line]
     assert ["4 -> 8" in rows[0], "8 -> 4" in rows[1]] == [True, True]
     for row in rows:

@@ -8,33 +8,47 @@ import pytest
 from tests.cluster.examples import TRAIN, example, give_files, give_volume
 
 EPOCH = re.compile(r"^\[\d+\] epoch (\d+) \(rank = (\d+), local_rank = (\d+)\) loss = [\d.]+$", re.MULTILINE)
+LOADED = "load checkpoint from /checkpoints/"
 
 
 @pytest.mark.timeout(400)
-def test_the_toy_grows_from_two_processes_to_four_and_back_and_goes_on_from_the_saved_epoch(team):
+def test_the_toy_grows_from_two_processes_to_four_and_back_rests_and_goes_on_from_the_saved_epoch(team):
     give_files(team, "toy-script", train_py=TRAIN)
     give_volume(team)
     team.apply(example("toy", gpus=2, maxReplicas=1, args=["--pause", "0.3", "--epochs", "100000"]))
     team.wait_for("toy", "Running", pods=1)
     master = team.uids()["toy-master-0"]
     team.wait_log("toy-master-0", ") loss =", times=6)
+
     team.scale("toy", 2)
     trains(team, size=4)
-    ranks = {(rank, local) for _, rank, local in EPOCH.findall(team.logs("toy-worker-0"))}
+    assert len({(rank, local) for _, rank, local in EPOCH.findall(team.logs("toy-worker-0"))}) == 2
     team.scale("toy", 1)
     trains(team, size=2, groups=2)
-    status = team.wait_for("toy", "Running", pods=1)
+    status = team.wait_for("toy", "Running", pods=1, limited_by="AtMaximum")
     assert (status["restarts"], status["incarnation"], team.uids()["toy-master-0"]) == (0, 1, master)
-    assert len(ranks) == 2
+    assert team.column("MAX") == "1"
     log = team.logs("toy-master-0")
-    for line in (
-        "Initializing process group with: {",
-        "train worker starting...",
-        "load checkpoint from /checkpoints/",
-    ):
+    for line in ("Initializing process group with: {", "train worker starting...", LOADED):
         assert line in log
+    last = is_without_a_gap(log)
+
+    team.edit("toy", suspend=True)
+    team.wait_for("toy", "Suspended", limited_by="Suspended")
+    team.wait("the pods to go", lambda: team.all_pods() == [])
+    team.edit("toy", suspend=False)
+    status = team.wait_for("toy", "Running", pods=1)
+    log = team.wait_log("toy-master-0", ") loss =", times=6)
+    assert LOADED in log
+    assert is_without_a_gap(log) > last
+    assert (status["restarts"], status.get("failures", 0), status["incarnation"]) == (0, 0, 2)
+
+
+def is_without_a_gap(log):
+    """The last epoch of a log; none is left out in it, and at most the one under way was begun again."""
     epochs = [int(epoch) for epoch, rank, _ in EPOCH.findall(log) if rank == "0"]
     assert all(after - before in (0, 1) for before, after in pairwise(epochs)), epochs
+    return epochs[-1]
 
 
 def trains(team, *, size, groups=1):
@@ -48,6 +62,7 @@ def trains(team, *, size, groups=1):
     team.wait(f"training on {size} processes", trained, seconds=120)
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(400)
 def test_the_job_of_fixed_size_trains_and_survives_the_loss_of_a_pod(team):
     give_files(team, "toy-script", train_py=TRAIN)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
@@ -40,6 +41,8 @@ class FakeApi:
     always: dict[str, Fault] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     seen: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+    moments: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When each verb was asked for, by the clock of the loop."""
     headers: list[dict[str, str]] = field(default_factory=list)
     oldest: int = 0
     silent: bool = False
@@ -79,7 +82,7 @@ class FakeApi:
 
     def expire(self) -> None:
         """Forget the history: whoever resumes from before now gets 410."""
-        self.oldest = self.revision + 1
+        self.oldest = self.revision
         self.history.clear()
 
     def cut(self) -> None:
@@ -97,6 +100,7 @@ class FakeApi:
         body = msgspec.json.decode(await request.read()) if request.can_read_body else None
         verb = self._verb(request)
         self.requests[verb] += 1
+        self.moments[verb].append(time.monotonic())
         self.seen.append((verb, request.path, dict(request.query), body))
         self.headers.append(dict(request.headers))
         fault = self.faults[verb].popleft() if self.faults[verb] else self.always.get(verb)
@@ -238,8 +242,6 @@ async def session_to(api: FakeApi, **options: Any) -> AsyncIterator[Session]:
         yield session
 
 
-async def eventually(condition: Callable[[], object], *, seconds: float = 5.0) -> None:
-    """Wait until the condition holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - anything may be waited for, not only what can set an event
-            await asyncio.sleep(0.003)
+async def at_rest() -> None:
+    """Let everything happen that needs no time."""
+    await asyncio.sleep(0.001)

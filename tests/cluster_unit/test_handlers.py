@@ -11,14 +11,18 @@ import pytest
 
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JOBS, EndlessPauses, JobFeed, apart
-from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, session_to
+from elastic_operator.handlers import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed, apart
+from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, session_to
+
+in_threads = pytest.mark.processes
+"""Threads with event loops of their own are what these are about, and virtual time has only one."""
 
 
 async def sleep_for_ever() -> None:
     await asyncio.Event().wait()
 
 
+@in_threads
 async def test_what_runs_apart_can_cancel_no_task_of_ours():
     """That is what kopf does when it ends: it cancels every task of its loop that began after it."""
     ours = asyncio.create_task(sleep_for_ever())
@@ -33,6 +37,7 @@ async def test_what_runs_apart_can_cancel_no_task_of_ours():
     ours.cancel()
 
 
+@in_threads
 async def test_what_runs_apart_is_not_in_the_main_thread_whose_signals_are_ours():
     seen = []
 
@@ -43,6 +48,7 @@ async def test_what_runs_apart_is_not_in_the_main_thread_whose_signals_are_ours(
     assert seen == [False]
 
 
+@in_threads
 async def test_an_error_of_what_runs_apart_is_told():
     async def fail() -> None:
         raise ValueError("unexpected answer")
@@ -51,18 +57,20 @@ async def test_an_error_of_what_runs_apart_is_told():
         await apart(fail)
 
 
+@in_threads
 async def test_what_runs_apart_has_ended_when_its_cancellation_returns():
-    states = []
+    states, begun = [], threading.Event()
 
     async def work() -> None:
         states.append("begun")
+        begun.set()
         try:
             await sleep_for_ever()
         finally:
             states.append("ended")
 
     task = asyncio.create_task(apart(work))
-    await eventually(lambda: states == ["begun"])
+    assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
@@ -85,7 +93,8 @@ async def feeding(api: FakeApi):
         feed = JobFeed(session._connection, session, Store[CustomObject]())
         task = asyncio.create_task(feed._sweep_forever())
         try:
-            await asyncio.wait_for(feed.synced.wait(), 5)
+            await at_rest()
+            assert feed.synced.is_set()
             yield feed
         finally:
             task.cancel()
@@ -105,7 +114,8 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists():
             assert len(feed.store) == 2
             await api.remove(JOBS.replace("/elasticpytorchjobs", "/namespaces/a/elasticpytorchjobs/gone"), quietly=True)
             feed._take(None, kept)
-            await eventually(lambda: gone["metadata"]["uid"] not in feed.store)
+            await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+            assert gone["metadata"]["uid"] not in feed.store
             assert kept["metadata"]["uid"] in feed.store
 
 
@@ -113,18 +123,17 @@ async def test_many_objects_of_one_list_cost_few_lists_of_ours():
     async with fake_api() as api:
         job = await put(api, "one")
         async with feeding(api) as feed:
-            before = api.requests["LIST"]
             for _ in range(100):
                 feed._take(None, job)
-                await asyncio.sleep(0.005)
-            await eventually(lambda: api.requests["LIST"] > before)
-            assert api.requests["LIST"] - before <= 3
+                await asyncio.sleep(0.045)
+            assert api.moments["LIST"] == [0, 1, 2, 3, 4]
 
 
 async def test_catching_up_waits_until_the_server_answers():
     async with fake_api() as api, feeding(api) as feed:
         api.fail("LIST", 500, 403)
         job = await put(api, "new")
-        await asyncio.wait_for(feed.catch_up(), 5)
+        async with asyncio.timeout(1.2 * (0.5 + 1)):
+            await feed.catch_up()
         assert job["metadata"]["uid"] in feed.store
         assert feed.errors == 2

@@ -9,7 +9,7 @@ from elastic_operator.cluster.reflector import PODS, in_namespace
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
 from tests.cluster_unit.build import pod_dict
-from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, session_to
+from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, session_to
 
 JOBS = "/apis/elastic-pytorch.dev/v1beta1/namespaces/{}/elasticpytorchjobs/{}"
 
@@ -46,11 +46,13 @@ async def test_only_the_namespaces_that_are_named_are_asked_for():
         async with watching(api, "a", "b", "a") as several:
             assert several.paths == (in_namespace(PODS, "a"), in_namespace(PODS, "b"))
             assert names(several.store) == {("a", "first"), ("b", "first")}
-            await eventually(lambda: several.stats.watches == 2)
+            await at_rest()
+            assert several.stats.watches == 2
             await put(api, "b", "second")
             await put(api, "other", "second")
-            await eventually(lambda: ("b", "second") in names(several.store))
-            assert several.age() < 5
+            await at_rest()
+            assert ("b", "second") in names(several.store)
+            assert several.age() < 1
     assert ("other", "second") not in names(several.store)
 
 

@@ -26,6 +26,7 @@ def environment() -> Iterator[dict[str, str]]:
     cluster.take_down(NAME, progress=Progress(quiet=True))
 
 
+@pytest.mark.extended
 @pytest.mark.cluster
 @pytest.mark.parametrize("mode", ["Torchrun", pytest.param("Elastic", marks=pytest.mark.long)])
 @pytest.mark.timeout(SECONDS + 60)

@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-import time
 from datetime import datetime
 
 from devcluster import cgroups, images
+from tests.kit.wait import until
 
 
 def make_pod(name="pod", *, gpus=1, node="", tolerates_lost_nodes=False):
@@ -44,10 +44,7 @@ def get(cluster, kind, name):
 
 def wait_for(what, holds, *, seconds=40.0):
     """Poll until `holds()`, and say what was waited for in vain."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"waited {seconds} s for {what} in vain"
-        time.sleep(0.1)
+    until(what, holds, seconds=seconds)
 
 
 def wait_running(cluster, name):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devcluster import binaries, cache
+from devcluster import binaries, cache, projectimage, uv
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +78,7 @@ def test_each_go_module_has_an_entry_of_its_own_that_its_link_flags_are_part_of(
 def test_the_kubernetes_version_that_is_linked_in_is_the_one_that_go_mod_requires():
     required = (binaries.TOOLS / "kubernetes" / "go.mod").read_text()
     assert f"k8s.io/kubernetes {binaries.KUBERNETES_VERSION}" in required
+
+
+def test_images_are_built_with_the_uv_that_is_installed_here():
+    assert f"ARG UV_VERSION={uv.VERSION}\n" in (projectimage.REPOSITORY / "Dockerfile").read_text()

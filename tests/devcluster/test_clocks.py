@@ -29,6 +29,7 @@ def seconds_ahead(process):
     return wall - time.time(), monotonic - time.monotonic()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
 def test_a_wall_clock_is_shifted_and_set_right_while_the_process_runs(process, seconds):
     assert abs(seconds_ahead(process)[0]) < NEAR

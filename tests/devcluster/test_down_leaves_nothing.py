@@ -17,7 +17,7 @@ OTHER = "goes-on"
 PANIC = Path("/proc/sys/kernel/panic")
 """Seconds until the kernel reboots after a panic; every kubelet writes it."""
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.extended, pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(180)]
 
 
 def bring_up():

@@ -3,10 +3,10 @@
 import pytest
 
 from devcluster import fakenodes, processes
-from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 from tests.devcluster.pods import apply, get, kubectl, make_pod, node_ready, wait_for
+from tests.workers import control_plane
 
 QUIET = Progress(quiet=True)
 
@@ -14,12 +14,13 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster.up("fakes", nodes=0, progress=QUIET) as own:
-        own.add_fake_nodes(2, gpus=3, labels={"pool": "small"}, progress=QUIET)
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        wait_for("the service account", lambda: own.api.get(account) is not None)
-        yield own
+def cluster(pytestconfig):
+    own = control_plane(pytestconfig)
+    own.add_fake_nodes(2, gpus=3, labels={"pool": "small"}, progress=QUIET)
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    wait_for("the service account", lambda: own.api.get(account) is not None)
+    yield own
+    kubectl(own, "delete", "nodes", "k1", "k2", "big1", "--ignore-not-found", "--wait", "--timeout=60s")
 
 
 def on_pool(pool, name, *, gpus):
@@ -59,6 +60,7 @@ def test_adding_them_again_changes_nothing(cluster):
     assert len([process for process in processes.find(cluster.layout, fakenodes.PART) if process.leads]) == 1
 
 
+@pytest.mark.extended
 def test_they_are_lost_while_kwok_is_frozen_and_come_back(cluster):
     kwok = cluster.part("kwok")
     kwok.freeze()

@@ -39,7 +39,7 @@ asked.send(b"?")
 asked.recv(1)
 """
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.extended, pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,23 @@ def test_folders_are_there_until_the_last_cluster_has_gone(tmp_path):
     assert not hostchanges.FILE.exists()
 
 
+@pytest.mark.parametrize(("was", "meanwhile"), [("128", "1024"), ("8192", "8192")])
+def test_a_limit_is_raised_if_it_is_lower_and_given_back_by_the_last_cluster(tmp_path, monkeypatch, was, meanwhile):
+    name = "fs/inotify/max_user_instances"
+    monkeypatch.setattr(hostchanges, "KERNEL", tmp_path)
+    monkeypatch.setattr(hostchanges, "SYSCTLS", (name,))
+    limit = tmp_path / name
+    limit.parent.mkdir(parents=True)
+    limit.write_text(f"{was}\n")
+    with process_of(LEAVES), process_of(COMES):
+        hostchanges.acquire(LEAVES, folders=[])
+        hostchanges.acquire(COMES, folders=[])
+        hostchanges.release(LEAVES)
+        assert limit.read_text().strip() == meanwhile
+        hostchanges.release(COMES)
+    assert limit.read_text().strip() == was
+
+
 def test_a_cluster_that_a_crash_left_without_a_process_does_not_count(tmp_path):
     folder = tmp_path / "var"
     with process_of(LEAVES):

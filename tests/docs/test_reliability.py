@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
-MATRIX = re.sub("<!-- soak: begin -->.*<!-- soak: end -->", "", PAGE, flags=re.DOTALL)
-"""Without the figures of the soak, which are tables too."""
-LINK = re.compile(r"^\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)( [¹²])?$")
-HEADS = ["fault", "what was done", "what the user saw", "what was lost", "test"]
-MARKS = {"tests/cluster/": "", "tests/network/": "", "tests/apiserver/": "¹", "tests/worker/": "²"}
+from tests.docs.reliability import FILE, HEADS, REPOSITORY, commands, rows
+
+PAGE = FILE.read_text()
+ROWS = rows(PAGE)
+MARKS = {
+    "tests/cluster/": "",
+    "tests/network/": "",
+    "tests/apiserver/": "¹",
+    "tests/worker/": "²",
+    "tests/simulate/": "³",
+}
 """Where a row's test is, and how the row says so."""
 ASKED_FOR = (
     "a node is off, and on again",
@@ -41,27 +42,6 @@ ASKED_FOR = (
 """First words of rows that are tests on real kubelets; of two installations nothing is asked of a kubelet."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A fault of the matrix."""
-
-    fault: str
-    cells: tuple[str, ...]
-
-    @property
-    def test(self) -> tuple[str, str, str]:
-        """Its test's name, file and mark."""
-        found = LINK.match(self.cells[-1])
-        assert found, f"{self.fault}: not a test: {self.cells[-1]}"
-        return found[1], found[2], (found[3] or "").strip()
-
-
-def rows() -> list[Row]:
-    lines = [line.strip("|").split("|") for line in MATRIX.splitlines() if line.startswith("| ")]
-    cells = [tuple(cell.strip() for cell in line) for line in lines]
-    return [Row(each[0], each) for each in cells if list(each) != HEADS]
-
-
 @cache
 def names_in(path: str) -> set[str]:
     """The names of the tests in a file."""
@@ -73,30 +53,37 @@ def names_in(path: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.fault)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
 def test_each_row_says_all_there_is_to_say_and_names_a_test_that_is_there(row):
     assert len(row.cells) == len(HEADS)
-    assert all(row.cells[:3]), "only what was lost may be empty, where there was nothing to lose"
+    assert all(row.cells[:3] + row.cells[4:]), "only what was lost may be empty, where there was nothing to lose"
     name, path, mark = row.test
     assert name in names_in(path)
     assert mark == next(mark for folder, mark in MARKS.items() if path.startswith(folder))
 
 
+@pytest.mark.processes
+def test_each_row_names_the_command_that_runs_its_test():
+    wanted = commands(ROWS)
+    wrong = [row.fault for row in ROWS if row.cells[5] != wanted[row.key]]
+    assert not wrong, "renew the column: python -m tests.docs.reliability"
+
+
 def test_no_fault_stands_there_twice():
-    faults = [row.fault for row in rows() if not row.fault.startswith("...")]
+    faults = [row.fault for row in ROWS if not row.fault.startswith("...")]
     assert len(faults) == len(set(faults))
 
 
 @pytest.mark.parametrize("fault", ASKED_FOR)
 def test_each_fault_that_was_asked_for_has_a_row_of_a_test_on_the_real_cluster(fault):
-    found = [row for row in rows() if row.fault.startswith(fault)]
+    found = [row for row in ROWS if row.fault.startswith(fault)]
     assert found, f"no row begins with {fault!r}"
     assert all(row.test[2] == "" or fault == "two installations by mistake" for row in found)
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("tests/cluster/test_faults_*.py")), ids=lambda path: path.name)
 def test_each_test_of_a_fault_has_a_row(path):
-    shown = {row.test[0] for row in rows()}
+    shown = {row.test[0] for row in ROWS}
     assert names_in(str(path.relative_to(REPOSITORY))) <= shown
 
 

@@ -56,6 +56,7 @@ def test_the_loop_of_the_document_trains(tmp_path):
     assert (tmp_path / "checkpoints" / "step-12").is_dir()
 
 
+@pytest.mark.extended
 def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_number_of_processes(tmp_path):
     quick, longer = ("--epochs=2", "--pause=0"), ("--epochs=4", "--pause=0")
     together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
@@ -71,6 +72,7 @@ def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_numbe
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"latest", "step-48", "step-64"}
 
 
+@pytest.mark.extended
 def test_it_goes_on_while_pods_come_and_go(tmp_path):
     command = ["--", str(SCRIPT), "--pause=0.03", "--epochs=100000", f"--checkpoints={tmp_path / 'checkpoints'}"]
     with LocalJob(tmp_path / "job", checkpoint=False, command=command) as job:

@@ -26,6 +26,7 @@ def test_all_processes_train_all_epochs_and_one_of_them_saves(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
+@pytest.mark.extended
 def test_a_second_run_goes_on_after_the_last_saved_epoch_with_another_world_size(tmp_path):
     checkpoint = tmp_path / "other.pt"
     torchrun.run("--epochs=2", f"--checkpoint={checkpoint}", folder=tmp_path, processes=1)
@@ -35,6 +36,7 @@ def test_a_second_run_goes_on_after_the_last_saved_epoch_with_another_world_size
     assert {(e.epoch, e.rank) for e in torchrun.epochs(lines)} == {(2, 0), (2, 1), (3, 0), (3, 1)}
 
 
+@pytest.mark.extended
 def test_a_killed_process_costs_no_more_than_the_epoch_it_was_in(tmp_path):
     lines = []
     killed_in = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_worker import contract
+from tests.worker.job.pod import RESOLVER
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TOY = EXAMPLES / "toy" / "train.py"
@@ -44,7 +45,7 @@ def environment() -> dict[str, str]:
     # As in the operator's pods: restarted processes that find their predecessors' addresses in a shared store cannot
     # connect to them.
     store = {contract.ENV_NO_SHARED_STORE: "1"}
-    return os.environ | torch | store | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    return os.environ | torch | store | RESOLVER | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
 def start(*arguments: str, folder: Path, processes: int = 2, max_restarts: int = 0) -> subprocess.Popen[str]:

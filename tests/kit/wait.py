@@ -7,8 +7,9 @@ failed assertion about a state is never that error.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -34,7 +35,35 @@ def until(
     """
     end = time.monotonic() + seconds
     while not (found := look()):
-        if time.monotonic() > end:
-            raise WaitRanOutError(f"waited {seconds:g} s for {what} in vain; {report()}")
+        _go_on(what, end=end, seconds=seconds, report=report)
         time.sleep(poll_seconds)
     return found
+
+
+async def until_async(
+    what: str,
+    look: Callable[[], T],
+    *,
+    seconds: float,
+    poll_seconds: float = POLL_SECONDS,
+    report: Callable[[], object] = str,
+) -> T:
+    """The same, while the event loop goes on."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        _go_on(what, end=end, seconds=seconds, report=report)
+        await asyncio.sleep(poll_seconds)
+    return found
+
+
+async def within(seconds: float, awaited: Awaitable[T]) -> T:
+    """What it gives. Raises WaitRanOutError after `seconds`."""
+    try:
+        return await asyncio.wait_for(awaited, seconds)
+    except TimeoutError:
+        raise WaitRanOutError(f"waited {seconds:g} s for {awaited} in vain") from None
+
+
+def _go_on(what: str, *, end: float, seconds: float, report: Callable[[], object]) -> None:
+    if time.monotonic() > end:
+        raise WaitRanOutError(f"waited {seconds:g} s for {what} in vain; {report()}")

@@ -25,7 +25,7 @@ from tests.life.world import Happening, LiveWorld
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of, place_of
-from tests.workers import own_name
+from tests.workers import own_name, warm_parent
 
 NAME = "life"
 SHORT_SECONDS = 60.0
@@ -64,13 +64,13 @@ HAPPENINGS: dict[Happening, int] = {
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[LiveServer, Operators]]:
+def server(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[tuple[LiveServer, Operators]]:
     """An own control plane with KWOK, and operators to start there."""
     with Cluster.up(own_name(NAME), nodes=0, progress=Progress(quiet=True)) as cluster:
         cluster.add_fake_nodes(0, gpus=0)
         with client_of(cluster.kubeconfig) as api:
             _set_up(api)
-            operators = Operators(cluster.kubeconfig, tmp_path)
+            operators = Operators(cluster.kubeconfig, tmp_path, warm_parent(pytestconfig))
             yield LiveServer(api), operators
             operators.end()
 
@@ -141,6 +141,7 @@ def what_there_is(photo: Photo) -> Iterator[str]:
 
 
 @pytest.mark.apiserver
+@pytest.mark.extended
 @pytest.mark.lengthy
 @pytest.mark.timeout(600)
 def test_a_minute_of_random_life_breaks_no_rule(server: tuple[LiveServer, Operators]) -> None:

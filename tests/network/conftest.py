@@ -1,9 +1,7 @@
-"""A cluster of these tests' own, on which network policies are enforced, and namespaces for each test."""
+"""A cluster of these tests' own, on which network policies are enforced."""
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +9,7 @@ import pytest
 from devcluster import projectimage
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
-from elastic_operator.api.job import PLURAL
-from tests.cluster.lab import Lab, Team
+from tests.cluster.lab import Lab
 from tests.network.operator import Operator
 
 NAME = "nettest"
@@ -31,8 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster() -> Iterator[Cluster]:
     """Two nodes with two GPUs each, and the project's images; nothing is installed."""
     progress = Progress()
-    archives = [projectimage.build(progress, target=target) for target in projectimage.TARGETS]
-    made = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, archives=archives, progress=progress)
+    targets = projectimage.TARGETS
+    made = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, targets=targets, progress=progress)
     yield made
     made.down(progress=Progress(quiet=True))
 
@@ -49,23 +46,3 @@ def lab(cluster: Cluster) -> Iterator[Lab]:
 def operator(lab: Lab) -> Operator:
     """Not installed yet."""
     return Operator(lab)
-
-
-@contextlib.contextmanager
-def two_teams(lab: Lab) -> Iterator[list[Team]]:
-    """Two namespaces, gone at the end with all that is in them."""
-    made = [Team(lab, f"team-{letter}-{secrets.token_hex(3)}") for letter in "ab"]
-    for team in made:
-        lab.kubectl("create", "namespace", team.name)
-    with contextlib.ExitStack() as stack:
-        for team in made:
-            stack.callback(_clean_up, team)
-        yield made
-
-
-def _clean_up(team: Team) -> None:
-    """Jobs first, else they make new pods; no pod may hold a GPU when the next test begins."""
-    team.lab.try_kubectl("-n", team.name, "delete", PLURAL, "--all", "--wait")
-    team.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait", "--timeout=60s")
-    team.lab.kubectl("delete", "namespace", team.name, "--wait=false")
-    team.lab.kubectl("delete", "pv", f"{team.name}-checkpoints", "--ignore-not-found", "--wait=false")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from devcluster.images import BASE_REF
 from tests.cluster.lab import Object, Team
@@ -65,8 +66,13 @@ def prober(name: str, *, node: str, labels: dict[str, str] | None = None) -> Obj
 
 def address(team: Team, pod: str) -> str:
     """The pod's address, once it has one and is ready."""
-    team.kubectl("wait", f"pod/{pod}", "--for=condition=Ready", "--timeout=60s")
-    return str(pod_object(team, pod)["status"]["podIP"])
+
+    def found() -> str:
+        status = pod_object(team, pod)["status"]
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
+        return str(status["podIP"]) if ready else ""
+
+    return team.wait(f"{pod} to be ready", found)
 
 
 def pod_object(team: Team, pod: str) -> Object:
@@ -88,11 +94,19 @@ def attempts(team: Team, pod: str, places: Iterable[tuple[str, int]]) -> list[st
     return outcomes
 
 
+def attempts_of(pods: Iterable[tuple[Team, str]], places: Iterable[tuple[str, int]]) -> list[list[str]]:
+    """The same of several pods at once."""
+    wanted = list(places)
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda each: attempts(*each, wanted), pods))
+
+
 def listening(team: Team, pod: str) -> list[tuple[str, int]]:
     """The pod's address with each port at which something in it listens for others than itself."""
     places: list[str] = json.loads(team.kubectl("exec", pod, "--", "python3", "-c", LISTENING))
     ports = {int(port, 16) for own, port in (place.split(":") for place in places) if own not in LOOPBACK}
-    return [(address(team, pod), port) for port in sorted(ports)]
+    ip = address(team, pod)
+    return [(ip, port) for port in sorted(ports)]
 
 
 def policy(name: str, *, selects: Object | None = None, **rules: list[Object]) -> Object:

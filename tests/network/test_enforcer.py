@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.lab import Lab, Team
-from tests.network.conftest import two_teams
-from tests.network.probing import BLOCKED, OPEN, PORTS, REFUSED, address, attempts, policy, prober, restarts
+from tests.cluster.lab import Lab, Team, two_teams
+from tests.network.probing import (
+    BLOCKED,
+    OPEN,
+    PORTS,
+    REFUSED,
+    address,
+    attempts,
+    attempts_of,
+    policy,
+    prober,
+    restarts,
+)
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(240)]
 
 FIRST, SECOND = PORTS
 CLOSED = 7999
@@ -32,10 +41,8 @@ class People:
         """What comes of each one's connecting to ports of the server."""
         server = address(self.near, "server")
         places = [(server, port) for port in ports]
-        with ThreadPoolExecutor() as pool:
-            teams = (self.near, self.near, self.far)
-            outcomes = pool.map(lambda team, pod: attempts(team, pod, places), teams, ALL_OPEN)
-            return dict(zip(ALL_OPEN, outcomes, strict=True))
+        pods = zip((self.near, self.near, self.far), ALL_OPEN, strict=True)
+        return dict(zip(ALL_OPEN, attempts_of(pods, places), strict=True))
 
     def come_to_see(self, **outcomes: list[str]) -> None:
         """Until PORTS are seen so, by others as not at all: a policy takes a moment to reach the nodes."""

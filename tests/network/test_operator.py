@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.lab import Lab, Team
+from tests.cluster.lab import Lab, Team, two_teams
 from tests.cluster.templates import command, job
-from tests.network.conftest import two_teams
 from tests.network.operator import METRICS_FROM, Operator
 from tests.network.probing import BLOCKED, OPEN, PORTS, address, attempts, prober
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(240)]
 
 READ = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 

@@ -16,21 +16,12 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop import policy_status
 from elastic_operator.loop.policies import Policies
-from elastic_operator.loop.policy_status import PolicyStatuses
+from elastic_operator.loop.policy_status import BETWEEN_SECONDS, RETRY_SECONDS, PolicyStatuses
 from elastic_operator.plan.allocate import allocate
 from tests.api.policies import make_flavor, make_policy
-from tests.cluster_unit.fake_api import FakeApi, eventually, fake_api, session_to
+from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, session_to
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot
 from tests.plan.quota.cases import on
-
-SOON = 0.02
-"""Seconds between rounds here; what must not happen is waited for several times as long."""
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_status, "BETWEEN_SECONDS", SOON)
-    monkeypatch.setattr(policy_status, "RETRY_SECONDS", 2 * SOON)
 
 
 @dataclass(slots=True)
@@ -70,10 +61,6 @@ class World:
     def writes(self) -> int:
         return self.api.requests["PATCH"]
 
-    async def quiet(self) -> None:
-        """Long enough for several rounds and retries."""
-        await asyncio.sleep(8 * SOON)
-
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
@@ -104,7 +91,7 @@ async def test_after_a_pass_every_policy_has_its_status():
         await here.apply("a", namespaces=["a"], flavors=quota(1), generation=4)
         await here.apply("b", namespaces=["b"], flavors=quota(1))
         here.run_pass()
-        await eventually(lambda: here.status("a") and here.status("b"))
+        await at_rest()
     total = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0}
     assert (here.status("a")["total"], here.status("a")["observedGeneration"]) == (total, 4)
     assert here.status("b")["total"]["lent"] == 1
@@ -115,7 +102,7 @@ async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_wi
         assert here.statuses.pictures() == ()
         await here.apply("a", namespaces=["a"], flavors=quota(1))
         here.run_pass()
-        await eventually(lambda: here.used("a") == 2)
+        await at_rest()
         (picture,) = here.statuses.pictures()
         assert picture.name == "a"
         known = {"guaranteed": 1, "used": 2, "borrowed": 1, "lent": 0, "pending": 0, "fair_share": 2}
@@ -125,7 +112,8 @@ async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_wi
         await here.apply("a", namespaces=["a"], flavors=[limited], generation=2)
         assert here.statuses.pictures() == (picture,)
         here.run_pass()
-        await eventually(lambda: here.statuses.pictures()[0].flavors["default"].get("limit") == 4)
+        await asyncio.sleep(BETWEEN_SECONDS)
+        assert here.statuses.pictures()[0].flavors["default"]["limit"] == 4
         (policy,) = here.store
         here.store.observe_deleted(policy.metadata.uid)
         assert here.statuses.pictures() == ()
@@ -135,34 +123,33 @@ async def test_nothing_is_written_when_nothing_changed():
     async with world() as here:
         await here.apply("a", namespaces=["a"])
         here.run_pass()
-        await eventually(lambda: here.used("a") == 2)
-        before = here.writes
-        for _ in range(3):
+        for _ in range(5):
             here.run_pass()
-            await asyncio.sleep(2 * SOON)
-        assert here.writes == before == 1
+            await asyncio.sleep(2 * BETWEEN_SECONDS)
+        assert (here.used("a"), here.writes) == (2, 1)
 
 
-async def test_passes_within_a_second_are_told_with_one_write(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(policy_status, "BETWEEN_SECONDS", 50 * SOON)
+async def test_passes_within_a_second_are_told_with_one_write():
     async with world() as here:
         await here.apply("a", namespaces=["a"])
         here.run_pass(1)
-        await eventually(lambda: here.used("a") == 1)
+        await at_rest()
         for pods in (2, 3, 4):
             here.run_pass(pods)
-            await asyncio.sleep(SOON)
-        await eventually(lambda: here.used("a") == 4)
-        assert here.writes == 2
+            assert here.used("a") == 1
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(5)
+        assert here.used("a") == 4
+        assert here.api.moments["PATCH"] == [0, BETWEEN_SECONDS]
 
 
 async def test_only_what_changed_of_a_status_is_sent():
     async with world() as here:
         await here.apply("a", namespaces=["a"], flavors=quota(2))
         here.run_pass(1)
-        await eventually(lambda: here.used("a") == 1)
+        await at_rest()
         here.run_pass(2)
-        await eventually(lambda: here.used("a") == 2)
+        await asyncio.sleep(BETWEEN_SECONDS)
         patches = [body for verb, path, _, body in here.api.seen if verb == "PATCH" and path.endswith("/a/status")]
     assert patches[-1]["status"].keys() == {"total", "flavors"}
     assert patches[-1]["status"]["total"] == {"used": 2}
@@ -172,15 +159,15 @@ async def test_a_spec_that_no_pass_has_seen_is_not_reported_on():
     async with world() as here:
         await here.apply("a", namespaces=["a"])
         here.run_pass()
-        await eventually(lambda: here.used("a") == 2)
+        await at_rest()
         here.run_pass(3)
         await here.apply("a", namespaces=["a"], flavors=quota(1), generation=2)
-        await here.quiet()
+        await asyncio.sleep(60)
         assert here.status("a")["observedGeneration"] == 1
         assert [picture.flavors["default"]["used"] for picture in here.statuses.pictures()] == [2]
         here.run_pass(3)
-        await eventually(lambda: here.status("a")["observedGeneration"] == 2)
-        assert here.used("a") == 3
+        await at_rest()
+        assert (here.used("a"), here.status("a")["observedGeneration"]) == (3, 2)
 
 
 @pytest.mark.parametrize("code", [403, 409, 422, 500])
@@ -189,10 +176,10 @@ async def test_a_write_that_fails_is_tried_again_without_news(code: int):
         here.api.fail("PATCH", code, code)
         await here.apply("a", namespaces=["a"])
         here.run_pass()
-        await eventually(lambda: here.used("a") == 2)
-        assert here.writes == 3
-        await here.quiet()
-        assert here.writes == 3
+        await asyncio.sleep(60)
+        assert here.used("a") == 2
+        first, second, third = here.api.moments["PATCH"]
+        assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
 
 
 async def test_a_failure_is_logged_once_however_often_it_is_tried(caplog: pytest.LogCaptureFixture):
@@ -200,7 +187,8 @@ async def test_a_failure_is_logged_once_however_often_it_is_tried(caplog: pytest
         here.api.always["PATCH"] = 403
         await here.apply("a", namespaces=["a"])
         here.run_pass()
-        await eventually(lambda: here.writes > 3)
+        await asyncio.sleep(60)
+        assert here.writes > 3
     assert [r.message for r in caplog.records if r.name == policy_status.__name__] == [
         "policy=a its status cannot be written: 403 Forbidden: no (403)"
     ]
@@ -212,8 +200,11 @@ async def test_one_policy_that_cannot_be_written_does_not_keep_the_others():
         for name in ("a", "b"):
             await here.apply(name, namespaces=[name])
         here.run_pass()
-        await eventually(lambda: here.status("b"))
-        await eventually(lambda: here.status("a"))
+        await at_rest()
+        assert here.status("b")
+        assert not here.status("a")
+        await asyncio.sleep(60)
+        assert here.status("a")
 
 
 async def test_without_the_lease_nothing_is_written_and_nothing_is_logged(caplog: pytest.LogCaptureFixture):
@@ -222,10 +213,11 @@ async def test_without_the_lease_nothing_is_written_and_nothing_is_logged(caplog
         async with writing(api, session) as here:
             await here.apply("a", namespaces=["a"])
             here.run_pass()
-            await here.quiet()
+            await asyncio.sleep(60)
             assert here.writes == 0
             session.remaining = lambda: 60.0
-            await eventually(lambda: here.used("a") == 2)
+            await asyncio.sleep(BETWEEN_SECONDS + RETRY_SECONDS)
+            assert here.used("a") == 2
     assert not [r for r in caplog.records if r.name == policy_status.__name__]
 
 
@@ -234,8 +226,7 @@ async def test_a_policy_that_is_gone_is_not_tried_for_ever():
         await here.apply("a", namespaces=["a"])
         await here.api.remove(f"{COLLECTION}/a")
         here.run_pass()
-        await eventually(lambda: here.writes == 1)
-        await here.quiet()
+        await asyncio.sleep(60)
         assert here.writes == 1
 
 
@@ -246,6 +237,6 @@ async def test_a_status_that_somebody_wrote_wrongly_is_mended():
         broken = await here.api.put(path, {**here.api.objects[path], "status": {"total": "much", "odd": 1}})
         here.store.observe(objects.decode(broken, objects.CustomObject))
         here.run_pass()
-        await eventually(lambda: isinstance(here.status("a")["total"], dict))
+        await at_rest()
         assert here.used("a") == 2
         assert "odd" not in here.status("a")

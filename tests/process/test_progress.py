@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,12 +13,20 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.loop.progress import SILENT_SECONDS, Progress, Target
+from elastic_operator.loop.progress import (
+    ANSWER_SECONDS,
+    CALM_SECONDS,
+    EAGER_SECONDS,
+    SILENT_SECONDS,
+    Progress,
+    Target,
+)
 from elastic_operator.loop.said import MAX_SENTENCE, read
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
+from tests.kit.virtual_time import START
 
-NOW = 1_800_000_000.0
+NOW = START
 SAID = {
     "contract": "1",
     "epoch": 2,
@@ -45,17 +54,18 @@ class Listener:
 
     def __init__(self):
         self.heard = asyncio.Event()
-        self.now = NOW
-        self.progress = Progress(now=lambda: self.now, changed=self.heard.set)
+        self.progress = Progress(now=time.time, changed=self.heard.set)
 
     def follow(self, port, **fields):
         known = {"job_name": "toy", "master_uid": "m", "address": "127.0.0.1", "epoch": 2, "port": port, "eager": True}
         self.target = Target(**{**known, **fields})
         self.progress.follow("job", self.target)
 
-    async def news(self):
-        async with asyncio.timeout(10):
+    async def news(self, *, at):
+        """What is told next, which is to be so many seconds after the beginning."""
+        async with asyncio.timeout(2 * CALM_SECONDS + SILENT_SECONDS):
             await self.heard.wait()
+        assert time.monotonic() == at
         self.heard.clear()
         return self.progress.report("job")
 
@@ -80,14 +90,14 @@ async def launcher(said):
 
 @asynccontextmanager
 async def anybody(answer):
-    """A server that answers requests by `answer`; gives its port and the paths asked for."""
+    """A server that answers requests by `answer`; gives its port, and the paths asked for with the moments."""
     asked = asyncio.Queue()
 
     async def handle(request):
-        asked.put_nowait(request.path)
+        asked.put_nowait((request.path, time.monotonic()))
         return await answer(request)
 
-    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -100,7 +110,7 @@ async def anybody(answer):
 async def test_what_a_launcher_shows_is_understood(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
-        report = await listener.news()
+        report = await listener.news(at=0)
     assert (report.generation, report.state, report.world_size, report.step) == (5, "Running", 4, 1234)
     assert report.members == ("toy-master-0", "toy-worker-0")
     assert (report.changes[0].pause_seconds, report.changes[0].before, report.changes[0].after) == (0.45, 1, 2)
@@ -111,13 +121,13 @@ async def test_a_new_group_is_heard_of_and_mere_steps_are_not(listener):
     said = {**SAID}
     async with launcher(said) as port:
         listener.follow(port)
-        first = await listener.news()
+        first = await listener.news(at=0)
         said["training"] = {"step": 1300}
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(10.5)
         assert not listener.heard.is_set()
         assert listener.progress.report("job") is first
         said["generation"] = 6
-        report = await listener.news()
+        report = await listener.news(at=11)
     assert (report.generation, report.step) == (6, 1300)
 
 
@@ -125,28 +135,28 @@ async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
     said = {**SAID}
     async with launcher(said) as port:
         listener.follow(port, eager=False)
-        await listener.news()
+        await listener.news(at=0)
         said["generation"] = 6
+        await asyncio.sleep(7)
         listener.progress.follow("job", replace(listener.target, eager=True))
-        assert (await listener.news()).generation == 6
+        assert (await listener.news(at=7)).generation == 6
 
 
 async def test_a_master_that_answers_no_more_is_silent_after_a_while_until_it_answers_again(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
-        assert (await listener.news()).silent_since is None
-    listener.now += SILENT_SECONDS
-    silent = await listener.news()
+        assert (await listener.news(at=0)).silent_since is None
+    silent = await listener.news(at=SILENT_SECONDS)
     assert (silent.silent_since, silent.generation) == (NOW, 5)
     async with launcher(SAID) as port:
         listener.follow(port)
-        assert (await listener.news()).silent_since is None
+        assert (await listener.news(at=SILENT_SECONDS)).silent_since is None
 
 
 async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
-        await listener.news()
+        await listener.news(at=0)
         listener.progress.keep_only(set())
         assert listener.progress.report("job") is None
         listener.follow(port)
@@ -157,7 +167,7 @@ async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
 async def test_another_master_of_the_job_begins_with_nothing_said(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
-        await listener.news()
+        await listener.news(at=0)
         listener.follow(port, master_uid="n", epoch=3)
         assert listener.progress.report("job") is None
 
@@ -178,19 +188,27 @@ async def endless(request):
 
 
 async def silent(_request):
-    await asyncio.sleep(60)
+    await asyncio.sleep(3600)
 
 
 async def failing(_request):
     return web.Response(status=500, body=json.dumps(SAID).encode())
 
 
-@pytest.mark.parametrize("answer", [redirect, too_much, endless, silent, failing])
-async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listener, answer):
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        (redirect, EAGER_SECONDS),
+        (too_much, EAGER_SECONDS),
+        (endless, EAGER_SECONDS),
+        (silent, ANSWER_SECONDS + EAGER_SECONDS),
+        (failing, EAGER_SECONDS),
+    ],
+)
+async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listener, answer, again):
     async with anybody(answer) as (port, asked):
         listener.follow(port)
-        async with asyncio.timeout(20):
-            assert [await asked.get(), await asked.get()] == ["/status"] * 2
+        assert [await asked.get(), await asked.get()] == [("/status", 0), ("/status", again)]
         assert listener.progress.report("job") is None
         assert not listener.heard.is_set()
 
@@ -198,7 +216,7 @@ async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listene
 async def test_nobody_who_listens_is_no_trouble(listener):
     listener.follow(1)
     listener.progress.follow("other", Target("toy", "m", "no address", 2))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(60)
     assert listener.progress.report("job") is None
 
 

@@ -7,11 +7,11 @@ import socket
 import threading
 
 import aiohttp
+import pytest
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import Picture
 from elastic_operator.server import serving
-from tests.cluster_unit.fake_api import eventually
 from tests.metrics.pictures import parse, show
 
 
@@ -53,20 +53,22 @@ async def test_each_who_asks_gets_what_is_so_then():
         assert ("jobs", "status=Running") not in parse((await answer(port, "/metrics"))[1])
 
 
+@pytest.mark.processes  # only another thread can be held up while this one is answered
 async def test_who_puts_metrics_into_words_holds_up_nobody_and_is_one_at_a_time():
-    metrics, let_go, under_way, most = Metrics(), threading.Event(), [], []
+    metrics, begun, let_go, under_way, most = Metrics(), threading.Event(), threading.Event(), [], []
 
     def slowly(_picture):
         under_way.append(1)
         most.append(len(under_way))
-        let_go.wait(10)
+        begun.set()
+        let_go.wait(60)
         under_way.pop()
         return b""
 
     metrics.text = slowly
     async with serving(free_port(), metrics, health=str, picture=Picture) as port:
         asking = [asyncio.create_task(answer(port, "/metrics")) for _ in range(3)]
-        await eventually(lambda: most)
+        assert await asyncio.to_thread(begun.wait, 60)
         assert await answer(port, "/readyz") == (200, b"ok")
         let_go.set()
         assert [status for status, _ in await asyncio.gather(*asking)] == [200] * 3

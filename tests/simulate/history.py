@@ -19,9 +19,13 @@ REST_EVERY = 10
 """After so many events the world comes to rest."""
 
 
-def run_history(seed: int, events: int = EVENTS) -> World:
-    """The history of that seed, and the world at its end. What goes wrong is told with all that had happened."""
-    moments, dice, told = Moments(), Random(seed), []
+def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = None) -> World:
+    """The history of that seed, and the world at its end. What goes wrong is told with all that had happened.
+
+    That is in `told` as well: the beginning, and each event.
+    """
+    moments, dice = Moments(), Random(seed)
+    told = [] if told is None else told
     complaints = Complaints()
     log = logging.getLogger("elastic_operator")
     log.addHandler(complaints)

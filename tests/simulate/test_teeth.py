@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulate.caught import RENEW, lived_by, read_catches
 from tests.simulate.history import run_history
 from tests.simulate.mutants import MUTANTS
-from tests.simulate.test_histories import KNOWN, SEEDS
 
-pytestmark = pytest.mark.simulation
-
-
-@pytest.mark.parametrize("rule", MUTANTS)
-def test_an_operator_that_breaks_this_rule_is_caught(rule):
-    with MUTANTS[rule]():
-        seed = next(filter(_goes_wrong, (seed for seed in SEEDS if seed not in KNOWN)), None)
-    assert seed is not None, f"no history notices that {rule}"
-    run_history(seed)  # and only the broken one goes wrong
+CATCHES = read_catches()
 
 
-def _goes_wrong(seed: int) -> bool:
-    try:
-        run_history(seed)
-    except AssertionError:
-        return True
-    return False
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_an_operator_that_breaks_this_rule_is_caught_and_only_the_broken_one(mutant):
+    assert mutant in CATCHES, f"no history is recorded that catches it: {RENEW}"
+    seed, events = CATCHES[mutant].seed, CATCHES[mutant].events
+    run_history(seed, events)
+    assert lived_by(mutant, seed, events), f"seed {seed} does not show any more that {mutant}: {RENEW}"
+
+
+def test_nothing_is_recorded_of_rules_that_no_operator_breaks():
+    assert CATCHES.keys() <= MUTANTS.keys(), f"recorded of what is no mutant: {RENEW}"

@@ -12,7 +12,7 @@ from tests.simulate.cluster import Cluster
 from tests.simulate.facts import terminating
 from tests.simulate.moments import Moments
 from tests.simulate.operators import Operator
-from tests.simulate.violation import require
+from tests.simulate.violation import RestlessError, require
 
 MOST_ROUNDS = 60
 """Rounds of pass and machines after which nothing may change any more, as long as no time passes."""
@@ -78,7 +78,7 @@ class World(Cluster):
                 break
             self.moments.passed += 1.0
         else:
-            require(False, f"something changes in each of {MOST_ROUNDS} rounds")
+            raise RestlessError(f"something changes in each of {MOST_ROUNDS} rounds")
         if self.operator.faults.retries(self.moments.passed):
             self.checker.look_away()
         else:
@@ -102,7 +102,7 @@ class World(Cluster):
             if self.moments.passed - quiet_since >= QUIET_SECONDS:
                 break
         else:
-            require(False, f"pods come and go for {MOST_STEPS} steps though nothing happens")
+            raise RestlessError(f"pods come and go for {MOST_STEPS} steps though nothing happens")
         await self._check_rest()
 
     async def _check_rest(self) -> None:

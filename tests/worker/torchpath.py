@@ -10,6 +10,7 @@ import pytest
 
 from devcluster import torchtree
 from devcluster.progress import Progress
+from tests.worker.job.pod import RESOLVER
 
 TREE = os.environ.get("ELASTIC_TORCH_TREE", torchtree.DEFAULT_TREE)
 
@@ -26,7 +27,7 @@ def one_thread_on_loopback():
     Torch sets variables as well (its compiler TORCHINDUCTOR_CACHE_DIR); they are taken back with ours.
     """
     before = dict(os.environ)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(RESOLVER, OMP_NUM_THREADS="1")
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ[name] = "lo"
     yield

@@ -1,4 +1,4 @@
-"""Nodes, a webhook beside the API server, namespaces to put obstacles into, and a canary in another one."""
+"""A webhook beside the API server, and namespaces to put obstacles into."""
 
 from __future__ import annotations
 
@@ -12,21 +12,6 @@ from devcluster.cluster import Cluster
 from tests.apiserver.admission.obstacles import JUDGES
 from tests.apiserver.admission.place import Place
 from tests.apiserver.admission.webhook import Webhook, serving
-from tests.apiserver.input.pool import Canary, fake_nodes
-from tests.apiserver.jobs_api import Jobs
-
-
-@pytest.fixture
-def pool(cluster: Cluster, api: httpx.Client) -> Iterator[list[str]]:
-    """Nodes on which pods run and go at once."""
-    with fake_nodes(cluster, api, prefix="admission") as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def canary(pool: list[str], jobs: Jobs) -> Canary:  # noqa: ARG001 - it only has to be there
-    """A job that is served throughout; the test starts it."""
-    return Canary(jobs)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from tests.apiserver.admission.webhook import Webhook
-from tests.apiserver.faults.lab import MERGE
+from tests.apiserver.faults.lab import MERGE, await_service_account
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 
@@ -34,7 +34,7 @@ class Place:
 
     def await_service_account(self) -> None:
         """Without it no pod is taken; it comes some time after the namespace."""
-        eventually("a service account", lambda: self.api.get(f"{self.path}/serviceaccounts/default").is_success)
+        await_service_account(self.api, self.namespace)
 
     def close(self) -> None:
         """What was put there goes, the namespace last."""

@@ -51,6 +51,7 @@ def passed(place: Place, obstacle: Obstacle) -> bool:
     return all_there and full["reason"] == "AtMaximum" and ready["reason"] == "Running"
 
 
+@pytest.mark.extended
 def test_the_reason_reaches_the_job_and_when_the_obstacle_goes_the_job_grows_by_itself(
     operators: Operators, proxy: Proxy, canary: Canary, places: Callable[[], Place]
 ):

@@ -19,6 +19,7 @@ from typing import Any
 from devcluster import network, pki
 from devcluster.cluster import Cluster
 from devcluster.forwarder import enter_network
+from tests.kit.wait import until
 
 Patch = list[dict[str, Any]]
 Judge = Callable[[dict[str, Any]], Patch | str]
@@ -85,7 +86,7 @@ def serving(cluster: Cluster, folder: Path, judges: Mapping[str, Judge]) -> Iter
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(10), "the webhook did not start"
+    until("the webhook", ready.is_set, seconds=10)
     try:
         yield webhook
     finally:

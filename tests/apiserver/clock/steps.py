@@ -13,7 +13,7 @@ from pathlib import Path
 from multidict import CIMultiDict
 
 from tests.apiserver.faults.proxy import Filter, Request
-from tests.apiserver.operators import WAIT_SECONDS
+from tests.apiserver.operators import eventually
 
 LIBRARIES = Path("/usr/lib")
 STAMPED = re.compile(r"/(pods|nodes)(/|$)")
@@ -61,7 +61,7 @@ class ServerClock(Filter):
 
     def wait_until_told(self) -> None:
         """Until a response told of the step, and what is written from now on is of a later second."""
-        assert self._told.wait(WAIT_SECONDS), "the operator asked the API server for nothing"
+        eventually("a request of the operator's", self._told.is_set)
         time.sleep(1.1)
 
     def headers(self, _: Request, headers: CIMultiDict[str]) -> None:

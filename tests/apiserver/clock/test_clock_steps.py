@@ -12,15 +12,15 @@ import pytest
 from tests.apiserver.clock.steps import OwnClock, ServerClock
 from tests.apiserver.clock.waits import EARLY_SECONDS, Waits
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.operators import LEASE, Operators, eventually
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 HOUR = 3600
 
 
 def lease(api: httpx.Client) -> tuple[Any, ...]:
-    spec = api.get("/apis/coordination.k8s.io/v1/namespaces/elastic-system/leases/elastic-operator").json()["spec"]
+    spec = api.get(LEASE).json()["spec"]
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 
@@ -46,7 +46,7 @@ def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_fort
     operators: Operators, proxy: Proxy, waits: Waits, api: httpx.Client, tmp_path: Path
 ) -> None:
     clock = OwnClock(tmp_path)
-    operator = operators.start(server=proxy.url, environ=clock.environ)
+    operator = operators.start_cold(server=proxy.url, environ=clock.environ)
     waits.begin()
     before = lease(api)
     clock.set(HOUR)

@@ -45,6 +45,7 @@ def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     assert world.wish()["wish"] > before["wish"]
 
 
+@pytest.mark.extended
 def test_what_is_told_is_told_once(operators: Operators, world: ElasticWorld) -> None:
     operator = operators.start()
     world.begin()
@@ -135,27 +136,7 @@ def test_what_the_api_server_refuses_would_be_seen_here(operators: Operators, wo
     assert {contract.INJECT_FOLDER, contract.WISH_FOLDER} < mounted
 
 
-def test_what_is_added_keeps_to_the_strictest_pod_security_standard(operators: Operators, world: ElasticWorld) -> None:
-    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    namespace = f"/api/v1/namespaces/{world.jobs.namespace}"
-    world.api.patch(namespace, headers=MERGE, json=label).raise_for_status()
-    strict = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
-    container = {
-        "name": "main",
-        "image": "local/none:1",
-        "args": ["train.py"],
-        "securityContext": strict,
-        "resources": {"limits": {"nvidia.com/gpu": 1}},
-    }
-    own = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    template = {"spec": {"securityContext": own, "containers": [container]}}
-    operators.start()
-    world.begin(master={"template": template}, worker={"template": template})
-    world.wait_settled("toy", 4)
-    lax = {"metadata": {"name": "lax"}, "spec": {"containers": [{"name": "c", "image": "local/none:1"}]}}
-    assert "PodSecurity" in world.api.post(world.pods_path, json=lax).text
-
-
+@pytest.mark.extended
 def test_a_master_whose_node_is_gone_gets_the_place_of_the_highest_worker(
     operators: Operators, world: ElasticWorld
 ) -> None:

@@ -17,12 +17,13 @@ import httpx
 
 from tests.api.jobs import make_job, with_gpus
 from tests.apiserver.jobs_api import Jobs, accepted
-from tests.apiserver.operators import eventually
+from tests.apiserver.operators import Operator, eventually
 
 GPU = "nvidia.com/gpu"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 HEARTBEAT_SECONDS = 2.0
 TICK_SECONDS = 0.2
+PASSES = "elastic_pytorch_pass_seconds_count"
 ORPHANS = {"propagationPolicy": "Background"}
 
 
@@ -217,6 +218,14 @@ class World:
     def delete_job(self, name: str) -> None:
         """The garbage collector deletes its pods."""
         self.api.delete(f"{self.jobs.path}/{name}", params=ORPHANS).raise_for_status()
+
+    def see_passes(self, operator: Operator, count: int = 5) -> None:
+        """Change something of a node so many times; each time the operator looks at everything again."""
+        for _ in range(count):
+            before = operator.metric(PASSES)
+            change = {"metadata": {"labels": {"tick": uuid.uuid4().hex[:8]}}}
+            self.api.patch(f"/api/v1/nodes/{self.kubelets.nodes[0]}", headers=MERGE, json=change).raise_for_status()
+            eventually("a pass", lambda before=before: operator.metric(PASSES) > before, report=operator.text)
 
     def end(self, pod_name: str, exit_code: int) -> None:
         """The containers of that pod end."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,15 +19,15 @@ import pytest
 from elastic_worker.contract import LABEL_INCARNATION
 from tests.apiserver.faults.lab import World, elastic_job, job_of
 from tests.apiserver.faults.proxy import CutOff, Proxy, Request
-from tests.apiserver.faults.zygote import Forked, Zygote, zygote
 from tests.apiserver.jobs_api import accepted
-from tests.apiserver.operators import Operators, eventually
+from tests.apiserver.operators import Operator, Operators, eventually
 
 pytestmark = pytest.mark.apiserver
 
 MOST_DEATHS = 200
 SETTLE_SECONDS = 90
 Cause = Callable[[World, str], object]
+Start = Callable[[], Operator]
 
 COUNTERS = ("replicas", "targetReplicas", "readyReplicas", "incarnation", "restarts", "resizes", "failures")
 
@@ -165,13 +164,13 @@ class Death:
     """Waits for the operator at its `writes`-th write: the API server carries it out, and nobody hears of it."""
 
     def __init__(self, proxy: Proxy) -> None:
-        self.victim: Forked | None = None
+        self.victim: Operator | None = None
         self.writes = 0
         self.came = threading.Event()
         proxy.one_write_at_a_time = True
         proxy.before, proxy.after = self.before, self.after
 
-    def wait_for(self, victim: Forked, *, writes: int) -> None:
+    def wait_for(self, victim: Operator, *, writes: int) -> None:
         """The next one to die, and when."""
         self.victim, self.writes = victim, writes
         self.came.clear()
@@ -204,18 +203,17 @@ def calm_outcome() -> dict[str, Any]:
 
 
 @pytest.fixture
-def forks(operators: Operators, proxy: Proxy, tmp_path: Path) -> Iterator[Zygote]:  # noqa: ARG001 - what they need is there
-    """Starts operators, quickly."""
-    with zygote(proxy.url, tmp_path) as running:
-        yield running
+def start_operator(operators: Operators, proxy: Proxy) -> Start:
+    """As the container of one and the same pod: each goes on under the lease of the one before it."""
+    return lambda: operators.start(server=proxy.url, environ={"POD_UID": "one-pod"})
 
 
 @pytest.fixture
-def calm(calm_outcome: dict[str, Any], world: World, forks: Zygote) -> dict[str, Any]:
+def calm(calm_outcome: dict[str, Any], world: World, start_operator: Start) -> dict[str, Any]:
     """The outcome where nobody dies. The operator is stopped afterwards."""
     if not calm_outcome:
         script = Script(world, prefix="calm-")
-        operator = start_operator(forks)
+        operator = start_operator()
         script.prepare()
         script.play()
         eventually("the calm end", lambda: script.is_over, seconds=SETTLE_SECONDS, report=world.report)
@@ -225,28 +223,23 @@ def calm(calm_outcome: dict[str, Any], world: World, forks: Zygote) -> dict[str,
     return calm_outcome
 
 
-def start_operator(forks: Zygote) -> Forked:
-    """As the container of one and the same pod: it goes on under the lease of the one before it."""
-    return forks.start({"POD_UID": "one-pod"})
-
-
-def disturbed(script: Script, forks: Zygote, proxy: Proxy, writes: Iterable[int]) -> None:
+def disturbed(script: Script, start_operator: Start, proxy: Proxy, writes: Iterable[int]) -> None:
     """Play the script to its end, while one operator after the other dies at its so-many-th write."""
-    operator = start_operator(forks)
+    operator = start_operator()
     script.prepare()
     operator.stop()
     proxy.log.clear()
     death = Death(proxy)
     script.play()
     for count in writes:
-        operator = start_operator(forks)
+        operator = start_operator()
         death.wait_for(operator, writes=count)
         eventually("a death or the end", lambda: death.came.is_set() or script.is_over, seconds=SETTLE_SECONDS)
         if not death.came.is_set():
             break
     death.rest()
     if not operator.lives:
-        start_operator(forks)
+        start_operator()
     eventually("the end", lambda: script.is_over, seconds=SETTLE_SECONDS, report=script.world.report)
 
 
@@ -264,20 +257,21 @@ def check(script: Script, calm: dict[str, Any], proxy: Proxy) -> None:
     assert max(created(proxy).values()) == 1
 
 
+@pytest.mark.extended
 @pytest.mark.lengthy
 def test_operators_that_die_after_each_single_write_get_to_the_same_end(
-    calm: dict[str, Any], world: World, forks: Zygote, proxy: Proxy
+    calm: dict[str, Any], world: World, start_operator: Start, proxy: Proxy
 ) -> None:
     script = Script(world)
-    disturbed(script, forks, proxy, [1] * MOST_DEATHS)
+    disturbed(script, start_operator, proxy, [1] * MOST_DEATHS)
     check(script, calm, proxy)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("writes", range(2, 32, 3))
 def test_a_death_at_any_one_write_changes_nothing(
-    calm: dict[str, Any], world: World, forks: Zygote, proxy: Proxy, writes: int
+    calm: dict[str, Any], world: World, start_operator: Start, proxy: Proxy, writes: int
 ) -> None:
     script = Script(world)
-    disturbed(script, forks, proxy, [writes])
+    disturbed(script, start_operator, proxy, [writes])
     check(script, calm, proxy)

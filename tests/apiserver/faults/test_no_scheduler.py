@@ -12,7 +12,7 @@ from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.input.pool import conditions_of
 from tests.apiserver.operators import Operators, eventually
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 
 def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(

@@ -10,7 +10,7 @@ from tests.apiserver.operators import eventually
 from tests.cluster.lab import Lab
 from tests.soak.site import SCHEDULER, Site
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 
 def test_a_scheduler_that_has_ended_is_started_again_once(control_plane: Cluster) -> None:

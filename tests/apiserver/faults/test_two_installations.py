@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,7 +26,6 @@ class Installed:
     namespace: str
     operator: Operator
     proxy: Proxy
-    port: int
 
     def writes(self) -> list[Entry]:
         """What it wrote, its lease too."""
@@ -35,11 +33,8 @@ class Installed:
 
     def ready(self) -> tuple[int, str]:
         """What /readyz answers."""
-        try:
-            answer = httpx.get(f"http://127.0.0.1:{self.port}/readyz", trust_env=False)
-        except httpx.TransportError:
-            return 0, ""
-        return answer.status_code, answer.text
+        answer = self.operator.get("/readyz")
+        return (answer.status_code, answer.text) if answer is not None else (0, "")
 
     def times_leading(self) -> int:
         """How often it began to decide."""
@@ -70,18 +65,10 @@ def install(
 
     def start(namespace: str) -> Installed:
         api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
-        proxy, port = proxies(), free_port()
-        environ = {"POD_NAMESPACE": namespace, "POD_UID": namespace, "ELASTIC_OPERATOR_PORT": str(port)}
-        return Installed(namespace, operators.start(server=proxy.url, environ=environ), proxy, port)
+        proxy, environ = proxies(), {"POD_NAMESPACE": namespace, "POD_UID": namespace}
+        return Installed(namespace, operators.start(server=proxy.url, environ=environ), proxy)
 
     return start
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def test_of_two_installations_one_decides_and_the_other_says_why_it_does_not(

@@ -27,7 +27,9 @@ TROUBLE = ("Traceback", "a pass failed", "could not be carried out", "unreadable
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("count", [500, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [50, pytest.param(500, marks=pytest.mark.extended), pytest.param(2000, marks=pytest.mark.long)]
+)
 def test_no_job_crashes_the_operator_stalls_another_or_stays_unexplained(
     operators: Operators, jobs: Jobs, canary: Canary, count: int
 ):

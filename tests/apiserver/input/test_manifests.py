@@ -107,6 +107,7 @@ def status_column(jobs: Jobs, name: str) -> str:
     return status
 
 
+@pytest.mark.extended
 def test_of_a_job_so_large_that_its_status_cannot_be_stored_an_event_tells(
     operators: Operators, jobs: Jobs, canary: Canary
 ):

@@ -11,7 +11,7 @@ import httpx
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
 from tests.api.jobs import make_job, with_gpus
-from tests.apiserver.faults.lab import job_of
+from tests.apiserver.faults.lab import await_service_account, job_of
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 
@@ -52,7 +52,7 @@ class Pool:
     def occupy(self, count: int) -> list[str]:
         """Pods of somebody else with one GPU each, on nodes of this pool; returns their paths."""
         path = f"/api/v1/namespaces/{self.jobs.namespace}"
-        eventually("a service account", lambda: self.api.get(f"{path}/serviceaccounts/default").is_success)
+        await_service_account(self.api, self.jobs.namespace)
         container = with_gpus(1, name="main", image="local/none:1")
         for number in range(count):
             spec = {"containers": [container], "nodeSelector": {LABEL: self.name}, "terminationGracePeriodSeconds": 0}

@@ -27,6 +27,7 @@ def test_a_job_runs_on_the_node_that_an_autoscaler_adds_for_its_pods(start: Star
     assert waiting.items() <= pool.wait_running(4).items()
 
 
+@pytest.mark.extended
 def test_room_on_a_node_there_is_serves_as_well(start: Start, pool: Pool) -> None:
     pool.grow(1)
     foreign = pool.occupy(2)
@@ -38,6 +39,7 @@ def test_room_on_a_node_there_is_serves_as_well(start: Start, pool: Pool) -> Non
     assert pool.wait_running(2) == waiting
 
 
+@pytest.mark.extended
 def test_pods_for_which_no_node_comes_are_taken_back_and_another_leader_keeps_to_the_back_off(
     start: Start, pool: Pool
 ) -> None:
@@ -58,6 +60,7 @@ def test_pods_for_which_no_node_comes_are_taken_back_and_another_leader_keeps_to
     assert pool.wait_running(2) == again
 
 
+@pytest.mark.extended
 def test_while_nodes_are_not_asked_for_a_node_that_comes_is_used(start: Start, pool: Pool) -> None:
     start(timeout_seconds=10)
     pool.submit()

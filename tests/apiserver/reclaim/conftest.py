@@ -12,7 +12,6 @@ import pytest
 
 from tests.apiserver.faults.lab import FakeKubelets, World, elastic_job
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.faults.zygote import Zygote, zygote
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import Operators, eventually
 from tests.apiserver.policies_api import Policies, quota
@@ -67,33 +66,17 @@ def guest(policies: Policies, notebooks: Callable[[], Notebooks]) -> Notebooks:
     return theirs
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def watcher(kubeconfig: Path) -> Iterator[Proxy]:
     """The proxy through which all operators here go."""
     with Proxy.of(kubeconfig) as proxy:
         yield proxy
 
 
-@pytest.fixture(scope="package")
-def forks(watcher: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """Where operators come from, without having to import everything each time."""
-    with zygote(watcher.url, tmp_path_factory.mktemp("operators")) as running:
-        yield running
-
-
 @pytest.fixture
-def start(operators: Operators, forks: Zygote, watcher: Proxy) -> Iterator[Start]:  # noqa: ARG001 - what they need is there
+def start(operators: Operators, watcher: Proxy) -> Start:
     """Starts operators that are watched; the names of settings are those of the variables, RECLAIM__MODE."""
-    started: list[Observed] = []
-
-    def one(**settings: object) -> Observed:
-        started.append(Observed.start(forks, watcher, settings))
-        return started[-1]
-
-    yield one
-    for observed in started:
-        if observed.operator.lives:
-            observed.operator.stop()
+    return lambda **settings: Observed.start(operators, watcher, settings)
 
 
 @pytest.fixture

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import httpx
-
-from tests.apiserver.faults.lab import MERGE, World
+from tests.apiserver.faults.lab import World
 from tests.apiserver.faults.proxy import Proxy, Request
-from tests.apiserver.faults.zygote import Forked, Zygote
-from tests.apiserver.operators import eventually
+from tests.apiserver.operators import Operator, Operators
 
-PASSES = "elastic_pytorch_pass_seconds_count"
 Start = Callable[..., "Observed"]
 Step = tuple[str, str, str]
 
@@ -24,12 +18,11 @@ Step = tuple[str, str, str]
 class Observed:
     """A running operator behind a proxy."""
 
-    operator: Forked
+    operator: Operator
     proxy: Proxy
-    port: int
 
     @classmethod
-    def start(cls, forks: Zygote, proxy: Proxy, settings: Mapping[str, object]) -> Observed:
+    def start(cls, operators: Operators, proxy: Proxy, settings: Mapping[str, object]) -> Observed:
         """With these settings, named as variables are: RECLAIM__MODE. All of them are one candidate for the lease.
 
         The proxy forgets what it knew of the one before, and what it was to do to it.
@@ -37,29 +30,16 @@ class Observed:
         proxy.heal()
         proxy.before, proxy.after, proxy.one_write_at_a_time = _pass, _pass, False
         proxy.log.clear()
-        port = _free_port()
         environ = {f"ELASTIC_OPERATOR_{name}": str(value) for name, value in settings.items()}
-        return cls(forks.start({"ELASTIC_OPERATOR_PORT": str(port), "POD_UID": "one-pod", **environ}), proxy, port)
+        return cls(operators.start(server=proxy.url, environ={"POD_UID": "one-pod", **environ}), proxy)
 
     def text(self) -> str:
         """Everything it has logged."""
-        return self.operator.log.read_text()
-
-    def metric(self, name: str) -> float:
-        """Its value now; 0 as long as there is none."""
-        try:
-            text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", trust_env=False).text
-        except httpx.TransportError:
-            return 0.0
-        return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
+        return self.operator.text()
 
     def see_passes(self, world: World, count: int = 5) -> None:
         """Change something of a node so many times; each time the operator looks at everything again."""
-        for _ in range(count):
-            before = self.metric(PASSES)
-            change = {"metadata": {"labels": {"tick": uuid.uuid4().hex[:8]}}}
-            world.api.patch(f"/api/v1/nodes/{world.kubelets.nodes[0]}", headers=MERGE, json=change).raise_for_status()
-            eventually("a pass", lambda before=before: self.metric(PASSES) > before, report=self.text)
+        world.see_passes(self.operator, count)
 
     def deletes(self) -> list[str]:
         """The names of pods that it asked to be deleted, in that order."""
@@ -106,10 +86,3 @@ def _step(request: Request) -> Step:
 
 def _pass(*_: object) -> None:
     """Nothing is in a request's way."""
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port

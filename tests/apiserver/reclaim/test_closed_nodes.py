@@ -31,6 +31,7 @@ def test_a_cordon_evicts_nobody_and_victims_are_taken_from_open_nodes_only(
     assert len(losses.pods()) == 1
 
 
+@pytest.mark.extended
 def test_an_entitled_pod_that_waits_costs_nobody_on_a_closed_node_a_gpu_until_it_is_open_again(
     start: Start, world: World, owner: Notebooks, guest: Notebooks
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_pod_gets_what_was_freed_for_it_though_older_ones_of_a_third_team_wait
     assert sorted(eventually("a node", lambda: [node for name in older if (node := guest.node(name))])) == [node]
 
 
+@pytest.mark.extended
 def test_several_pods_that_never_preempt_get_what_was_freed_for_each_though_older_ones_wait(
     observed: Observed, world: World, owner: Notebooks, guest: Notebooks, priority_class: Callable[..., str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_several_pods_that_never_preempt_get_what_was_freed_for_each_though_olde
     assert sorted(pod["spec"]["nodeName"] for pod in losses.pods()) == sorted(nodes)
 
 
+@pytest.mark.extended
 def test_pods_of_a_team_without_a_right_to_gpus_cost_nobody_any(
     observed: Observed, world: World, owner: Notebooks, guest: Notebooks
 ) -> None:
@@ -68,6 +70,7 @@ def test_pods_of_a_team_without_a_right_to_gpus_cost_nobody_any(
     assert len(losses.pods()) == 1
 
 
+@pytest.mark.extended
 def test_a_pod_whose_victims_go_one_after_the_other_costs_just_these(
     observed: Observed, world: World, owner: Notebooks
 ) -> None:
@@ -81,6 +84,7 @@ def test_a_pod_whose_victims_go_one_after_the_other_costs_just_these(
     assert len(observed.deletes()) == 4
 
 
+@pytest.mark.extended
 def test_what_becomes_free_bit_by_bit_stays_with_a_pod_that_never_preempts_though_older_small_ones_wait(
     observed: Observed, world: World, owner: Notebooks, guest: Notebooks, priority_class: Callable[..., str]
 ) -> None:

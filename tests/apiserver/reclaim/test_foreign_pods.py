@@ -32,6 +32,7 @@ def test_one_worker_makes_way_for_one_gpu(operators: Operators, world: World, ow
     world.wait_settled("toy", 8)
 
 
+@pytest.mark.extended
 def test_each_of_several_pods_costs_one_worker_and_none_goes_beyond_what_is_theirs(
     operators: Operators, policies: Policies, world: World, owner: Notebooks
 ) -> None:

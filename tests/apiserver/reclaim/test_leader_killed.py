@@ -13,7 +13,7 @@ from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks
 from tests.apiserver.reclaim.observed import Observed, Start, deletes_pod, nominates, writes_job_status
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 
 STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_pod}

@@ -44,10 +44,11 @@ def test_a_dry_run_tells_who_would_go_and_has_nobody_go(start: Start, world: Wor
     assert losses.names() == []
     assert observed.steps() == []
     assert not owner.node()
-    assert observed.metric("elastic_pytorch_would_evict_total") == 1
+    assert observed.operator.metric("elastic_pytorch_would_evict_total") == 1
     assert world.settled("toy", 8)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("settings", [{"RECLAIM__MODE": "Off"}, {"RECLAIM__PAUSED": "true"}], ids=["off", "paused"])
 def test_nobody_goes_while_reclaim_is_switched_off(
     settings: dict[str, object], start: Start, world: World, owner: Notebooks
@@ -76,7 +77,7 @@ def test_more_evictions_at_once_than_allowed_are_none_and_it_is_told(
     owner.wait_unschedulable(*TWO)
     losses = Losses(world.api, world.jobs.namespace)
     observed = start(RECLAIM__MAX_EVICTIONS_PER_DECISION=1)
-    eventually("an open breaker", lambda: observed.metric("elastic_pytorch_reclaim_breaker_open") == 1)
+    eventually("an open breaker", lambda: observed.operator.metric("elastic_pytorch_reclaim_breaker_open") == 1)
     assert "2 pods were to go at once; reclaim.maxEvictionsPerDecision allows 1" in observed.text()
     observed.see_passes(world)
     assert losses.names() == []
@@ -92,6 +93,7 @@ def test_more_evictions_at_once_than_allowed_are_none_and_it_is_told(
     assert len(losses.pods()) == 2
 
 
+@pytest.mark.extended
 def test_where_pods_may_not_be_nominated_nobody_goes_and_the_operator_goes_on(
     observed: Observed, world: World, owner: Notebooks
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_pod_that_lacks_cpu_costs_nobody_a_gpu(observed: Observed, world: Worl
     assert "Insufficient cpu" in owner.unschedulable()
 
 
+@pytest.mark.extended
 def test_a_pod_whose_volume_is_not_there_costs_nobody_a_gpu(observed: Observed, world: World, owner: Notebooks) -> None:
     klass = {
         "metadata": {"name": owner.namespace},
@@ -66,6 +67,7 @@ def test_a_pod_whose_volume_is_not_there_costs_nobody_a_gpu(observed: Observed, 
     wait_in_vain(observed, world, owner, volumes=[volume])
 
 
+@pytest.mark.extended
 def test_a_pod_that_must_be_apart_from_pods_on_each_node_costs_nobody_a_gpu(
     observed: Observed, world: World, owner: Notebooks
 ) -> None:

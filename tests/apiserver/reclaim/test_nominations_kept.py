@@ -9,7 +9,7 @@ from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks
 from tests.apiserver.reclaim.observed import Observed
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 SMALL = {"name": "small", "image": "local/none:1"}
 

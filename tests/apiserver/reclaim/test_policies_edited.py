@@ -49,6 +49,7 @@ def test_edits_and_deletions_cost_nobody_a_gpu_while_a_pod_without_a_right_waits
     assert len(losses.pods()) == 1
 
 
+@pytest.mark.extended
 def test_a_second_policy_for_a_namespace_changes_nothing_and_says_so(
     observed: Observed, policies: Policies, world: World, guest: Notebooks
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_second_policy_for_a_namespace_changes_nothing_and_says_so(
     assert len(losses.pods()) == 1
 
 
+@pytest.mark.extended
 def test_a_namespace_that_changes_its_team_costs_nobody_a_gpu_before_somebody_has_a_right_to_it(
     start: Start, policies: Policies, world: World, notebooks: Callable[[], Notebooks]
 ) -> None:

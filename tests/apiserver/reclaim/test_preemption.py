@@ -32,6 +32,7 @@ def test_what_kube_scheduler_takes_for_a_pod_of_higher_priority_is_one_loss_and_
     assert observed.steps() == []
 
 
+@pytest.mark.extended
 def test_for_a_pod_that_never_preempts_the_operator_acts_and_it_is_one_loss(
     observed: Observed, world: World, owner: Notebooks, priority_class: Callable[..., str]
 ) -> None:

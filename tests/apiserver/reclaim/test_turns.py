@@ -12,7 +12,7 @@ from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.reclaim.lab import happened
 from tests.apiserver.reclaim.observed import Start
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
 
 QUANTUM_SECONDS = 5

@@ -37,6 +37,7 @@ def test_a_disruption_budget_of_none_does_not_keep_borrowed_gpus(
     assert len(observed.deletes()) == 1
 
 
+@pytest.mark.extended
 def test_a_priority_class_in_the_template_does_not_keep_borrowed_gpus(
     start: Start, world: World, owner: Notebooks, priority_class: Callable[..., str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_while_a_finalizer_holds_a_victim_back_nobody_else_goes_and_the_place_is
     assert not guest.node("older")
 
 
+@pytest.mark.extended
 def test_a_pod_that_has_ended_holds_no_gpu_though_a_finalizer_holds_it(
     start: Start, world: World, owner: Notebooks
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ import httpx
 import yaml
 
 from devcluster.cluster import Cluster
-from tests.apiserver.operators import eventually
+from tests.api.jobs import make_job, make_template
+from tests.apiserver.operators import eventually, kubeconfig_of
 from tests.apiserver.rights.requests import Right
 from tests.chart.rendering import render
 
@@ -35,6 +35,8 @@ PARTS = (*RULES, "CustomResourceDefinition", "ServiceAccount", "PriorityClass")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 TOKEN_SECONDS = 3600
+JOBS = "/apis/elastic-pytorch.dev/v1beta1/namespaces/default/elasticpytorchjobs"
+DRY_RUN = {"dryRun": "All"}
 
 Object = dict[str, Any]
 
@@ -57,6 +59,12 @@ class Rule:
         meta = self.role["metadata"]
         scope = f"/namespaces/{meta['namespace']}/roles" if self.role["kind"] == "Role" else "/clusterroles"
         return f"{RBAC}{scope}/{meta['name']}"
+
+    @property
+    def name(self) -> str:
+        """Of an object that it speaks of; "" if of all."""
+        names: list[str] = self.role["rules"][self.index].get("resourceNames") or [""]
+        return names[0]
 
     def rights(self) -> set[Right]:
         """Each verb on each resource."""
@@ -99,6 +107,8 @@ class Installed:
     cluster: Cluster
     api: httpx.Client
     objects: list[Object]
+    taken: list[Rule] = field(default_factory=list)
+    """Rules that roles lack for the time being."""
 
     def rules(self) -> list[Rule]:
         """What the account is granted."""
@@ -119,12 +129,21 @@ class Installed:
 
     def without(self, rule: Rule) -> None:
         """The role lacks that rule from now on."""
+        self.taken.append(rule)
         others = [one for index, one in enumerate(rule.role["rules"]) if index != rule.index]
         self._put(rule, others)
 
     def restore(self, rule: Rule) -> None:
         """The role is as the chart has it."""
         self._put(rule, rule.role["rules"])
+
+    def restore_all(self) -> None:
+        """Every role is as the chart has it, and the API server knows."""
+        while self.taken:
+            self.restore(self.taken.pop())
+        for rule in self.rules():
+            right = min(rule.rights())
+            eventually(str(right), lambda right=right, rule=rule: self.may(right, rule.place, name=rule.name))
 
     def _put(self, rule: Rule, rules: list[Object]) -> None:
         role = {key: rule.role[key] for key in ("apiVersion", "kind", "metadata")}
@@ -149,13 +168,17 @@ def install(cluster: Cluster, api: httpx.Client, *flags: str) -> Installed:
     apply(cluster, objects)
     eventually("jobs", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/elasticpytorchjobs").is_success)
     eventually("policies", lambda: api.get("/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies").is_success)
-    return Installed(cluster, api, objects)
+    installed = Installed(cluster, api, objects)
+    installed.restore_all()
+    return installed
 
 
 def uninstall(installed: Installed) -> None:
     """Nobody may do anything by the chart any more, and it refuses nothing; definitions and the account stay."""
     rules = [one for one in installed.objects if one["kind"] in RULES]
     kubectl(installed.cluster, "delete", "--ignore-not-found", "--filename", "-", sent=yaml.safe_dump_all(rules))
+    wrong = make_job(template=make_template(restartPolicy="Always"))
+    eventually("an end of the rules", lambda: installed.api.post(JOBS, params=DRY_RUN, json=wrong).is_success)
 
 
 def token_of(api: httpx.Client) -> str:
@@ -168,15 +191,7 @@ def token_of(api: httpx.Client) -> str:
 
 def write_kubeconfig(path: Path, *, server: str, token: str) -> Path:
     """A kubeconfig for whoever has that token, to a server that talks plain http."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "here", "cluster": {"server": server}}],
-        "users": [{"name": "operator", "user": {"token": token}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "operator"}}],
-        "current-context": "here",
-    }
-    path.write_text(json.dumps(config))
+    path.write_text(kubeconfig_of(server, token=token))
     return path
 
 

@@ -1,4 +1,4 @@
-"""A control plane with the chart's rights alone, that enforces who may write owner references."""
+"""Operators with the rights that the chart gives them, and no others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ import pytest
 
 from devcluster.cluster import Cluster
 from elastic_operator.api.policy import COLLECTION
-from tests.apiserver.administrator import client_of
 from tests.apiserver.faults.lab import FakeKubelets, World
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import Operator, Operators, eventually
 from tests.apiserver.rights import account
 from tests.apiserver.rights.account import NAMESPACE, Installed
-from tests.workers import own_name
+from tests.apiserver.warm_parent import WarmParent
 
 Start = Callable[..., Operator]
 Install = Callable[..., Installed]
-PLUGINS = "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +42,30 @@ def new_namespace(estate: Estate, prefix: str) -> str:
     return name
 
 
-@pytest.fixture(scope="package")
-def estate() -> Iterator[Estate]:
+@pytest.fixture(scope="session")
+def estate(cluster: Cluster, api: httpx.Client) -> Estate:
     """No roles of the chart yet, but the account that they are for."""
-    with (
-        Cluster.up(name=own_name("rightstest"), nodes=0, api_server_flags=[PLUGINS]) as cluster,
-        client_of(cluster.kubeconfig) as api,
-    ):
-        api.post("/api/v1/namespaces", json={"metadata": {"name": NAMESPACE}})
-        account.apply(cluster, [one for one in account.rendered() if one["kind"] == "ServiceAccount"])
-        yield Estate(cluster, api, account.token_of(api))
+    api.post("/api/v1/namespaces", json={"metadata": {"name": NAMESPACE}})
+    account.apply(cluster, [one for one in account.rendered() if one["kind"] == "ServiceAccount"])
+    return Estate(cluster, api, account.token_of(api))
 
 
-@pytest.fixture
-def install(estate: Estate) -> Iterator[Callable[..., Installed]]:
-    """Installs the chart's roles, with flags for helm; they are taken away after the test."""
-    made: list[Installed] = []
+@pytest.fixture(scope="module")
+def install(estate: Estate) -> Iterator[Install]:
+    """Installs the chart's roles, with flags for helm, in place of what a test before installed with others."""
+    there: dict[tuple[str, ...], Installed] = {}
 
     def with_flags(*flags: str) -> Installed:
-        made.append(account.install(estate.cluster, estate.api, *flags))
-        return made[-1]
+        if flags in there:
+            there[flags].restore_all()
+        else:
+            while there:
+                account.uninstall(there.popitem()[1])
+            there[flags] = account.install(estate.cluster, estate.api, *flags)
+        return there[flags]
 
     yield with_flags
-    for installed in made:
+    for installed in there.values():
         account.uninstall(installed)
 
 
@@ -79,10 +78,10 @@ def watcher(estate: Estate) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def start(estate: Estate, watcher: Proxy, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
+def start(estate: Estate, watcher: Proxy, parent: WarmParent, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
     """Starts operators with the account's token; names of settings are those of the variables, WATCH_NAMESPACES."""
     kubeconfig = account.write_kubeconfig(tmp_path / "kubeconfig", server=watcher.url, token=estate.token)
-    operators = Operators(kubeconfig, tmp_path)
+    operators = Operators(kubeconfig, tmp_path, parent)
 
     def one(**settings: str) -> Operator:
         environ = {f"ELASTIC_OPERATOR_{name}": value for name, value in settings.items()}

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from tests.apiserver.faults.lab import World, elastic_job, put_status
 from tests.apiserver.faults.proxy import Filter, Proxy, Request
-from tests.apiserver.operators import Operator, eventually
+from tests.apiserver.operators import LEASE, Operator, eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.reclaim.lab import Notebooks
 
 ADDRESS = "10.9.0.8"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/elastic-system/leases/elastic-operator"
 MARK = "rights-test-looks-away"
 
 

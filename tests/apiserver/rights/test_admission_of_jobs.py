@@ -16,7 +16,7 @@ from tests.api.jobs import make_container, make_job, make_template, with_gpus
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights import account
-from tests.apiserver.rights.conftest import Estate
+from tests.apiserver.rights.conftest import Estate, Install
 
 pytestmark = pytest.mark.apiserver
 
@@ -97,15 +97,14 @@ def mistakes(body: Job) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def jobs(estate: Estate) -> Iterator[Jobs]:
+def jobs(estate: Estate, install: Install) -> Iterator[Jobs]:
     """Where the chart's policies are in force."""
-    installed = account.install(estate.cluster, estate.api)
+    install()
     jobs = Jobs(estate.api, "default")
     wrong = WRONG["restarts"]
     eventually("the policy", lambda: jobs.create(wrong | {"metadata": {"name": "first"}}).status_code == 422)
     yield jobs
     estate.api.delete(jobs.path)
-    account.uninstall(installed)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -14,7 +14,7 @@ from tests.apiserver.faults.lab import MERGE
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights import account
-from tests.apiserver.rights.conftest import Estate
+from tests.apiserver.rights.conftest import Estate, Install
 
 pytestmark = pytest.mark.apiserver
 
@@ -32,16 +32,16 @@ KINDS: dict[str, tuple[str, Object]] = {
 
 
 @pytest.fixture(scope="module")
-def thief(estate: Estate) -> Iterator[httpx.Client]:
+def thief(estate: Estate, install: Install) -> Iterator[httpx.Client]:
     """Somebody who has the token; the chart is installed, and its policies are in force."""
-    installed = account.install(estate.cluster, estate.api)
+    install()
     eventually("the account", lambda: estate.api.get(f"{CORE}/serviceaccounts/default").is_success)
     with account.client_with(estate.cluster, estate.token) as client:
         path, body = KINDS["pods"]
         eventually("the policy", lambda: "controls" in client.post(path, json=body | named("probe")).text)
         yield client
-    estate.api.delete(Jobs(estate.api, "default").path)
-    account.uninstall(installed)
+    for path in (Jobs(estate.api, "default").path, KINDS["pods"][0]):
+        estate.api.delete(path)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.apiserver.faults.lab import World, elastic_job
@@ -15,8 +13,12 @@ from tests.apiserver.rights.account import Installed, Rule
 from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
 from tests.apiserver.rights.requests import Right, Use, refusals, uses
 from tests.apiserver.rights.scenario import Day
+from tests.kit.wait import WaitRanOutError, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+
+HEARD_SECONDS = 10.0
+"""In so long the API server's authorizer hears that a role has changed; mostly in a tenth of a second."""
 
 
 @pytest.fixture
@@ -35,22 +37,19 @@ def uses_of(rule: Rule, used: set[Use]) -> set[Use]:
 def needed_after_removal(installed: Installed, rule: Rule, used: set[Use]) -> list[Use]:
     """What is refused without that rule."""
     mine = sorted(uses_of(rule, used))
-    named = (rule.role["rules"][rule.index].get("resourceNames") or [""])[0]
     installed.without(rule)
     try:
-        time.sleep(0.1)
-        return [use for use in mine if not still_may(installed, use, named)]
+        return [use for use in mine if not still_may(installed, use, rule.name)]
     finally:
         installed.restore(rule)
 
 
 def still_may(installed: Installed, use: Use, name: str) -> bool:
-    """Whether the right is still there when the API server has heard of the change."""
-    end = time.monotonic() + 2
-    while installed.may(use.right, use.namespace, name=name):
-        if time.monotonic() > end:
-            return True
-        time.sleep(0.02)
+    """Whether the right is still there when the API server has had time to hear of the change."""
+    try:
+        until("a refusal", lambda: not installed.may(use.right, use.namespace, name=name), seconds=HEARD_SECONDS)
+    except WaitRanOutError:
+        return True
     return False
 
 
@@ -73,6 +72,7 @@ def test_each_right_is_used_and_none_is_missing(install: Install, day: Day) -> N
     check(installed, day.watcher)
 
 
+@pytest.mark.extended
 def test_each_right_over_some_namespaces_is_used_and_none_is_missing(install: Install, day: Day, start: Start) -> None:
     namespace = day.world.jobs.namespace
     installed = install("--set", f"settings.watchNamespaces={{{namespace}}}")
@@ -87,6 +87,7 @@ def test_each_right_over_some_namespaces_is_used_and_none_is_missing(install: In
     assert not installed.may(Right("list", "", "services"), "")
 
 
+@pytest.mark.extended
 def test_without_a_right_what_it_is_for_is_not_done_and_the_job_says_so(
     install: Install, world: World, start: Start
 ) -> None:

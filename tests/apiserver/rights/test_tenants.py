@@ -23,7 +23,7 @@ Object = dict[str, Any]
 GROUP = "elastic-pytorch.dev"
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 ALICE, QUENTIN = "alice", "quentin"
-STRICT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+STRICT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
 def bind(estate: Estate, user: str, role: str, namespace: str = "") -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import json
 
-import httpx
 import pytest
 
 from elastic_worker import contract
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights.conftest import Estate, Install, Start
-from tests.worker.job.local import free_port
 
 pytestmark = pytest.mark.apiserver
 
@@ -28,8 +26,7 @@ OBJECTS = (
 
 def test_no_token_is_in_logs_objects_or_metrics(estate: Estate, install: Install, world: World, start: Start) -> None:
     install()
-    port = free_port()
-    operator = start(LOGGING__LEVEL="debug", PORT=str(port))
+    operator = start(LOGGING__LEVEL="debug")
     job = elastic_job("toy", small=1, big=4)
     job["spec"]["runtime"] = {"mode": "Elastic"}
     job["spec"]["elasticity"]["checkpointPath"] = "/checkpoints"
@@ -43,7 +40,9 @@ def test_no_token_is_in_logs_objects_or_metrics(estate: Estate, install: Install
     encoded = secret["data"][contract.SECRET_KEY]
     secrets = {encoded, base64.b64decode(encoded).decode(), estate.token}
     shown = {path: world.api.get(path.format(world.jobs.namespace)).raise_for_status().text for path in OBJECTS}
-    shown["metrics"] = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).raise_for_status().text
+    metrics = operator.get("/metrics")
+    assert metrics is not None
+    shown["metrics"] = metrics.raise_for_status().text
     shown["log"] = operator.text()
     assert "toy" in shown["log"], "it has something to say"
     assert json.loads(shown[OBJECTS[1]])["items"], "and told events"

@@ -8,6 +8,7 @@ from tests.worker.chaos.faults import FEWEST, Faults
 from tests.worker.chaos.operator import Operator
 from tests.worker.job.exactly_once import LibraryJob
 from tests.worker.job.local import LocalJob
+from tests.worker.job.pod import REAL
 
 EPOCHS_PER_SECOND = 2.0
 """About what a job does while faults keep it busy; it finishes soon after them."""
@@ -18,10 +19,10 @@ BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
 
 
-def run(folder, *, seed, seconds, say, library=False):
+def run(folder, *, seed, seconds, say, library=False, tree=REAL):
     """Raises AssertionError, with all logs, where something does not hold at the end."""
     epochs = max(20, int(seconds * EPOCHS_PER_SECOND))
-    with _job(folder, epochs, library=library) as job:
+    with _job(folder, epochs, library=library, tree=tree) as job:
         rng = random.Random(seed)
         operator = Operator(job, rng)
         faults = Faults(operator, rng)
@@ -41,10 +42,10 @@ def run(folder, *, seed, seconds, say, library=False):
             say(f"finished: {epochs} epochs, {job.repeated()} of them done again, {_groups(job)} groups")
 
 
-def _job(folder, epochs, *, library):
+def _job(folder, epochs, *, library, tree):
     if library:
         return LibraryJob(folder, "--epochs", epochs, "--checkpoint-every", 10, fewest=FEWEST, network=True)
-    return LocalJob(folder, fewest=FEWEST, network=True, options=["--epochs", epochs])
+    return LocalJob(folder, tree=tree, fewest=FEWEST, network=True, options=["--epochs", epochs])
 
 
 def _torment(operator, faults, rng, *, until, say):

@@ -5,15 +5,23 @@ import random
 import pytest
 
 from tests.worker.chaos.run import run
+from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = pytest.mark.programs
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("library", [False, True])
-def test_a_job_finishes_after_some_seconds_of_random_faults(tmp_path, library):
+@pytest.mark.parametrize(
+    ("library", "tree"),
+    [
+        (False, FAKE),
+        pytest.param(False, REAL, marks=pytest.mark.extended),
+        pytest.param(True, REAL, marks=pytest.mark.extended),
+    ],
+)
+def test_a_job_finishes_after_some_seconds_of_random_faults(tmp_path, library, tree):
     # The choices are the same in each run; what they meet depends on the machine's pace.
-    run(tmp_path, seed=5, seconds=20, say=print, library=library)
+    run(tmp_path, seed=5, seconds=20, say=print, library=library, tree=tree)
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import pytest
 from elastic_worker.checkpoint.finder import Finder
 from elastic_worker.checkpoint.hold import stop_at_checkpoint
 from elastic_worker.checkpoint.whole import is_whole
+from tests.kit.wait import within
 from tests.worker.checkpoint.writing import Script, running, wait_for, watching, zip_bytes
 
 SAVES_FOREVER = """
@@ -100,7 +101,7 @@ async def test_a_checkpoint_being_written_when_time_is_over_is_waited_for(tmp_pa
             await asyncio.sleep(0.5)
             assert not held.done()
             script.go_on()
-            assert await asyncio.wait_for(held, 20)
+            assert await within(20, held)
             assert script.state() == "T"
 
 

@@ -5,6 +5,7 @@ import os
 import resource
 
 from elastic_worker.checkpoint import watch as watch_module
+from tests.kit.wait import within
 from tests.worker.checkpoint.writing import running, settled, wait_for, watching, zip_bytes
 
 SECONDS = 20
@@ -14,7 +15,7 @@ A_WHILE = 0.3
 
 
 async def complete(watch):
-    await asyncio.wait_for(watch.next_complete(), SECONDS)
+    await within(SECONDS, watch.next_complete())
 
 
 async def test_a_file_written_slowly_in_place_is_complete_when_it_is_closed(tmp_path):
@@ -38,7 +39,7 @@ async def test_a_file_written_slowly_in_place_is_complete_when_it_is_closed(tmp_
             next_one = asyncio.ensure_future(watch.next_complete())
             await asyncio.sleep(0)
             script.go_on()
-            await asyncio.wait_for(next_one, SECONDS)
+            await within(SECONDS, next_one)
             assert (watch.completed, watch.being_written(), watch.verify()) == (1, False, True)
             assert watch.last is not None
 
@@ -186,12 +187,12 @@ async def test_an_error_that_nobody_foresaw_is_told_and_the_watch_goes_on(tmp_pa
     await watch.open()
     try:
         path.write_bytes(zip_bytes())
-        await asyncio.wait_for(watch.changed.wait(), SECONDS)
+        await within(SECONDS, watch.changed.wait())
         assert "unforeseen" in watch.problem
         await asyncio.to_thread(wait_for, lambda: not watch.problem)
         next_one = asyncio.ensure_future(watch.next_complete())
         await asyncio.sleep(0)
         path.write_bytes(zip_bytes())
-        await asyncio.wait_for(next_one, SECONDS)
+        await within(SECONDS, next_one)
     finally:
         await watch.close()

@@ -11,11 +11,11 @@ import struct
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
 from pathlib import Path
 
 from elastic_worker.checkpoint.watch import CheckpointWatch
+from tests.kit.wait import until
 
 
 class Script:
@@ -99,8 +99,5 @@ def safetensors_bytes(size=4000):
 
 
 def wait_for(condition, seconds=20):
-    """Until it holds; fails if it does not come to hold."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come to hold"
-        time.sleep(0.01)
+    """Until it holds."""
+    until("it to hold", condition, seconds=seconds, poll_seconds=0.01)

@@ -12,6 +12,7 @@ from elastic_worker.coordinator.model import Board, Generation, Rules
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
+from tests.kit.wait import within
 from tests.worker.coordinator.boards import make_group, make_pod
 from tests.worker.job.local import free_port
 
@@ -71,21 +72,26 @@ async def dial(port, index, *, token=TOKEN, incarnation=3, **state):
 
 async def once_open(connect, *, seconds=10):
     """What it gives once somebody listens: a server begins to in its own time."""
-    async with asyncio.timeout(seconds):
+
+    async def again_and_again():
         while True:
             try:
                 return await connect()
             except ConnectionRefusedError:
                 await asyncio.sleep(0.01)
 
+    return await within(seconds, again_and_again())
+
 
 async def hear(line, key, *, seconds=10):
     """The next message that has that key."""
-    async with asyncio.timeout(seconds):
-        while True:
-            message = await line.receive()
-            if key in message:
-                return message[key]
+
+    async def next_one():
+        while key not in (message := await line.receive()):
+            pass
+        return message[key]
+
+    return await within(seconds, next_one())
 
 
 async def test_members_that_know_the_token_are_formed_into_a_group(tmp_path):

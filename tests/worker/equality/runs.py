@@ -44,28 +44,6 @@ def end(process, *, seconds=90):
     return process.returncode, output
 
 
-def run(command, *, seconds=90, **more):
-    """To its good end; gives its output."""
-    code, output = end(start(command, **more), seconds=seconds)
-    assert code == 0, output
-    return output
-
-
-def alone(script, folder, *arguments):
-    """One process without any launcher."""
-    folder.mkdir(exist_ok=True)
-    run([script, folder, *arguments])
-    return Written(folder)
-
-
-def torchrun(script, folder, *arguments, world):
-    """torch's own launcher."""
-    folder.mkdir(exist_ok=True)
-    own = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world]
-    run([*own, script, folder, *arguments])
-    return Written(folder)
-
-
 def several(folder, cases, *, script=TRAIN, seconds=200):
     """Runs of one size each, as torchrun does it, but with one import of torch. `cases`: name -> (world, arguments)."""
     groups = []
@@ -84,7 +62,7 @@ def elastic(folder, *arguments, script=TRAIN, **options):
 
 
 def set_pace(folder, seconds):
-    """How long each step is to take from now on, beside its work."""
+    """How many seconds each step is to take from now on, beside its work; "hold": until this is told again."""
     tell(folder / "pace", seconds)
 
 

@@ -9,6 +9,8 @@ from tests.worker.equality import plain, runs
 from tests.worker.equality.counting import assert_exactly_once
 from tests.worker.equality.test_sizes import grow, leave, wait_for
 
+pytestmark = pytest.mark.extended
+
 SHAPE = {"length": 100, "batch": 24, "micro": 4}
 EPOCHS, STEPS = 40, 200
 ARGUMENTS = ["--models", "mlp,dropout,norm", "--epochs", EPOCHS, *(f"--{key}={value}" for key, value in SHAPE.items())]

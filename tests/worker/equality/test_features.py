@@ -4,6 +4,8 @@ import pytest
 
 from tests.worker.equality import plain, runs
 
+pytestmark = pytest.mark.extended
+
 BASE = {"epochs": 3, "length": 96, "batch": 24, "micro": 2}
 CASES = {
     "accumulation": ("mlp", {}),

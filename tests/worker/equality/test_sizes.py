@@ -28,9 +28,12 @@ def change_sizes(folder):
 
 
 def grow(job, world, *indices):
-    """Start pods, and train on with them; until they are in steps are slow, as importing torch takes its time."""
-    runs.set_pace(job.folder, 1.0)
+    """Start pods, and train on with them. Few steps pass until they are in, however long they take to import torch."""
+    runs.set_pace(job.folder, "hold")
     job.start(*indices)
+    ready = [job.folder / f"ready-{job.pods[index].name}" for index in indices]
+    job.wait("their scripts", lambda: all(path.exists() for path in ready))
+    runs.set_pace(job.folder, 0.3)
     wait_for(job, world, steps=1)
     runs.set_pace(job.folder, 0.1)
     wait_for(job, world)
@@ -63,12 +66,8 @@ def changed(tmp_path_factory):
 def fixed(tmp_path_factory):
     """Runs of one size each, by what is different: they add up the same numbers in another order."""
     folder = tmp_path_factory.mktemp("fixed")
-    others = {"two": (2, ARGUMENTS), "three": (3, ARGUMENTS), "other micro-batches": (1, [*ARGUMENTS, "--micro", 8])}
-    return {
-        "one process": runs.alone(runs.TRAIN, folder / "alone", *ARGUMENTS),
-        "four under torchrun": runs.torchrun(runs.TRAIN, folder / "torchrun", *ARGUMENTS, world=4),
-        **runs.several(folder, others),
-    }
+    sizes = {f"{world} processes": (world, ARGUMENTS) for world in (1, 2, 3, 4)}
+    return runs.several(folder, {**sizes, "other micro-batches": (1, [*ARGUMENTS, "--micro", 8])})
 
 
 def test_all_sizes_were_there_in_the_middle_of_the_training_and_cost_no_step(changed):

@@ -8,6 +8,8 @@ from tests.worker.equality import runs
 from tests.worker.equality.counting import assert_exactly_once
 from tests.worker.job.local import free_port
 
+pytestmark = pytest.mark.extended
+
 SHAPE = {"length": 480, "batch": 48, "micro": 4}
 ARGUMENTS = [*(f"--{key}={value}" for key, value in SHAPE.items()), "--pause=0"]
 TWO_EPOCHS = [*ARGUMENTS, "--epochs=2"]

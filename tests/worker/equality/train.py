@@ -2,8 +2,9 @@
 
 Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic),
 generation, rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss.
-At the end it writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds; before it takes
-part, for as long as there is FOLDER/hold. SIGUSR1 has it say where it is.
+At the end it writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds, or, where that is
+"hold", until it says something else. Before it takes part it leaves FOLDER/ready-POD, and waits as long as there is
+FOLDER/hold. SIGUSR1 has it say where it is.
 """
 
 import argparse
@@ -28,11 +29,12 @@ def main():
     bare = models.build(options.models.split(","))
     wrapped = {name: job.wrap(model) for name, model in bare.items()}
     state = job.state(**wrapped, **parts(options, bare))
+    rows = models.samples(options.length)
+    pod = os.environ.get("ELASTIC_POD_NAME", "alone")
+    (options.folder / f"ready-{pod}").touch()
     while (options.folder / "hold").exists():
         time.sleep(0.05)
     job.restore(state)
-    rows = models.samples(options.length)
-    pod = os.environ.get("ELASTIC_POD_NAME", "alone")
     with (options.folder / f"steps-{pod}-{job.local_rank}.jsonl").open("a", buffering=1) as log:
         for epoch in job.epochs(options.epochs):
             for batch in job.batches(state.data):
@@ -48,7 +50,7 @@ def main():
                             total = total + loss.double()
                         step.backward(total)
                         mine += micro.indices if micro.weight else []
-                    time.sleep(pace(options.folder))
+                    keep_pace(options.folder)
                     step.update(loss=sum(losses.values()), clip_norm=options.clip)
                 if state.step > before:  # not after a step that was aborted: its batch comes again
                     write(log, job, epoch=epoch, step=state.step, samples=mine, losses=losses)
@@ -97,11 +99,11 @@ def autocast(options):
     return torch.autocast("cpu", dtype=torch.bfloat16) if options.autocast else nullcontext()
 
 
-def pace(folder):
-    try:
-        return float((folder / "pace").read_text() or 0)
-    except FileNotFoundError:
-        return 0.0
+def keep_pace(folder):
+    path = folder / "pace"
+    while (told := path.read_text() if path.exists() else "0") == "hold":
+        time.sleep(0.02)
+    time.sleep(float(told))
 
 
 def write(log, job, **what):

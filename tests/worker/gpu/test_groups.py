@@ -131,7 +131,7 @@ LOST = """
 
 
 def test_a_process_alone_goes_from_one_nccl_group_to_the_next_and_on_after_an_abort():
-    (told,) = processes.run(PRELUDE + ALONE, 1, seconds=120)
+    (told,) = processes.run(PRELUDE + ALONE, 1, cold=True, seconds=120)
     assert told["sums"] == [3000.0, 3.0]
     assert told["equal"] == [True, True]
     assert told["shared"] == [0, 7, False, 0]
@@ -140,26 +140,26 @@ def test_a_process_alone_goes_from_one_nccl_group_to_the_next_and_on_after_an_ab
 
 def test_gloo_hands_the_state_on_gpus_to_a_newcomer_and_adds_up_gradients():
     """Two processes on one GPU: NCCL refuses that, gloo does not."""
-    told = processes.run(PRELUDE + TOGETHER.replace("BACKEND", "'gloo'"), 2, seconds=120)
+    told = processes.run(PRELUDE + TOGETHER.replace("BACKEND", "'gloo'"), 2, cold=True, seconds=120)
     check_together(told, on=[["cuda:0"], ["cuda:0"]])
     assert [each["adds_up"] for each in told] == [True, True]
 
 
 def test_gloo_frees_who_waits_with_a_gpu_tensor_for_a_lost_peer():
-    told = processes.run(PRELUDE + LOST.replace("BACKEND", "'gloo'"), 2, seconds=180, lost=(1,))
+    told = processes.run(PRELUDE + LOST.replace("BACKEND", "'gloo'"), 2, cold=True, seconds=180, lost=(1,))
     assert told[0] == {"freed": True, "known": [True], "total": 10.0}
 
 
 @two_gpus
 def test_nccl_hands_the_state_to_a_newcomer_and_adds_up_gradients():
-    told = processes.run(on_gpus_of_their_own(TOGETHER), 2, seconds=120)
+    told = processes.run(on_gpus_of_their_own(TOGETHER), 2, cold=True, seconds=120)
     check_together(told, on=[["cuda:0"], ["cuda:1"]])
 
 
 @two_gpus
 def test_nccl_frees_who_waits_for_a_lost_peer():
     """Whether an error is raised, or the collective just ends, is left to NCCL."""
-    told = processes.run(on_gpus_of_their_own(LOST), 2, seconds=180, lost=(1,))
+    told = processes.run(on_gpus_of_their_own(LOST), 2, cold=True, seconds=180, lost=(1,))
     assert (told[0]["freed"], told[0]["total"]) == (True, 10.0)
 
 

@@ -8,17 +8,23 @@ import random
 import signal
 import socket
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from elastic_worker import contract
+from tests.kit.wait import until
 from tests.worker.job.network import SERVICE, Network
-from tests.worker.job.pod import PYTHON, WORKER, LocalPod, torch_environment
+from tests.worker.job.pod import FAKE, PYTHON, REAL, WORKER, LocalPod, torch_environment
 
 SCRIPTS = Path(__file__).parent
 WAIT_SECONDS = 90.0
 TOKEN = "a secret of this job"
+REAL_TORCH = pytest.mark.parametrize("tree", [REAL])
+"""One of the mechanisms that are seen with the real torch in `make test`, too."""
+FAKE_TORCH = pytest.mark.parametrize("tree", [FAKE])
+"""No training process has a share in it."""
 
 
 class LocalJob:
@@ -35,7 +41,7 @@ class LocalJob:
         grace=20,
         command=None,
         environ=(),
-        tree="newest",
+        tree=REAL,
         network=False,
         script="train.py",
     ):
@@ -144,13 +150,8 @@ class LocalJob:
         return max((step["generation"] for step in self.steps()), default=0)
 
     def wait(self, what, look, *, seconds=WAIT_SECONDS):
-        """The first true thing that `look` finds; an AssertionError that shows all logs after `seconds`."""
-        end = time.monotonic() + seconds
-        while not (found := look()):
-            if time.monotonic() > end:
-                raise AssertionError(f"waited {seconds:.0f} s for {what} in vain\n{self.report()}")
-            time.sleep(0.05)
-        return found
+        """The first true thing that `look` finds; where there is none, the error shows all logs."""
+        return until(what, look, seconds=seconds, report=self.report)
 
     def wait_training(self, pods, *, after=0):
         """Until so many pods have trained two epochs in one generation, later than `after`; returns that."""

@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.worker.job.local import LocalJob
+from tests.worker.job.local import REAL_TORCH, LocalJob
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-def test_a_job_grows_by_several_and_shrinks_to_its_minimum_without_doing_an_epoch_again(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+@REAL_TORCH
+def test_a_job_grows_by_several_and_shrinks_to_its_minimum_without_doing_an_epoch_again(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         first = job.wait_training(2)
         job.start(2, 3)

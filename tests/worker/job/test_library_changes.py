@@ -38,6 +38,7 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
         assert [change["reason"] for change in job.status()["changes"]][-1] == "Start"
 
 
+@pytest.mark.extended
 def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
     with LibraryJob(tmp_path, nproc=2) as job:
         job.start(0, 1)
@@ -54,6 +55,7 @@ def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
         job.assert_nothing_left()
 
 
+@pytest.mark.extended
 def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_what_was_done(tmp_path):
     with LibraryJob(tmp_path, "--evaluate", "--pause", 0.05) as job:
         job.start(0, 1)
@@ -71,6 +73,7 @@ def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_w
         assert all('"count": 960.0' in line for line in results)
 
 
+@pytest.mark.extended
 def test_more_pods_than_may_take_part_wait_and_step_in(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1)
@@ -84,6 +87,7 @@ def test_more_pods_than_may_take_part_wait_and_step_in(tmp_path):
         assert job.assert_exactly_once() > 10
 
 
+@pytest.mark.extended
 def test_below_the_minimum_all_wait_with_their_state_and_go_on(tmp_path):
     with LibraryJob(tmp_path, fewest=2) as job:
         job.start(0, 1)
@@ -102,6 +106,7 @@ def test_below_the_minimum_all_wait_with_their_state_and_go_on(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_all_pods_leave_and_the_state_is_written_first(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1)
@@ -117,6 +122,7 @@ def test_all_pods_leave_and_the_state_is_written_first(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_pod_that_is_told_to_go_while_it_gets_ready_just_goes(tmp_path):
     with LibraryJob(tmp_path, "--setup", 2) as job:
         job.start(0, 1)

@@ -56,6 +56,7 @@ def test_the_masters_process_and_then_the_whole_master_die(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_two_processes_a_pod_one_of_which_dies(tmp_path):
     with LibraryJob(tmp_path, nproc=2) as job:
         job.start(0)
@@ -67,6 +68,7 @@ def test_two_processes_a_pod_one_of_which_dies(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_master_and_worker_are_lost_together(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1, 2)
@@ -81,6 +83,7 @@ def test_master_and_worker_are_lost_together(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_newcomer_dies_while_it_joins(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1)
@@ -95,6 +98,7 @@ def test_a_newcomer_dies_while_it_joins(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_stopped_process_and_a_stopped_pod_are_missed_and_come_back(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1, 2)
@@ -111,6 +115,7 @@ def test_a_stopped_process_and_a_stopped_pod_are_missed_and_come_back(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_an_even_split_waits_for_the_operator_with_the_state_in_memory(tmp_path):
     with LibraryJob(tmp_path) as job:
         job.start(0, 1)
@@ -126,6 +131,7 @@ def test_an_even_split_waits_for_the_operator_with_the_state_in_memory(tmp_path)
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_script_that_fails_once_goes_on_and_one_that_always_does_fails_the_job(tmp_path):
     with LibraryJob(tmp_path / "once", "--fail-at", 30, "--fail-rank", 1, "--fail-once") as job:
         job.start(0, 1)
@@ -140,6 +146,7 @@ def test_a_script_that_fails_once_goes_on_and_one_that_always_does_fails_the_job
         assert "failure 3 in a row" in job.pods[0].said()
 
 
+@pytest.mark.extended
 def test_a_rank_that_hangs_in_a_step_is_named_and_all_start_again_from_the_checkpoint(tmp_path):
     options = ["--fail-at", 45, "--fail-rank", 1, "--fail-how", "hang", "--fail-once", "--checkpoint-every", 10]
     with LibraryJob(tmp_path, *options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
@@ -151,6 +158,7 @@ def test_a_rank_that_hangs_in_a_step_is_named_and_all_start_again_from_the_check
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_process_that_hangs_when_its_group_is_lost_ends_itself_and_comes_back(tmp_path):
     options = ["--fail-at", 30, "--fail-rank", 1, "--fail-how", "hang", "--fail-once"]
     with LibraryJob(tmp_path, *options) as job:
@@ -185,6 +193,7 @@ def test_the_network_is_cut_and_heals_and_an_old_master_returns(tmp_path):
         job.assert_exactly_once()
 
 
+@pytest.mark.extended
 def test_a_full_disk_is_told_and_training_goes_on(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()

@@ -8,7 +8,7 @@ from tests.worker.job.local import end
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("kind", ["restart", "fsdp"])
+@pytest.mark.parametrize("kind", ["restart", pytest.param("fsdp", marks=pytest.mark.extended)])
 def test_a_planned_change_costs_no_step_and_a_loss_those_since_the_last_checkpoint(tmp_path, kind):
     with LibraryJob(tmp_path, "--kind", kind, "--checkpoint-every", 10) as job:
         job.start(0, 1)

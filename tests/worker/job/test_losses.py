@@ -7,14 +7,15 @@ import subprocess
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import LocalJob, end
+from tests.worker.job.local import REAL_TORCH, LocalJob, end
+from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("nproc", [1, 2])
-def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp_path, nproc):
-    with LocalJob(tmp_path, fewest=2, nproc=nproc) as job:
+@pytest.mark.parametrize(("nproc", "tree"), [(1, REAL), (2, FAKE), pytest.param(2, REAL, marks=pytest.mark.extended)])
+def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp_path, nproc, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, nproc=nproc) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         end(job.pods[1].training()[-1])
@@ -25,8 +26,8 @@ def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp
         job.assert_no_epoch_skipped()
 
 
-def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[2].kill()
@@ -37,8 +38,8 @@ def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_pa
         job.assert_no_epoch_skipped()
 
 
-def test_an_even_split_pauses_while_no_operator_speaks(tmp_path):
-    with LocalJob(tmp_path, fewest=1) as job:
+def test_an_even_split_pauses_while_no_operator_speaks(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=1) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         job.pods[1].kill()
@@ -52,8 +53,8 @@ def test_an_even_split_pauses_while_no_operator_speaks(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_killed_coordinator_is_not_noticed_by_the_training(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_killed_coordinator_is_not_noticed_by_the_training(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         old, training = job.pods[0].coordinator(), job.pods[0].training()
@@ -67,8 +68,8 @@ def test_a_killed_coordinator_is_not_noticed_by_the_training(tmp_path):
         assert job.repeated() == 0
 
 
-def test_a_killed_warm_parent_hurts_nobody_and_is_replaced(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_killed_warm_parent_hurts_nobody_and_is_replaced(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         training = job.pods[0].training()
@@ -79,8 +80,9 @@ def test_a_killed_warm_parent_hurts_nobody_and_is_replaced(tmp_path):
         assert not set(training) & set(job.pods[0].training())
 
 
-def test_a_lost_master_is_replaced_and_the_others_stay(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+@REAL_TORCH
+def test_a_lost_master_is_replaced_and_the_others_stay(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         workers = [job.pods[1].pid, job.pods[2].pid]
@@ -94,8 +96,8 @@ def test_a_lost_master_is_replaced_and_the_others_stay(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_master_and_worker_lost_together(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_master_and_worker_lost_together(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[0].kill()
@@ -107,8 +109,8 @@ def test_master_and_worker_lost_together(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_joiner_that_dies_while_the_group_forms(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_joiner_that_dies_while_the_group_forms(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         job.start(2)
@@ -119,8 +121,8 @@ def test_a_joiner_that_dies_while_the_group_forms(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         os.kill(job.pods[1].training()[0], signal.SIGSTOP)
@@ -128,8 +130,8 @@ def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path):
         job.assert_no_epoch_skipped()
 
 
-def test_a_whole_pod_that_stands_still_is_left_behind_and_comes_back_as_a_newcomer(tmp_path):
-    with LocalJob(tmp_path, fewest=2) as job:
+def test_a_whole_pod_that_stands_still_is_left_behind_and_comes_back_as_a_newcomer(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[2].freeze()
@@ -139,8 +141,8 @@ def test_a_whole_pod_that_stands_still_is_left_behind_and_comes_back_as_a_newcom
         job.assert_no_epoch_skipped()
 
 
-def test_below_the_minimum_the_job_pauses_and_goes_on_when_enough_are_there(tmp_path):
-    with LocalJob(tmp_path, fewest=3) as job:
+def test_below_the_minimum_the_job_pauses_and_goes_on_when_enough_are_there(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=3) as job:
         job.start(0, 1, 2)
         before = job.wait_training(3)
         job.pods[2].kill()
@@ -162,10 +164,12 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_full_disk_is_told_and_the_training_goes_on_when_there_is_room(tmp_path, small_disk):
+def test_a_full_disk_is_told_and_the_training_goes_on_when_there_is_room(tmp_path, small_disk, tree):
     saved = small_disk / "checkpoint.pt"
     environ = {contract.ENV_MAX_FAILURES: "20", contract.ENV_CHECKPOINT_PATH: str(saved)}
-    with LocalJob(tmp_path, fewest=2, checkpoint=False, options=["--checkpoint", saved], environ=environ) as job:
+    with LocalJob(
+        tmp_path, tree=tree, fewest=2, checkpoint=False, options=["--checkpoint", saved], environ=environ
+    ) as job:
         job.start(0, 1)
         job.wait_training(2)
         (small_disk / "something else").write_bytes(b"x" * (900 << 10))

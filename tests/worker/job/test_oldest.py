@@ -8,6 +8,7 @@ from tests.worker.job.local import LocalJob, end
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(280)]
 
 
+@pytest.mark.extended
 def test_join_loss_leave_and_end_with_torch_2_4(tmp_path):
     with LocalJob(tmp_path, fewest=2, tree="oldest") as job:
         job.start(0, 1)

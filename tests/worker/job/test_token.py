@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import TOKEN, LocalJob
+from tests.worker.job.local import FAKE_TORCH, TOKEN, LocalJob
 from tests.worker.job.pod import command_line
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
@@ -29,9 +29,10 @@ def shown_by(pod, path):
         return answer.read().decode()
 
 
+@FAKE_TORCH
 @pytest.mark.parametrize("warm", ["1", "0"])
-def test_no_training_process_has_it_and_nothing_shows_it(tmp_path, warm):
-    with LocalJob(tmp_path, fewest=2, script="environ.py", environ={contract.ENV_WARM: warm}) as job:
+def test_no_training_process_has_it_and_nothing_shows_it(tmp_path, warm, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, script="environ.py", environ={contract.ENV_WARM: warm}) as job:
         job.start(0, 1)
         files = [tmp_path / f"environ-{rank}.json" for rank in range(2)]
         job.wait("both scripts", lambda: all(file.exists() for file in files))

@@ -42,14 +42,14 @@ def main():
                 optimizer.zero_grad()
                 parallel(torch.randn(4, 32)).sum().backward()
                 optimizer.step()
-                time.sleep(options.pause)
+                time.sleep(pause(options, step))
                 write(log, rank, epoch, step)
             if rank == 0:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
     lingered = options.folder / "lingered"
     if rank == dist.get_world_size() - 1 and not (options.linger_once and lingered.exists()):
         lingered.touch()
-        time.sleep(options.linger)
+        linger(options)
     (options.folder / f"finished-{rank}").touch()
 
 
@@ -78,6 +78,18 @@ def on_term(options):
     (options.folder / f"told-{os.getpid()}").touch()
     if options.on_term == "exit":
         sys.exit(7)
+
+
+def linger(options):
+    """So many seconds; or until somebody writes to the pipe FOLDER/enough, if there is one."""
+    pipe = options.folder / "enough"
+    pipe.read_text() if pipe.exists() else time.sleep(options.linger)
+
+
+def pause(options, step):
+    """How long a step is to take: the first of each epoch may be told another time."""
+    path = options.folder / "first-step-seconds"
+    return float(path.read_text()) if step == 0 and path.exists() else options.pause
 
 
 def is_over(folder, epoch):

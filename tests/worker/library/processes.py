@@ -1,19 +1,28 @@
 """Runs a small script in real processes that meet in a store, and collects what each of them reports.
 
-The script gets `rank`, `port` and `tell` (any JSON value, by keyword) as globals, and is run by torch's own Python.
+The script gets `rank`, `port` and `tell` (any JSON value, by keyword) as globals, and is run by torch's own Python. Its
+processes are forked from a launcher's warm parent, which has imported torch once for all tests; or started anew.
 """
 
+import itertools
 import json
 import os
+import select
 import signal
-import subprocess
+import socket
+import tempfile
 import textwrap
 import time
-from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
 from torch import distributed as dist
+
+from elastic_worker.processes import linux, orders, ticket
+from elastic_worker.processes.parent import BOOTSTRAP
+from elastic_worker.processes.program import SCRIPT, Program
+from elastic_worker.processes.starter import TORCH_MODULES
 
 ROOT = Path(__file__).parents[3]
 PYTHON = "/usr/bin/python3.11"
@@ -40,68 +49,102 @@ def counts():
 """
 
 
-@dataclass
-class Ended:
-    """What a process has told, and how it ended."""
+class WarmParent:
+    """A launcher's, asked without an event loop. It ends with this process."""
 
-    told: dict
-    code: int
-    output: str
+    def __init__(self):
+        self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
+        self._numbers = itertools.count()
+        self._line, theirs = orders.pair()
+        path = self._folder / "orders"
+        with theirs:
+            theirs.set_inheritable(True)
+            orders.Orders(os.getpid(), theirs.fileno(), (*TORCH_MODULES, "elastic_worker.library.job")).write(path)
+            spawn(BOOTSTRAP, "zygote", path, output=2)
+        self._hear("ready")
 
+    def fork(self, source, *args, output):
+        """Pid of a new process that runs the source, a child of this one."""
+        linux.set_subreaper(on=True)
+        number = next(self._numbers)
+        script, path = self._folder / f"{number}.py", self._folder / f"{number}.ticket"
+        script.write_text(source)
+        program = Program(SCRIPT, str(script), args)
+        ticket.write(ticket.Ticket(os.getpid(), program, environment(), directory=str(self._folder)), path)
+        socket.send_fds(self._line, [orders.encode({"id": number, "ticket": str(path)})], [output, output])
+        return self._hear("pid")
 
-@dataclass
-class Processes:
-    """Those of one script, with their store."""
-
-    store: dist.TCPStore
-    running: list[subprocess.Popen] = field(default_factory=list)
-
-    def start(self, script: str, rank: int) -> subprocess.Popen:
-        """One more process of the script."""
-        tree = str(Path(torch.__file__).parents[1])
-        environ = {
-            **os.environ,
-            "PYTHONPATH": f"{tree}:{ROOT / 'worker'}",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "OMP_NUM_THREADS": "1",
-        }
-        source = PRELUDE + textwrap.dedent(script)
-        command = [PYTHON, "-c", source, str(rank), str(self.store.port)]
-        process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.running.append(process)
-        return process
-
-    def end(self, process: subprocess.Popen, seconds: float) -> Ended:
-        """Wait for it; one that takes longer is killed, and has the code of that."""
-        try:
-            output, _ = process.communicate(timeout=max(seconds, 0.1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, _ = process.communicate()
-        told = {}
-        for line in output.splitlines():
-            if line.startswith("told "):
-                told.update(json.loads(line[len("told ") :]))
-        return Ended(told, process.returncode, output)
+    def _hear(self, word):
+        while word not in (message := json.loads(self._line.recv(orders.MESSAGE_BYTES))):
+            assert message.keys() == {"importing"}, message
+        return message[word]
 
 
-def new_store() -> dist.TCPStore:
+warm_parent = cache(WarmParent)
+
+
+def spawn(*args, output):
+    """Pid of a new process of torch's own Python."""
+    copies = [(os.POSIX_SPAWN_DUP2, output, target) for target in (1, 2)]
+    return os.posix_spawn(PYTHON, [PYTHON, *map(str, args)], environment(), file_actions=copies)
+
+
+def environment():
+    """Of a process that finds torch and the library."""
+    tree = str(Path(torch.__file__).parents[1])
+    own = {"PYTHONPATH": f"{tree}:{ROOT / 'worker'}", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own}
+
+
+class Running:
+    """A process of a script, `cold` if it is not forked."""
+
+    def __init__(self, script, rank, port, *, cold):
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
+        source, output = PRELUDE + textwrap.dedent(script), self._output.fileno()
+        if cold:
+            self.pid = spawn("-c", source, rank, port, output=output)
+        else:
+            self.pid = warm_parent().fork(source, str(rank), str(port), output=output)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+    def end(self, seconds):
+        """Its exit code and output; one that takes longer is killed, and has the code of that."""
+        ended = os.pidfd_open(self.pid)
+        if not select.select([ended], [], [], max(seconds, 0.1))[0]:
+            self.kill()
+        os.close(ended)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        with self._output as output:
+            output.seek(0)
+            return code, output.read()
+
+
+def new_store():
     """A store for processes to meet in."""
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
-def run(script: str, count: int, *, seconds: float = 60.0, lost: tuple[int, ...] = ()) -> list[dict]:
+def run(script, count, *, seconds=60.0, lost=(), cold=False):
     """What each rank told. All must end by themselves and without an error, but for those `lost` on purpose."""
-    processes = Processes(new_store())
+    store = new_store()
     end = time.monotonic() + seconds
-    started = [processes.start(script, rank) for rank in range(count)]
-    ended = {}
-    for rank, process in enumerate(started):
-        if rank not in lost:
-            ended[rank] = processes.end(process, end - time.monotonic())
+    running = [Running(script, rank, store.port, cold=cold) for rank in range(count)]
+    ended = {rank: process.end(end - time.monotonic()) for rank, process in enumerate(running) if rank not in lost}
     for rank in lost:
-        started[rank].send_signal(signal.SIGKILL)
-        ended[rank] = processes.end(started[rank], 10)
-    failed = [f"rank {rank}: {one.code}\n{one.output}" for rank, one in ended.items() if one.code and rank not in lost]
+        running[rank].kill()
+        ended[rank] = running[rank].end(10)
+    failed = [f"rank {rank}: {code}\n{output}" for rank, (code, output) in ended.items() if code and rank not in lost]
     assert not failed, "\n".join(failed)
-    return [ended[rank].told for rank in range(count)]
+    return [told(output) for _, (_, output) in sorted(ended.items())]
+
+
+def told(output):
+    """All that was told, by name."""
+    values = {}
+    for line in output.splitlines():
+        if line.startswith("told "):
+            values.update(json.loads(line.removeprefix("told ")))
+    return values

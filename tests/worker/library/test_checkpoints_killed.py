@@ -14,9 +14,10 @@ import torch
 
 import elastic_worker
 from elastic_worker.library.checkpoints import Checkpoints
+from tests.kit.wait import until
 
 LIMIT_SECONDS = 60
-KILLS = 15
+KILLS = 8
 
 FORKS = """
     import atexit, os, signal, sys, threading
@@ -121,27 +122,41 @@ def kill(pid, number):
     return True
 
 
-def wait_until(condition):
-    end = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+def wait_until(what, look):
+    until(what, look, seconds=LIMIT_SECONDS, poll_seconds=0.001)
 
 
 def has_ended(pid):
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_whoever_is_killed_while_saving_leaves_a_complete_checkpoint(forks, tmp_path):
-    folder, step, torn = tmp_path / "checkpoints", 0, 0
+def is_saving(folder):
+    return any(path.name.startswith("step-") and path.name.endswith(".tmp") for path in folder.iterdir())
+
+
+def stands_in_a_save(pid, folder):
+    """Stopped, at any moment; it goes on unless that is in the middle of a save."""
+    kill(pid, signal.SIGSTOP)
+    wait_until("its stop", lambda: " T " in Path(f"/proc/{pid}/stat").read_text())
+    if is_saving(folder):
+        return True
+    kill(pid, signal.SIGCONT)
+    return False
+
+
+@pytest.mark.parametrize("in_a_save", [True, False])
+def test_whoever_is_killed_while_saving_leaves_a_complete_checkpoint(forks, tmp_path, in_a_save):
+    folder, step = tmp_path / "checkpoints", 0
     for epoch in range(1, KILLS + 1):
         pid = forks.start("save_on_and_on", folder, epoch=epoch, step=step)
         told = int(forks.line())
         time.sleep(random.uniform(0, 0.08))
+        if in_a_save:
+            wait_until("the middle of a save", lambda pid=pid: stands_in_a_save(pid, folder))
         kill(pid, signal.SIGKILL)
-        wait_until(lambda pid=pid: has_ended(pid))
+        wait_until("its end", lambda pid=pid: has_ended(pid))
         told = max([told, *map(int, forks.rest())])
-        torn += any(path.name.startswith("step-") and path.name.endswith(".tmp") for path in folder.iterdir())
+        assert is_saving(folder) or not in_a_save
 
         checkpoints = Checkpoints(folder)
         found = checkpoints.newest()
@@ -150,7 +165,6 @@ def test_whoever_is_killed_while_saving_leaves_a_complete_checkpoint(forks, tmp_
         assert (loaded["w"] == found.step).all()
         assert (loaded["moments"][0][0] == found.step).all()
         step = found.step + 1
-    assert torn, "no kill has hit a save: the test proves nothing"
 
 
 def test_an_old_master_that_comes_back_while_saving_is_refused(forks, tmp_path):
@@ -158,7 +172,7 @@ def test_an_old_master_that_comes_back_while_saving_is_refused(forks, tmp_path):
     unfinished = tmp_path / "step-9.2-0.tmp"
     pid = forks.start("save_once", tmp_path, epoch=2, step=9)
     assert forks.line() == "saving"
-    wait_until(lambda: " T " in Path(f"/proc/{pid}/stat").read_text())
+    wait_until("its stop", lambda: " T " in Path(f"/proc/{pid}/stat").read_text())
     assert unfinished.exists()
     assert not (tmp_path / "step-9").exists()
 
@@ -167,13 +181,13 @@ def test_an_old_master_that_comes_back_while_saving_is_refused(forks, tmp_path):
     assert forks.line() == (
         "step 9 was not saved: a newer master (epoch 3) has written here; this one (epoch 2) is cut off"
     )
-    wait_until(lambda: has_ended(pid))
+    wait_until("its end", lambda: has_ended(pid))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-1", "step-2"]
 
 
 def test_a_save_under_way_at_the_end_of_the_process_is_completed(forks, tmp_path):
     pid = forks.start("save_and_end", tmp_path, epoch=1, step=5)
     assert forks.line() == "unfinished"
-    wait_until(lambda: has_ended(pid))
+    wait_until("its end", lambda: has_ended(pid))
     checkpoints = Checkpoints(tmp_path)
     assert (checkpoints.load(checkpoints.newest())["w"] == 5).all()

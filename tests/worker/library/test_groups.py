@@ -37,6 +37,7 @@ def test_a_process_that_ends_waits_for_threads_that_work_whoever_started_it():
         threading.Thread(target=work, daemon=True).start()
         """,
         1,
+        cold=True,
     )
     assert told == [{"rested": True}]
 
@@ -130,6 +131,24 @@ def test_sizes_change_and_what_was_given_up_is_gone():
     assert not any(one["default"] for one in told)
 
 
+def test_a_process_may_end_while_groups_are_given_up():
+    """At any moment of that: each takes a little longer than the one before."""
+    processes.run(
+        """
+        formed = [form(f"{number}", rank, 3) for number in range(20)]
+        for number, each in enumerate(formed):
+            groups.install(each)
+            dist.all_reduce(torch.ones(1000))
+        dist.barrier()
+        for number, each in enumerate(formed):
+            groups.IDLE_SECONDS = 0.005 * number
+            groups.discard(each)
+        del formed, each
+        """,
+        3,
+    )
+
+
 def test_a_joiner_that_never_comes_ends_in_an_error_and_the_running_group_goes_on():
     told = processes.run(
         """
@@ -143,7 +162,7 @@ def test_a_joiner_that_never_comes_ends_in_an_error_and_the_running_group_goes_o
         thread = threading.Thread(target=beside)
         thread.start()
         steps, flag = 0, torch.zeros(1)
-        while flag.item() < 2:
+        while flag.item() < 2 or steps <= 10:
             flag = torch.tensor([float("error" in box)])
             dist.all_reduce(flag)
             steps += 1
@@ -219,20 +238,22 @@ def test_who_waits_for_a_lost_peer_is_freed_and_meets_the_others_again(name, sta
 def test_a_collective_has_its_own_limit_not_that_of_forming():
     told = processes.run(
         """
+        store = dist.TCPStore("127.0.0.1", port)
         form("both are there", rank, 2)
-        groups.install(form("one", rank, 2, timeout=2.0, collective_timeout=30.0))
+        groups.install(form("one", rank, 2, timeout=4.0, collective_timeout=30.0))
         if rank == 1:
-            time.sleep(3.0)
+            time.sleep(4.5)
         total = torch.ones(1)
         dist.all_reduce(total)
         groups.install(form("two", rank, 2, collective_timeout=1.0))
         if rank == 1:
-            time.sleep(2.0)
+            store.wait(["rank 0 has given up"])
         try:
             dist.all_reduce(total)
             late = False
         except RuntimeError as error:
             late = groups.is_communication_error(error)
+        store.set("rank 0 has given up", "")
         tell(total=total.item(), late=late)
         # Taking apart a group whose collective was late ends some processes by SIGABRT; scripts with such an error
         # end badly in any case.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -16,9 +15,11 @@ from pathlib import Path
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import Starter, TrainingProcess
+from tests.kit.wait import until_async
 
 CHEAP_MODULES = ("json", "multiprocessing.process", "tempfile")
 """What the warm parent imports here instead of torch."""
+WAIT_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,29 @@ class Lab:
         self.starter.changed.clear()
 
 
-async def until(what: Callable[[], object]) -> None:
-    """Return once it is true; the test's time limit ends it otherwise."""
-    while not what():  # noqa: ASYNC110  # nobody tells of it
-        await asyncio.sleep(0.005)
+def of_rank(rank: int, port: int) -> dict[str, str]:
+    """What a launcher tells one of two processes."""
+    return {
+        **os.environ,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+async def until(look: Callable[[], object], *, what: str = "it to be so") -> None:
+    """Return once it is true."""
+    await until_async(what, look, seconds=WAIT_SECONDS, poll_seconds=0.005)
 
 
 async def appears(path: Path) -> Path:
     """The path, once there is something."""
-    await until(path.exists)
+    await until(path.exists, what=path.name)
     return path
 
 

@@ -10,7 +10,7 @@ from tests.worker.processes.lab import a_lab
 BUSY = """
 import os, sys, threading, time
 rest = sys.modules["elastic_worker.processes.rest"]
-rest.FINISH_SECONDS = rest.FORK_SECONDS = float(sys.argv[2])
+rest.FINISH_SECONDS = rest.MOST_FINISH_SECONDS = rest.FORK_SECONDS = float(sys.argv[2])
 def work():
     end = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < end:
@@ -52,3 +52,27 @@ async def test_a_fork_waits_a_moment_for_threads_that_work(tmp_path, warm, secon
         assert await process.wait() == 0
         assert (lab.folder / "forked-later").exists() == later
         assert (lab.folder / "forked").exists() != later
+
+
+STARVED = """
+import os, threading, time
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+me = os.getpid()
+for _ in range(6):
+    if not os.fork():
+        while os.getppid() == me:
+            sum(range(10_000))
+        os._exit(0)
+def work():
+    while time.thread_time() < 0.5:
+        pass
+    open("rested", "w").close()
+threading.Thread(target=work, daemon=True).start()
+"""
+
+
+async def test_on_a_busy_machine_the_moment_is_one_of_work_and_not_of_the_clock(tmp_path):
+    async with a_lab(tmp_path, warm=False) as lab:
+        process = await lab.start_script(STARVED)
+        assert await process.wait() == 0
+        assert (lab.folder / "rested").exists()

@@ -1,17 +1,15 @@
 """With the real torch: what the warm parent is for, steps that are counted, and the store."""
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from devcluster import torchtree
-from devcluster.progress import Progress
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
-from tests.worker.processes.lab import a_lab, appears
+from tests.worker.job.pod import torch_environment
+from tests.worker.processes.lab import a_lab, appears, of_rank
 
 pytestmark = pytest.mark.programs
 
@@ -72,23 +70,8 @@ if __name__ == "__main__":
 @pytest.fixture(autouse=True)
 def torch_is_found(monkeypatch):
     """By this process's children. Nothing is loaded by this process itself."""
-    monkeypatch.setenv("PYTHONPATH", str(torchtree.ensure(Progress())))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-
-
-def of_rank(rank: int, port: int) -> dict[str, str]:
-    return {
-        **os.environ,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "OMP_NUM_THREADS": "1",
-    }
+    for name, value in {**torch_environment(), "OMP_NUM_THREADS": "2"}.items():
+        monkeypatch.setenv(name, value)
 
 
 async def test_processes_from_the_warm_parent_train(tmp_path, capfd):

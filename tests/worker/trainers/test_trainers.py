@@ -12,7 +12,7 @@ from tests.worker.job.local import end, tell
 from tests.worker.job.pod import PYTHON, WORKER, torch_environment
 from tests.worker.trainers.jobs import SCRIPTS, TrainerJob, with_trainers
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.programs, pytest.mark.extended, pytest.mark.timeout(240)]
 
 LENGTH, GLOBAL_BATCH = 240, 12
 STEPS_OF_EPOCH = LENGTH // GLOBAL_BATCH

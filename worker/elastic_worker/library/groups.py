@@ -46,6 +46,8 @@ COMMUNICATION = re.compile(
 """In the messages that torch raises as bare RuntimeErrors."""
 IDLE_SECONDS = 0.5
 """After this gloo's threads are done with what they were doing when the connections were shut down."""
+BURIAL_SECONDS = 5.0
+"""For a destructor that runs when the process ends."""
 SELF_TEST = "elastic-self-test"
 REGISTERS = (
     "pg_map",
@@ -91,9 +93,18 @@ def install(formed: Formed) -> None:
 
 @atexit.register
 def _leave_as_it_is() -> None:
-    """The group of a process that ends is not taken apart: that would wait for threads of gloo that may never end."""
+    """The groups of a process that ends are not taken apart: that would wait for threads of gloo that may never end.
+
+    A thread of ours in a group's destructor would be ended in it when the interpreter finishes, and with it the
+    process, by SIGABRT.
+    """
     if _installed is not None:
         keep_for_ever(_installed.group)
+    burials = [thread for thread in threading.enumerate() if isinstance(thread, _Burial)]
+    for burial in burials:
+        burial.call_off()
+    for burial in burials:
+        burial.join(BURIAL_SECONDS)
 
 
 def _register(formed: Formed) -> None:
@@ -153,23 +164,33 @@ def discard(formed: Formed) -> None:
     if formed is _installed:
         _unregister_all()
         _installed = None
-    _bury(formed)
+    _Burial(formed).start()
 
 
-def _bury(formed: Formed) -> None:
-    """Let go of it when gloo's threads are idle.
+class _Burial(threading.Thread):
+    """Lets go of a group when gloo's threads are idle.
 
     A gloo thread may be about to free a tensor of the last collective, for which it needs the interpreter's lock; the
     group's destructor holds that lock and waits for the thread, for good.
     """
 
-    def look() -> None:
-        if formed.calls.unfinished:
-            keep_for_ever(formed.group)
+    def __init__(self, formed: Formed) -> None:
+        super().__init__(name="elastic-discard", daemon=True)
+        self._formed: Formed | None = formed
+        self._called_off = threading.Event()
 
-    keeper = threading.Timer(IDLE_SECONDS, look)
-    keeper.name, keeper.daemon = "elastic-discard", True
-    keeper.start()
+    def run(self) -> None:
+        self._called_off.wait(IDLE_SECONDS)
+        if self._formed is not None and self._formed.calls.unfinished:
+            keep_for_ever(self._formed.group)
+        self._formed = None  # here its destructor runs
+
+    def call_off(self) -> None:
+        """Keep the group for ever, unless its destructor runs already."""
+        formed = self._formed
+        if formed is not None:
+            keep_for_ever(formed.group)
+        self._called_off.set()
 
 
 # -- where the private way does not work -------------------------------------------------------------------------------
@@ -180,7 +201,7 @@ def self_test() -> str:
 
     Makes a group of one rank, and makes it the default for a moment unless there is one.
     """
-    tensor = torch.ones(2)  # outlives the group: see `_bury`
+    tensor = torch.ones(2)  # outlives the group: see `_Burial`
     try:
         _try(tensor)
     except Exception as error:  # noqa: BLE001  # whatever a torch of another version raises is the answer

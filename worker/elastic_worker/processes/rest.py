@@ -28,7 +28,9 @@ from pathlib import Path
 from . import linux
 
 FINISH_SECONDS = 1.0
-"""Some threads never rest."""
+"""Of other threads' CPU time, as some never rest; on a busy machine those that want to run wait for their turn."""
+MOST_FINISH_SECONDS = 10.0
+"""Of the clock: a thread that waits for a disk uses no CPU."""
 FORK_SECONDS = 0.05
 """A DataLoader forks each of its workers, in each epoch."""
 LOOK_SECONDS = 0.002
@@ -41,18 +43,22 @@ _TASKS = Path("/proc/self/task")
 @cache
 def install() -> None:
     """At the end of this process and before its forks, once; last there, as hooks run in the opposite order."""
-    atexit.register(lambda: let_threads_rest(FINISH_SECONDS))
+    atexit.register(lambda: let_threads_rest(MOST_FINISH_SECONDS, cpu_seconds=FINISH_SECONDS))
     if sys.version_info < MENDED_IN:
-        os.register_at_fork(before=lambda: let_threads_rest(FORK_SECONDS))
+        os.register_at_fork(before=lambda: let_threads_rest(FORK_SECONDS, cpu_seconds=FORK_SECONDS))
 
 
-def let_threads_rest(most_seconds: float) -> None:
-    """Until no other thread of this process wants to run, or for `most_seconds`."""
-    end = time.monotonic() + most_seconds
+def let_threads_rest(most_seconds: float, *, cpu_seconds: float) -> None:
+    """Until no other thread of this process wants to run, or they have used so much CPU, or for `most_seconds`."""
+    end, enough = time.monotonic() + most_seconds, _used_by_others() + cpu_seconds
     quiet = 0 if _others_run() else 1
-    while quiet < QUIET_LOOKS and time.monotonic() < end:
+    while quiet < QUIET_LOOKS and time.monotonic() < end and _used_by_others() < enough:
         time.sleep(LOOK_SECONDS)
         quiet = 0 if _others_run() else quiet + 1
+
+
+def _used_by_others() -> float:
+    return time.process_time() - time.thread_time()
 
 
 def _others_run() -> bool:

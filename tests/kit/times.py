@@ -1,0 +1,112 @@
+"""How long each test takes: recorded by a run, kept in tests/times.json, held to a budget, used to order the tests.
+
+The recorded figures are seconds of one worker, set-up and clean-up included, on the machine that recorded them. No run
+is judged by its own seconds: `make check` judges the recorded ones, so that a slow machine changes no verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).parents[1] / "times.json"
+GATE_MINUTES = 20
+"""What `make test` may take on two cores, everything built."""
+TEST_SECONDS = 60
+"""What one test of `make test` may take."""
+CHANGE_SECONDS = 20
+"""What one change may add to `make test` without a word about it."""
+SHOWN = 10
+TOLD_FROM_SECONDS = 1.0
+"""Tests that take less are only part of their file's sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What was recorded: the whole run in minutes, seconds and number of tests of each file, and its slow tests."""
+
+    minutes: float
+    seconds: dict[str, float]
+    tests: dict[str, int]
+    slow: dict[str, float]
+
+    def of_file(self, path: str) -> float:
+        """Seconds of a file; 0 for one that was not there yet."""
+        return self.seconds.get(path, 0.0)
+
+
+def load(file: Path = FILE) -> Times:
+    """What was recorded last; nothing where there is no record."""
+    if not file.exists():
+        return Times(0.0, {}, {}, {})
+    data: dict[str, Any] = json.loads(file.read_text())
+    files = data["files"]
+    slow = {f"{path}::{test}": taken for path, each in files.items() for test, taken in each.get("slow", {}).items()}
+    seconds = {path: each["seconds"] for path, each in files.items()}
+    return Times(data["minutes"], seconds, {path: each["tests"] for path, each in files.items()}, slow)
+
+
+class Recorder:
+    """The plugin: adds up what the reports say, shows the slowest tests, and writes the record if asked."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.started = time.monotonic()
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Set-up, call and clean-up come one by one."""
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The sum and the slowest of a whole run."""
+        if not self.config.getoption("--whole-tree"):
+            return
+        minutes = (time.monotonic() - self.started) / 60
+        total = sum(self.seconds.values())
+        terminalreporter.section("times")
+        terminalreporter.write_line(
+            f"{minutes:.1f} min on {os.cpu_count()} cores; {total:.0f} s of one worker; the slowest:"
+        )
+        for nodeid, taken in sorted(self.seconds.items(), key=lambda item: -item[1])[:SHOWN]:
+            terminalreporter.write_line(f"{taken:7.1f} s  {nodeid}")
+        if self.config.getoption("--record-times"):
+            FILE.write_text(json.dumps(record(self.seconds, minutes=minutes), indent=1) + "\n")
+            terminalreporter.write_line(f"recorded in {FILE.relative_to(self.config.rootpath)}")
+
+
+def record(seconds: dict[str, float], *, minutes: float) -> dict[str, Any]:
+    """The contents of the file: a sum for each test file, and its tests that take a second or more."""
+    files: dict[str, dict[str, Any]] = {}
+    for nodeid, taken in sorted(seconds.items()):
+        path, _, test = nodeid.partition("::")
+        entry = files.setdefault(path, {"seconds": 0.0, "tests": 0, "slow": {}})
+        entry["seconds"] += taken
+        entry["tests"] += 1
+        if taken >= TOLD_FROM_SECONDS:
+            entry["slow"][test] = round(taken, 1)
+    for entry in files.values():
+        entry["seconds"] = round(entry["seconds"], 1)
+        if not entry["slow"]:
+            del entry["slow"]
+    return {"minutes": round(minutes, 1), "files": files}
+
+
+def over_budget(times: Times) -> list[str]:
+    """What is too slow, in words; nothing where all is well."""
+    found = [
+        f"{nodeid} takes {taken:g} s of {TEST_SECONDS} that a test of `make test` may take: make it faster, or mark it"
+        " extended if another test proves the same"
+        for nodeid, taken in times.slow.items()
+        if taken > TEST_SECONDS
+    ]
+    if times.minutes > GATE_MINUTES:
+        found.append(f"`make test` takes {times.minutes:g} min of {GATE_MINUTES}: see the largest files of {FILE.name}")
+    return found

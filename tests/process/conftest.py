@@ -1,0 +1,3 @@
+"""Async tests of this folder run in virtual time, but for those that are marked."""
+
+from tests.kit.loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories

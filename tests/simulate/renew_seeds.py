@@ -1,0 +1,56 @@
+"""Records anew which history catches which mutant, and drops what is recorded of mutants that are gone.
+
+A record that still holds stays. For the others, and with `--all` for all, a history is looked for that shows what the
+mutant gets wrong, and does so in few events.
+"""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing import Pool
+
+from tests.simulate.caught import Catch, lived_by, read_catches, write_catches
+from tests.simulate.history import EVENTS
+from tests.simulate.mutants import MUTANTS
+from tests.simulate.test_histories import KNOWN, SEEDS
+
+MORE = 40
+"""Seeds after the first that catches a mutant, of which one may do so better."""
+
+
+def search(mutant: str) -> Catch | None:
+    """The best catch among those that come first."""
+    best: Catch | None = None
+    last = SEEDS.stop
+    for seed in SEEDS:
+        if seed > last:
+            break
+        most = best.events - 1 if best and not best.vague else EVENTS
+        catch = lived_by(mutant, seed, most) if most and seed not in KNOWN else None
+        if catch and (best is None or (catch.vague, catch.events) < (best.vague, best.events)):
+            last = last if best else seed + MORE
+            best = catch
+    return best
+
+
+def renewed(mutant: str) -> Catch | None:
+    """What is recorded of the mutant if it still holds, else another catch."""
+    known = read_catches().get(mutant)
+    return (known and lived_by(mutant, known.seed, known.events)) or search(mutant)
+
+
+def main(*, anew: bool) -> int:
+    """Record all; the exit status says whether each mutant is caught. The diff is for a person to read."""
+    with Pool() as pool:
+        found = pool.map(search if anew else renewed, MUTANTS, chunksize=1)
+    catches = {mutant: catch for mutant, catch in zip(MUTANTS, found, strict=True) if catch}
+    write_catches(catches)
+    for mutant in MUTANTS:
+        catch = catches.get(mutant)
+        told = f"{catch.events} events of seed {catch.seed}: {catch.violation}" if catch else "NO HISTORY SHOWS IT"
+        print(f"{mutant}: {told}")
+    return 0 if len(catches) == len(MUTANTS) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(anew="--all" in sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What a launcher has its warm parent import."""
