@@ -66,6 +66,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._jumps = _Jumps()
+        self.wall = START
+        """What the wall clock showed when the loop began; another value is a step."""
         super().__init__(self._jumps)
 
     def time(self) -> float:
@@ -76,7 +78,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As ever; meanwhile everybody's time is the loop's."""
         with (
             patch.object(time, "monotonic", self.time),
-            patch.object(time, "time", lambda: START + self.time()),
+            patch.object(time, "time", lambda: self.wall + self.time()),
         ):
             super().run_forever()
 

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -28,13 +28,16 @@ CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind that is served. `only_known`: a replacement must name the version that it replaces."""
+    """A kind that is served. `only_known`: a replacement must name the version that it replaces; `created_by_put`: or
+    makes it, where there is none.
+    """
 
     name: str
     group: str = "v1"
     namespaced: bool = True
     has_status: bool = False
     only_known: bool = False
+    created_by_put: bool = False
     generations: bool = False
 
 
@@ -50,7 +53,7 @@ KINDS: Mapping[str, Kind] = {
     kinds.PRIORITY_CLASSES: Kind("PriorityClass", "scheduling.k8s.io/v1", namespaced=False),
     kinds.SLICES: Kind("EndpointSlice", "discovery.k8s.io/v1"),
     NETWORK_POLICIES: Kind("NetworkPolicy", "networking.k8s.io/v1"),
-    LEASES: Kind("Lease", "coordination.k8s.io/v1", only_known=True),
+    LEASES: Kind("Lease", "coordination.k8s.io/v1", only_known=True, created_by_put=True),
     kinds.EVENTS: Kind("Event", "events.k8s.io/v1"),
     kinds.JOBS: Kind("ElasticPyTorchJob", OURS, has_status=True, only_known=True, generations=True),
     kinds.POLICIES: Kind("GpuQuotaPolicy", OURS, namespaced=False, has_status=True, only_known=True, generations=True),
@@ -185,6 +188,8 @@ class Api:
         else:
             place = _Place(parts[0] if parts else "", "", *parts[1:])
         kind = KINDS.get(place.plural)
+        if place.part == "status" and kind and not kind.has_status:
+            kind = None
         known = kind and place.plural not in self.unserved and match and (match[1] or "v1") == kind.group
         if not known:
             raise RefusedError(404, "NotFound", "the server could not find the requested resource")
@@ -248,6 +253,10 @@ class Api:
             body["spec"] = {"clusterIP": "10.96.0.10", **body["spec"]}
 
     def _put(self, place: _Place, request: Request) -> Answer:
+        known = self.server.find(place.plural, place.namespace, place.name)
+        if known is None and KINDS[place.plural].created_by_put:
+            meta = {k: v for k, v in request.body["metadata"].items() if k != "resourceVersion"}
+            return self._post(place, replace(request, body={**request.body, "metadata": meta}))
         old, body = self._found(place), request.body
         given = body.get("metadata", {})
         if KINDS[place.plural].only_known and not given.get("resourceVersion"):
@@ -258,7 +267,10 @@ class Api:
 
     def _patch(self, place: _Place, request: Request) -> Answer:
         old, patch = self._found(place), request.body
-        _require_same(place, old, patch.get("metadata") or {})
+        given = patch.get("metadata") or {}
+        _require_same(place, old, {k: v for k, v in given.items() if k != "uid"})
+        if given.get("uid") not in (None, old["metadata"]["uid"]):
+            raise RefusedError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
         return self._stored(place, old, merged(old, patch))
 
     def _stored(self, place: _Place, old: Body, new: Body) -> Answer:
@@ -296,11 +308,16 @@ class Api:
         if old["metadata"].get("finalizers"):
             return _ok(place.plural, self._marked(place, old))
         if place.plural == kinds.PODS:
-            return _ok(place.plural, self.server.delete_pod(old, options.get("gracePeriodSeconds")))
+            return _ok(place.plural, self._told_to_go(old, options.get("gracePeriodSeconds")))
         self.server.remove(place.plural, old)
         if place.plural in (kinds.SERVICES,):
             return _ok(place.plural, old)
         return Answer(200, _encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+
+    def _told_to_go(self, pod: Body, grace: int | None) -> Body:
+        """Even one that is gone at once is told as one that was to go."""
+        told = self.server.delete_pod(pod, grace)
+        return {**told, "metadata": {"deletionTimestamp": self.server.moments.text(), **told["metadata"]}}
 
     def _marked(self, place: _Place, old: Body) -> Body:
         if "deletionTimestamp" in old["metadata"]:

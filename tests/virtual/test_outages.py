@@ -12,7 +12,9 @@ from itertools import pairwise
 
 import pytest
 
+from elastic_operator.cluster.ledger import ASSUMED_SECONDS
 from elastic_operator.cluster.reflector import INACTIVITY_SECONDS, NODES, PODS
+from elastic_operator.cluster.session import WRITE_SECONDS
 from elastic_operator.handlers import JOBS, SWEEP_SECONDS
 from elastic_operator.watches import STALE_SECONDS
 from tests.simulate.api import Request
@@ -30,9 +32,11 @@ from tests.virtual.deeds import (
     leads,
     lives,
     made,
+    makes_a_pod,
     no,
     nodes,
     occupy,
+    of,
     on,
     refuse,
     replica,
@@ -103,6 +107,16 @@ def each_pod_once(world: ProcessWorld) -> bool:
     require(made(world)["grows-worker-0"] > 1, "what was lost was not made again")
     require(world.status("grows")["restarts"] <= 1, f"{world.status('grows')}")
     return True
+
+
+def let_go(does: bool) -> Deed:
+    """Kubelets let pods go that are to go, or do not."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.let_go = does
+        world.stir()
+
+    return do
 
 
 def delete_all(plural: str) -> Deed:
@@ -226,6 +240,23 @@ STORIES: dict[str, Story] = {
         Row("a job comes that gets nothing", (fault(refuse=True), job(small=2, big=3)), stays=8, comes=(leads(0),)),
         Row("it was not tried over and over", comes=(lambda world: 1 < len(world.replicas[0].writes()) < 14,)),
         Row("the job runs", (heal(),), (settled("toy", 3), leads(0)), within=20),
+    ),
+    "two jobs ask for one place while nobody hears whether the first has it": (
+        Row("an operator leads", (nodes(1, 1), replica()), (leads(0),)),
+        Row(
+            "the first is made, and nobody hears of it",
+            (fault(unanswered=makes_a_pod, unseen=of("pods")), job("one", big=1)),
+            stays=WRITE_SECONDS + 0.2,
+            comes=(lives(0),),
+        ),
+        Row(
+            "it is to go, and the second gets nothing",
+            (let_go(False), delete_job("one"), job("two", big=1)),
+            stays=ASSUMED_SECONDS - 2,
+            never=(has_pods("two"),),
+        ),
+        Row("nor when it is seen", (heal(), cut()), stays=60, never=(has_pods("two"),)),
+        Row("but when it is gone", (let_go(True),), (settled("two", 1),)),
     ),
     "the Service of a job is deleted, and where it leads to": (
         Row("a job runs", (nodes(2, 1), replica(), job(big=2)), (settled("toy", 2),)),

@@ -1,0 +1,105 @@
+"""Operators that break one rule each of what stands between the loop and the API server: lease, reflector, ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.ledger import Ledger
+from elastic_operator.cluster.reflector import Reflector
+from elastic_operator.cluster.session import WRITE_SECONDS, Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.handlers import JobFeed
+from elastic_operator.watches import Watches
+
+Mutant = Callable[[], Any]
+"""Makes a context in which the rule is broken."""
+
+
+def _instead(target: Any, name: str, new: Any) -> Mutant:
+    @contextmanager
+    def broken() -> Iterator[None]:
+        with patch.object(target, name, new):
+            yield
+
+    return broken
+
+
+# -- the lease -------------------------------------------------------------------------------------------------------
+
+
+def _counts_from_the_answer(honest: Any = Elector._claim) -> Any:
+    async def claim(self: Elector, lease: Any) -> None:
+        await honest(self, lease)
+        self.deadline = time.monotonic() + self._timing.lease_seconds + 5.0
+
+    return claim
+
+
+async def _keeps_it_unseen(self: Elector) -> None:
+    """It is never lost."""
+    self.deadline = math.inf
+    await asyncio.Event().wait()
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    """Not done."""
+
+
+# -- what is known ---------------------------------------------------------------------------------------------------
+
+
+async def _watches_on_after_410(self: Reflector[Any]) -> None:
+    """It goes on from where it was told to list again."""
+    await self._list()
+    while True:
+        try:
+            await self._watch()
+        except ClusterError as error:
+            self._revision = str(self._highest + 1)
+            await self._pause(error)
+
+
+def _heard_for_ever(honest: Any) -> Any:
+    def stream(self: Session, path: str, *, params: Mapping[str, str], **_: Any) -> Any:
+        return honest(self, path, params=params, inactivity=1e9)
+
+    return stream
+
+
+def _drops_nothing(self: Store[Any], seen: Any, resource_version: str, *, within: str = "") -> None:
+    """What a list does not have stays."""
+
+
+def _ignored(self: Any, *_: Any, **__: Any) -> None:
+    """Not done."""
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "a leader counts its time from the answer, and for longer than others wait": _instead(
+        Elector, "_claim", _counts_from_the_answer()
+    ),
+    "a lease is taken whoever holds it": _instead(Elector, "_is_free", lambda _self, _lease: True),
+    "a lease that somebody deleted is free": _instead(Elector, "_was_held_lately", lambda _self: False),
+    "a leader does not look at its lease again": _instead(Elector, "_keep", _keeps_it_unseen),
+    "a lease is not handed back": _instead(Elector, "release", _nothing),
+    "writes are not fenced": _instead(Session, "_permitted", lambda _self, _method: WRITE_SECONDS),
+    "a leader begins with what it knows": _instead(Watches, "catch_up", _nothing),
+    "after 410 nothing is listed": _instead(Reflector, "run", _watches_on_after_410),
+    "what a list does not have stays": _instead(Store, "observe_list", _drops_nothing),
+    "late news bring back what was deleted": _instead(Store, "_bury", _ignored),
+    "a silent watch is waited for": _instead(Session, "stream", _heard_for_ever(Session.stream)),
+    "jobs that kopf does not tell of are not looked for": _instead(JobFeed, "_sweep_forever", _nothing),
+    "kopf is not started again": _instead(JobFeed, "_host_forever", _nothing),
+    "a pod whose making was not answered was not made": _instead(Ledger, "await_seen", Ledger.forget),
+    "pods of a job that is gone stay its own": _instead(Ledger, "job_changed", _ignored),
+    "stores that are old are trusted": _instead(Watches, "fresh", lambda _self: True),
+}
+"""What each gets wrong, in words."""

@@ -1,0 +1,199 @@
+"""Jobs that wait for something, while a clock steps by an hour: everything takes its own time, by whoever's clock.
+
+And pods that no scheduler looks at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from elastic_operator.plan.waiting import UNSEEN_SECONDS
+from tests.simulate import server as kinds
+from tests.simulate.facts import node_of
+from tests.simulate.violation import require
+from tests.virtual.deeds import condition, edit, end, job, leads, nodes, replica, settled
+from tests.virtual.story import Row, Story, tell
+from tests.virtual.world import ProcessWorld, live
+
+HOUR = 3600
+DEADLINE_SECONDS, DELAY_SECONDS, TTL_SECONDS, LOSS_SECONDS = 18.0, 16.0, 12.0, 9.0
+EARLY_SECONDS, LATE_SECONDS = 3.0, 5.0
+"""Times have whole seconds, how far a clock stepped is known to a second; a doubt about it is settled in five."""
+
+
+@dataclass(slots=True)
+class Wait:
+    """What is due at that moment of the loop, how it is seen, and when it came."""
+
+    due: float
+    seen: Callable[[ProcessWorld], object]
+    came: float | None = None
+
+
+class Waits:
+    """Jobs of one pod each; each waits for something else."""
+
+    def __init__(self, world: ProcessWorld) -> None:
+        self.world, self.found = world, dict[str, Wait]()
+
+    async def begin(self) -> None:
+        """All run and wait for something."""
+        nodes(1, 4)(self.world)
+        self.world.start()
+        await self._start("back-off", recovery={"maxFailuresWithoutProgress": 100})
+        await self._start("deadline", activeDeadlineSeconds=int(DEADLINE_SECONDS))
+        await self._start("end", ttlSecondsAfterFinished=int(TTL_SECONDS))
+        await self._start(
+            "delay", big=2, elasticity={"scaleUpDelaySeconds": int(DELAY_SECONDS), "gracePeriodSeconds": 1}
+        )
+        await self._fail(1)
+        await self._fail(2)
+        began = self.world.status("deadline")["startTime"]
+        self._expect("deadline", began, DEADLINE_SECONDS, lambda w: "completionTime" in w.status("deadline"))
+        began = self.world.status("delay")["lastResizeTime"]
+        self.world.add_node(2, "a")
+        self._expect("delay", began, DELAY_SECONDS, lambda w: len(w.pods("delay")) == 2)
+        end(0, "end-master-0")(self.world)
+        await self._until("its end", lambda: "completionTime" in self.world.status("end"))
+        ended = self.world.status("end")["completionTime"]
+        self._expect("end", ended, TTL_SECONDS, lambda w: w.job("end") is None)
+        await self._fail(3)
+        await self._until("the failed pod to go", lambda: not self.world.pods("back-off"))
+        self._expect("back-off", self.world.status("back-off")["retry"]["notBefore"], 0.0, lambda w: w.pods("back-off"))
+
+    async def lose_a_node(self, name: str) -> None:
+        """That job's node falls silent; its pod is due elsewhere some time later."""
+        self.world.add_node(1, "b")
+        await self._start(name, pool="b", recovery={"nodeLossSeconds": int(LOSS_SECONDS)})
+        [pod] = self.world.pods(name)
+        node = self.world.server.find(kinds.NODES, "", node_of(pod))
+        assert node is not None
+        since = self.world.readiness(False)
+        self.world.server.update(kinds.NODES, node, status={**node["status"], "conditions": [since]})
+        self.world.add_node(1, "b")
+        uid = pod["metadata"]["uid"]
+
+        def elsewhere(world: ProcessWorld) -> bool:
+            return any(p["metadata"]["uid"] != uid for p in world.pods(name))
+
+        self._expect(name, since["lastTransitionTime"], LOSS_SECONDS, elsewhere)
+
+    async def watch(self) -> None:
+        """Until everything came, or is late."""
+        last = max(wait.due for wait in self.found.values()) + LATE_SECONDS
+        early = [
+            name for name, wait in self.found.items() if wait.seen(self.world) and self.world.moments.passed < wait.due
+        ]
+        require(not early, f"{early} came before anybody looked")
+        while any(wait.came is None for wait in self.found.values()) and self.world.moments.passed < last:
+            for wait in self.found.values():
+                if wait.came is None and wait.seen(self.world):
+                    wait.came = self.world.moments.passed
+            await self.world.advance(0.25)
+        off = {name: (wait.came or float("inf")) - wait.due for name, wait in self.found.items()}
+        amiss = {name: round(by, 1) for name, by in off.items() if not -EARLY_SECONDS <= by <= LATE_SECONDS}
+        require(not amiss, f"{amiss}; {self.world.report()}")
+
+    async def _start(self, name: str, **spec: Any) -> None:
+        job(name, **{"big": 1, **spec})(self.world)
+        await self._until(name, lambda: self.world.settled(name, 1))
+
+    async def _fail(self, attempt: int) -> None:
+        await self._until("back-off to run", lambda: self.world.settled("back-off", 1), seconds=60)
+        end(1, "back-off-master-0")(self.world)
+        await self._until(
+            "its failure", lambda: self.world.status("back-off").get("retry", {}).get("attempt") == attempt
+        )
+
+    async def _until(self, what: str, look: Callable[[], object], *, seconds: float = 5.0) -> None:
+        await self.world.until(what, look, seconds=seconds)
+
+    def _expect(self, what: str, began: str, seconds: float, seen: Callable[[ProcessWorld], object]) -> None:
+        """`began` is a time of the API server's clock as it is now."""
+        ago = self.world.moments.time() - datetime.fromisoformat(began).timestamp()
+        self.found[what] = Wait(self.world.moments.passed - ago + seconds, seen)
+
+
+def lease(world: ProcessWorld) -> tuple[str, int]:
+    """Who holds it, and how often it changed hands."""
+    spec = world.server.all("leases")[0]["spec"]
+    return spec["holderIdentity"], spec["leaseTransitions"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(step: int, seed: int) -> None:
+    async def story(world: ProcessWorld) -> None:
+        waits = Waits(world)
+        await waits.begin()
+        await waits.lose_a_node("lost")
+        began = datetime.fromisoformat(world.status("deadline")["startTime"])
+        world.moments.stepped += step
+        edit("back-off", recovery={"maxFailuresWithoutProgress": 99})(world)
+        await world.until(
+            "the step to be believed", lambda: any("stepped" in line for *_, line in world.said.lines), seconds=20
+        )
+        await waits.lose_a_node("cut-off")
+        await waits.watch()
+        moved = datetime.fromisoformat(world.status("deadline")["startTime"]) - began
+        require(abs(moved.total_seconds() - step) <= EARLY_SECONDS, f"startTime moved by {moved}")
+
+    live(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(seed: int) -> None:
+    async def story(world: ProcessWorld) -> None:
+        waits, loop = Waits(world), asyncio.get_running_loop()
+        await waits.begin()
+        before = lease(world)
+        loop.wall += HOUR  # type: ignore[attr-defined]
+        await waits.lose_a_node("lost")
+        loop.wall -= 2 * HOUR  # type: ignore[attr-defined]
+        await waits.watch()
+        require(lease(world) == before, "the lease changed hands")
+        require(sum("leading as" in line for *_, line in world.said.lines) == 1, "it began to lead again")
+
+    live(seed, story)
+
+
+def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
+    """kube-scheduler runs, or does not."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.schedules = runs
+        world.stir()
+
+    return do
+
+
+SINCE = f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
+PODS = "0 of 2 pods run. toy-master-0, toy-worker-0: "
+
+NO_SCHEDULER: Story = (
+    Row("nobody schedules", (nodes(2, 4), replica(), no_scheduler(False), job(small=2, big=2))),
+    Row(
+        "it is told with what to see after",
+        comes=(condition("toy", "Ready", "Starting", f"{PODS}{SINCE} See whether kube-scheduler runs."),),
+        at_least=UNSEEN_SECONDS - 1,
+        within=UNSEEN_SECONDS + 3,
+    ),
+    Row(
+        "it schedules",
+        (no_scheduler(True),),
+        (settled("toy", 2), condition("toy", "Ready", "Running", "2 pods")),
+        within=3,
+    ),
+    Row("and nothing more", comes=(leads(0), settled("toy", 2)), stays=120),
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pods_that_no_scheduler_looks_at_are_named_with_what_to_see_after(seed: int) -> None:
+    tell(NO_SCHEDULER, seed)
