@@ -4,6 +4,7 @@ The script gets `rank`, `port` and `tell` (any JSON value, by keyword) as global
 processes are forked from a launcher's warm parent, which has imported torch once for all tests; or started anew.
 """
 
+import atexit
 import itertools
 import json
 import os
@@ -56,6 +57,7 @@ class WarmParent:
         self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
         self._numbers = itertools.count()
         self._line, theirs = orders.pair()
+        atexit.register(self._line.close)
         path = self._folder / "orders"
         with theirs:
             theirs.set_inheritable(True)
