@@ -45,7 +45,6 @@ def test_the_master_is_told_of_every_pod_that_comes_and_of_none_that_goes(
     assert world.wish()["wish"] > before["wish"]
 
 
-@pytest.mark.extended
 def test_what_is_told_is_told_once(operators: Operators, world: ElasticWorld) -> None:
     operator = operators.start()
     world.begin()
@@ -136,7 +135,6 @@ def test_what_the_api_server_refuses_would_be_seen_here(operators: Operators, wo
     assert {contract.INJECT_FOLDER, contract.WISH_FOLDER} < mounted
 
 
-@pytest.mark.extended
 def test_a_master_whose_node_is_gone_gets_the_place_of_the_highest_worker(
     operators: Operators, world: ElasticWorld
 ) -> None:
