@@ -89,6 +89,9 @@ generated: venv ## Renew all that is generated: CRDs, the chart's README and das
 golden: venv ## Renew the files that tests compare with
 	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams && $(RUN) python -m tests.build.renew
 
+seeds: venv ## Renew which random history catches which mutant, where the recorded one does not any more
+	@$(RUN) python -m tests.simulate.renew_seeds
+
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image
 
@@ -114,4 +117,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds image cluster-up cluster-down venv shells
