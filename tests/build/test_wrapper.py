@@ -1,13 +1,24 @@
 import os
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
-from tests.build.containers import EVERY_SHELL, children_of, eventually, required, run, start, state_of
+from tests.build.containers import (
+    EVERY_SHELL,
+    PATIENCE_SECONDS,
+    children_of,
+    eventually,
+    required,
+    run,
+    shell_command,
+    start,
+    state_of,
+)
 
 SAY = 'for word; do printf "<%s>" "$word"; done'
 
@@ -90,6 +101,23 @@ def test_a_command_without_handler_ends_by_the_signal(shell, begin):
     eventually(lambda: children_of(container.pid), "the command starts")
     container.signal()
     assert container.end()[0] == 143
+
+
+@EVERY_SHELL
+def test_a_signal_that_comes_as_the_command_starts_is_not_lost(shell):
+    """A child that is still the shell swallowed it, in one try of four with busybox."""
+    for _ in range(20):
+        words = [*shell_command(shell), "-c", RUN_COMMAND, "elastic-pytorch", "sleep", "60"]
+        with subprocess.Popen(words, start_new_session=True) as wrapper:
+            while not (begun := children_of(wrapper.pid)):
+                pass
+            wrapper.send_signal(signal.SIGTERM)
+            try:
+                assert wrapper.wait(PATIENCE_SECONDS) == 143
+            finally:
+                if wrapper.poll() is None:
+                    wrapper.kill()
+                    os.kill(begun[0], signal.SIGKILL)
 
 
 @EVERY_SHELL
