@@ -28,6 +28,8 @@ from tests.virtual.replica import Replica
 from tests.virtual.story import Deed
 from tests.virtual.world import ProcessWorld, live
 
+pytestmark = pytest.mark.simulation
+
 MOST_DEATHS = 200
 SETTLE_SECONDS = 60
 POD = "one-pod"

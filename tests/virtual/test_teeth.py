@@ -10,6 +10,8 @@ from tests.virtual.history import run_history
 from tests.virtual.mutants import MUTANTS
 from tests.virtual.story import tell
 
+pytestmark = pytest.mark.simulation
+
 STORIES = {**test_replicas.STORIES, **test_outages.STORIES}
 CAUGHT_BY: dict[str, tuple[str, int]] = {
     "a leader counts its time from the answer, and for longer than others wait": (
