@@ -54,7 +54,9 @@ def start(
     program, *options = shell_command(shell)
     rootless = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     unshare = [required("unshare"), "--pid", "--fork", "--kill-child", *rootless]
-    command = [*unshare, program, *options, "-c", script, name, *args]
+    # Whatever started these tests may ignore signals, as nohup does; a container's first process ignores none.
+    defaults = [required("env"), "--default-signal"]
+    command = [*defaults, *unshare, program, *options, "-c", script, name, *args]
     environment = dict(os.environ) if env is None else dict(env)
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment

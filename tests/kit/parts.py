@@ -122,6 +122,7 @@ class Recorder:
         self.minutes: dict[str, float] = dict.fromkeys(names, 0.0)
         self.tests: dict[str, int] = dict.fromkeys(names, 0)
         self.red: set[str] = set()
+        self.commit = _head()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add the test to its part."""
@@ -141,7 +142,7 @@ class Recorder:
             word = "red" if name in self.red else "green" if finished else "not finished"
             terminalreporter.write_line(f"{name:12} {word:6} {self.tests[name]:5} tests {self.minutes[name]:6.1f} min")
             if word == "green":
-                known[name] = Green(_head(), _today(), self.tests[name], round(self.minutes[name], 1))
+                known[name] = Green(self.commit, _today(), self.tests[name], round(self.minutes[name], 1))
         GREEN.write_text(json.dumps({name: _as_json(known[name]) for name in sorted(known)}, indent=1) + "\n")
 
 
@@ -181,7 +182,7 @@ def run(names: list[str], *words: str) -> int:
 
 def _command(group: list[Part], words: tuple[str, ...]) -> list[str]:
     names = ",".join(part.name for part in group)
-    spread = () if group[0].alone else ("-n", "2", "--dist", "loadgroup")
+    spread = () if group[0].alone else ("-n", "3", "--dist", "loadgroup")
     paths = [path for part in group for path in part.tests]
     marks = "extended and not long"
     return [sys.executable, "-m", "pytest", "-m", marks, f"--record-green={names}", *spread, *words, *paths]
