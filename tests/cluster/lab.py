@@ -28,6 +28,7 @@ Object = dict[str, Any]
 
 WAIT_SECONDS = 90.0
 """Far more than anything takes on a machine that is not overloaded."""
+LOG_LINES = 60
 POLL_SECONDS = 0.2
 OPERATOR_NAMESPACE = "elastic-system"
 NO_DEFINITIONS = "the server doesn't have a resource type"
@@ -284,8 +285,12 @@ class Team:
             ("events", self.lab.try_kubectl("-n", self.name, "get", "events", "--sort-by=.lastTimestamp").stdout),
             ("nodes", self.lab.try_kubectl("get", "nodes").stdout),
             ("operator", self.lab.operator_log()),
+            *((f"log of {pod}", self._end_of_log(pod)) for pod in self.pods()),
         ]
         return "\n".join(f"--- {title} ---\n{text}" for title, text in parts)
+
+    def _end_of_log(self, pod: str) -> str:
+        return self.lab.try_kubectl("-n", self.name, "logs", pod, f"--tail={LOG_LINES}").stdout
 
 
 @contextlib.contextmanager
