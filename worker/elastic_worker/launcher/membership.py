@@ -90,9 +90,9 @@ class Membership:
 
     async def _attend(self) -> None:
         """One line, until it breaks. Raises what `dial` raises; returns where it was up for a while."""
-        settings = self._settings
+        settings, said = self._settings, self._lasting()
         line, welcome = await wire.dial(
-            settings.coordinator_host, settings.port, token=settings.token, hello=self._hello()
+            settings.coordinator_host, settings.port, token=settings.token, hello=self._hello(said)
         )
         epoch = int(welcome.get("epoch", 0))
         if epoch < self._epoch:
@@ -100,6 +100,7 @@ class Membership:
             raise wire.RefusedError(f"its master's epoch is {epoch}, {self._epoch} was seen already")
         log.info("connected to the coordinator of epoch %d", epoch)
         self._epoch, self._line = epoch, line
+        self._tell_what_changed(line, said)
         self.on_line(True)
         beat = asyncio.ensure_future(self._beat(line))
         try:
@@ -115,22 +116,30 @@ class Membership:
             self.on_line(False)
             line.abort()
 
-    def _hello(self) -> wire.Message:
-        settings = self._settings
+    def _tell_what_changed(self, line: wire.Line, said: wire.Message) -> None:
+        """What came to be so while the hello was on its way: else a pod that got warm then is waited for for ever."""
+        changed = {key: value for key, value in self._lasting().items() if key not in said or said[key] != value}
+        if changed:
+            line.send(changed)
+
+    def _lasting(self) -> wire.Message:
         state = dict(self._state)
         if self._leaving_at is not None:
             state["leaving"] = max(0.0, self._leaving_at - time.monotonic())
+        return state
+
+    def _hello(self, state: wire.Message) -> wire.Message:
+        settings = self._settings
         pod = {
             "uid": settings.pod_uid,
             "name": settings.pod_name,
             "address": settings.address,
-            "processes": self._state.get("processes", settings.processes),
+            "processes": state.get("processes", settings.processes),
             "is_master": settings.is_master,
             "index": settings.index,
         }
-        state.pop("processes", None)
         return {
-            **state,
+            **{key: value for key, value in state.items() if key != "processes"},
             "uid": settings.pod_uid,
             "job": settings.job_uid,
             "incarnation": settings.incarnation,

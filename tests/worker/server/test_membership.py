@@ -1,0 +1,64 @@
+"""The line to the coordinator: what a launcher tells reaches it, at whatever moment it is told."""
+
+import asyncio
+import dataclasses
+
+from elastic_worker import settings, wire
+from elastic_worker.launcher.membership import Membership
+from tests.worker.job.local import free_port
+
+MOST_TURNS = 400
+"""Of the event loop; long before, the line is up."""
+SETTINGS = settings.Settings(
+    **{field.name: "" for field in dataclasses.fields(settings.Settings)}
+    | {"job_uid": "job", "incarnation": 3, "pod_uid": "u1", "token": "secret", "host": "127.0.0.1"}
+    | {"is_master": False, "processes": 1, "index": 0}
+)
+
+
+class Coordinator:
+    """Lets everybody in, and remembers what it was told last."""
+
+    def __init__(self) -> None:
+        self.state, self.turns = {}, 0
+
+    async def welcome(self, reader, writer):
+        line = wire.Line(reader, writer)
+        try:
+            hello, proof = await wire.receive_hello(line, token="secret", job_uid="job", incarnation=3)
+            self.state.update(hello)
+            line.send({"proof": proof, "epoch": 1})
+            while True:
+                self.state.update(await line.receive())
+        except ConnectionError:
+            line.abort()
+
+
+async def told_after(turns: int) -> tuple[bool, bool]:
+    """Whether the line was up when the launcher told that it is warm, and whether the coordinator has heard of it."""
+    coordinator, port = Coordinator(), free_port()
+    server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
+    membership = Membership(dataclasses.replace(SETTINGS, port=port), lambda _message: asyncio.sleep(0))
+    membership.tell(warm=False)
+    running = asyncio.ensure_future(membership.run())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_connected = membership.connected
+    membership.tell(warm=True)
+    await asyncio.sleep(2)
+    running.cancel()
+    await asyncio.wait({running})
+    server.close()
+    await server.wait_closed()
+    await asyncio.sleep(1)
+    return was_connected, coordinator.state["warm"]
+
+
+async def test_a_pod_that_gets_warm_while_it_connects_is_known_to_be_warm():
+    was_connected = False
+    for turns in range(MOST_TURNS):
+        was_connected, heard = await told_after(turns)
+        assert heard, f"told after {turns} turns of the loop"
+        if was_connected:
+            break
+    assert was_connected, "the line never came up while the launcher waited to tell"
