@@ -21,8 +21,6 @@ GATE_MINUTES = 20
 """What `make test` may take on two cores, everything built."""
 TEST_SECONDS = 60
 """What one test of `make test` may take."""
-CHANGE_SECONDS = 20
-"""What one change may add to `make test` without a word about it."""
 SHOWN = 10
 TOLD_FROM_SECONDS = 1.0
 """Tests that take less are only part of their file's sum."""
