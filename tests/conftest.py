@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         complete.check(session, items)
         if missing := parts.without_part(items):
             raise pytest.UsageError(f"extended tests without a part in tests/parts.toml: {', '.join(missing)}")
+    if names := session.config.getoption("--record-green"):
+        parts.select(session.config, items, names.split(","))
     quarantine.apply(items, quarantine.load())
     order.sort(items, session.config.rootpath)
 

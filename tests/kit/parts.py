@@ -167,6 +167,16 @@ def without_part(items: Iterable[pytest.Item]) -> list[str]:
     return sorted(path for path in files if part_of(path, parts) is None)
 
 
+def select(config: pytest.Config, items: list[pytest.Item], names: list[str]) -> None:
+    """Leave out the tests of other parts: the folder of one part may hold files of another."""
+    parts = load()
+    kept, others = [], []
+    for item in items:
+        (kept if part_of(item.nodeid.partition("::")[0], parts) in names else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = kept
+
+
 def run(names: list[str], *words: str) -> int:
     """Run these parts: together, then those that must be alone one by one. The exit code of the first that failed."""
     parts = {part.name: part for part in load()}

@@ -78,3 +78,22 @@ def test_only_commits_to_its_code_and_tests_count(tmp_path):
     assert parts.commits_since(seen, CLUSTER, root=tmp_path) == 2
     assert parts.commits_since(green(commit="0" * 40), CLUSTER, root=tmp_path) is None
     assert parts.commits_since(None, CLUSTER, root=tmp_path) is None
+
+
+def test_a_run_of_a_part_leaves_out_the_tests_of_another_below_its_folder(pytester: pytest.Pytester, request):
+    pytester.makeconftest(
+        "from tests.kit import parts\n"
+        "WHOLE = parts.Part('cluster', ('tests/cluster',), ())\n"
+        "INSIDE = parts.Part('install', ('tests/cluster/test_b.py',), ())\n"
+        "parts.load = lambda: [WHOLE, INSIDE]\n"
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    parts.select(config, items, ['cluster'])\n"
+    )
+    pytester.makeini(f"[pytest]\npythonpath = {request.config.rootpath}")
+    folder = pytester.mkdir("tests") / "cluster"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"test_{name}.py").write_text(f"def test_{name}():\n    pass\n")
+    result = pytester.runpytest_subprocess("-v", "-p", "no:randomly", "--rootdir", pytester.path)
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*test_a*PASSED*"])

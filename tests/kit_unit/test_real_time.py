@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit import virtual_time
+from tests.kit import retry, virtual_time
 
-REAL = {"processes", "programs", "apiserver", "cluster", "alone"}
+REAL = {*retry.REAL, "alone"}
 NEVER = {time.sleep: "time.sleep"}
 CLOCKS = {
     time.monotonic: "time.monotonic",
