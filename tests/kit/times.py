@@ -28,11 +28,10 @@ TOLD_FROM_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was recorded: the whole run in minutes, seconds and number of tests of each file, and its slow tests."""
+    """What was recorded: minutes of the whole run, seconds of each file and of each slow test."""
 
     minutes: float
     seconds: dict[str, float]
-    tests: dict[str, int]
     slow: dict[str, float]
 
     def of_file(self, path: str) -> float:
@@ -43,12 +42,12 @@ class Times:
 def load(file: Path = FILE) -> Times:
     """What was recorded last; nothing where there is no record."""
     if not file.exists():
-        return Times(0.0, {}, {}, {})
+        return Times(0.0, {}, {})
     data: dict[str, Any] = json.loads(file.read_text())
     files = data["files"]
     slow = {f"{path}::{test}": taken for path, each in files.items() for test, taken in each.get("slow", {}).items()}
     seconds = {path: each["seconds"] for path, each in files.items()}
-    return Times(data["minutes"], seconds, {path: each["tests"] for path, each in files.items()}, slow)
+    return Times(data["minutes"], seconds, slow)
 
 
 class Recorder:
