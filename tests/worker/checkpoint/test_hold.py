@@ -7,7 +7,7 @@ import time
 import pytest
 
 from elastic_worker.checkpoint.finder import Finder
-from elastic_worker.checkpoint.hold import stop_at_checkpoint
+from elastic_worker.checkpoint.hold import freeze_between_writes, stop_at_checkpoint
 from elastic_worker.checkpoint.whole import is_whole
 from tests.kit.wait import within
 from tests.worker.checkpoint.writing import Script, running, wait_for, watching, zip_bytes
@@ -181,3 +181,36 @@ async def test_an_error_while_looking_leaves_nobody_frozen_and_is_told(tmp_path,
             await asyncio.to_thread(wait_for, lambda: script.state() != "T")
             assert script.frozen == 1
             held.cancel()
+
+
+async def test_processes_that_are_to_stop_finish_the_file_they_write(tmp_path):
+    """Another pod, which does not see who writes, has found the checkpoint complete one file earlier."""
+    path = tmp_path / "checkpoints"
+    path.mkdir()
+    code = f"""
+        from tests.worker.checkpoint.writing import zip_bytes
+        content = zip_bytes()
+        file = open({str(path / "optimizer.pt")!r}, "wb"); file.write(content[:100]); file.flush()
+        input()
+        file.write(content[100:]); file.close()
+        input()
+    """
+    with running(code) as script:
+        async with watching(path, script) as watch:
+            await asyncio.to_thread(wait_for, lambda: watch.being_written())
+            held = asyncio.ensure_future(freeze_between_writes(watch, [script], seconds=20))
+            await asyncio.to_thread(wait_for, lambda: script.thawed)
+            assert not held.done()
+            script.go_on()
+            assert await within(20, held)
+            assert script.state() == "T"
+            assert is_whole(path / "optimizer.pt")
+
+
+async def test_processes_that_are_to_stop_and_write_on_and_on_run_when_time_is_over(tmp_path):
+    path = tmp_path / "ckpt.pt"
+    with running(f"file = open({str(path)!r}, 'wb'); file.write(b'x'); file.flush(); input()") as script:
+        async with watching(path, script) as watch:
+            await asyncio.to_thread(wait_for, lambda: watch.being_written())
+            assert not await freeze_between_writes(watch, [script], seconds=0.3)
+            assert script.state() != "T"

@@ -1,6 +1,6 @@
 """A plain training script, as the tests need it: it knows nothing of the worker package, and writes down what it does.
 
-    train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--save one|several|none] [--fail-at 35 --fail-rank 1] ...
+    train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--fail-at 35 --fail-rank 1] ...
 
 Rank 0 saves the last finished epoch to FOLDER/checkpoint.pt. Each process appends a line of JSON per step to
 FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), master, generation, rank, world, epoch, step.
@@ -31,7 +31,10 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     parallel = DistributedDataParallel(model)
     saved = options.checkpoint or options.folder / "checkpoint.pt"
+    second = saved.with_name("optimizer.pt")
     first = torch.load(saved)["epoch"] + 1 if saved.exists() else 0
+    if second.exists():
+        torch.load(second)
     name = f"steps-{os.environ['ELASTIC_POD_NAME']}-{os.environ['LOCAL_RANK']}.jsonl"
     with (options.folder / name).open("a", buffering=1) as log:
         for epoch in range(first, options.epochs):
@@ -46,6 +49,8 @@ def main():
                 write(log, rank, epoch, step)
             if rank == 0:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
+                if options.save_second:
+                    save(second, epoch, model, pause=options.save_second, in_place=True)
     lingered = options.folder / "lingered"
     if rank == dist.get_world_size() - 1 and not (options.linger_once and lingered.exists()):
         lingered.touch()
@@ -62,6 +67,7 @@ def parse():
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--save-pause", type=float, default=0.0)
     parser.add_argument("--save-in-place", action="store_true")
+    parser.add_argument("--save-second", type=float, default=0.0)
     parser.add_argument("--fail-at", type=int, default=-1)
     parser.add_argument("--fail-rank", type=int, default=0)
     parser.add_argument("--fail-how", default="raise")

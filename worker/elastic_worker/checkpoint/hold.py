@@ -57,6 +57,26 @@ async def stop_at_checkpoint(
     return False
 
 
+async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float) -> bool:
+    """Freeze the processes at a moment at which none of them has a file of the checkpoint open for writing.
+
+    True: they are frozen. False: there was no such moment within `seconds`, and they run.
+    """
+    until = time.monotonic() + seconds
+    hold = _Hold(processes)
+    try:
+        while True:
+            hold.freeze()
+            if await _stand_still(processes) and not await asyncio.to_thread(watch.being_written) and hold.keep():
+                return True
+            hold.thaw()
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        hold.thaw()
+
+
 class _Hold:
     """The processes, frozen or not; not for long, unless they are kept so."""
 
@@ -125,10 +145,16 @@ class _Deadline:
 
 async def _is_safe(watch: CheckpointWatch, processes: Sequence[Freezable]) -> bool:
     """Whether everybody stands still, nobody is in the middle of writing, and what was written is whole."""
+    if not await _stand_still(processes):
+        return False
+    return await asyncio.to_thread(lambda: not watch.being_written() and watch.verify())
+
+
+async def _stand_still(processes: Sequence[Freezable]) -> bool:
     pids = [process.pid for process in processes]
     until = time.monotonic() + FREEZE_SECONDS
     while not all_stopped(pids):
         if time.monotonic() >= until:
             return False
         await asyncio.sleep(0.001)
-    return await asyncio.to_thread(lambda: not watch.being_written() and watch.verify())
+    return True

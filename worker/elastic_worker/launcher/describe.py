@@ -31,7 +31,8 @@ def what_happened(rank: int, code: int, error: Mapping[str, Any] | None) -> str:
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
         return f"rank {rank} {how}{hint}"
     said = str((error or {}).get("traceback") or (error or {}).get("message") or "").strip()
-    return f"rank {rank} failed with exit code {code}" + (f": {said[-MOST_CHARACTERS:]}" if said else "")
+    how = "failed in communication" if is_consequence(said) else "failed"
+    return f"rank {rank} {how} with exit code {code}" + (f": {said[-MOST_CHARACTERS:]}" if said else "")
 
 
 def is_consequence(told: str) -> bool:

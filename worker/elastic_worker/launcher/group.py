@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elastic_worker import contract
-from elastic_worker.checkpoint.hold import stop_at_checkpoint
+from elastic_worker.checkpoint.hold import freeze_between_writes, stop_at_checkpoint
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.launcher.describe import is_consequence, what_happened
 from elastic_worker.launcher.library import Library
@@ -135,8 +135,12 @@ class Group:
 
     async def stop(self, *, seconds: float, dump: bool = False) -> None:
         """End all processes; after `seconds` by force."""
-        self.cancel_align()
         self._stopping = True
+        began = time.monotonic()
+        if self._align is not None and not self._align.done() and not dump:
+            await self._finish_writing(self._align, seconds / 2)
+        left = max(0.0, seconds - _since(began))
+        self.cancel_align()
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
         number = self.record.number if self.record else 0
         lost = self._count_lost(processes)
@@ -144,12 +148,20 @@ class Group:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
-        await asyncio.gather(*(process.stop(seconds) for process in processes))
+        await asyncio.gather(*(process.stop(left) for process in processes))
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers, self.frozen = [], False
         self.library.forget()
         self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
+
+    async def _finish_writing(self, align: asyncio.Task[None], seconds: float) -> None:
+        """Another pod has found the checkpoint complete first: it does not see what the processes here still write."""
+        align.cancel()
+        await asyncio.wait({align})
+        if self.watch is not None and not self.frozen:
+            running = [process for process in self.processes if not process.exited.done()]
+            await freeze_between_writes(self.watch, running, seconds=seconds)
 
     def align(self, seconds: float | None) -> None:
         """Freeze right after the next complete checkpoint, and say so; say so too if there is none within `seconds`."""
