@@ -120,28 +120,6 @@ def test_the_operator_cannot_write_the_spec_of_a_job_or_a_policy():
             assert not {"create", "update", "patch", "*"} & {verb for verbs_ in verbs for verb in verbs_}
 
 
-def test_no_role_uses_a_wildcard():
-    for kind in ("ClusterRole", "Role"):
-        for role in objects(*WITHOUT_CRDS, kind=kind):
-            assert "*" not in json.dumps(role["rules"])
-
-
-def test_only_watched_namespaces_may_be_written():
-    flags = (*WITHOUT_CRDS, "--set", "settings.watchNamespaces={team-a}")
-    cluster_wide = {binding["roleRef"]["name"] for binding in objects(*flags, kind="ClusterRoleBinding")}
-    assert {name.removeprefix("elastic-pytorch-operator-") for name in cluster_wide} == {"observe", "tell", "nominate"}
-    roles = {role["metadata"]["name"].rpartition("-")[2]: role["rules"] for role in objects(*flags, kind="ClusterRole")}
-    assert {verb for rule in roles["observe"] for verb in rule["verbs"]} <= {"get", "list", "watch"}
-    assert [rule["resources"] for rule in roles["tell"]] == [["gpuquotapolicies/status"]]
-    assert [rule["resources"] for rule in roles["nominate"]] == [["pods/status"], ["events"]]
-
-
-def test_without_leave_to_nominate_no_other_teams_pod_may_be_written():
-    flags = (*WITHOUT_CRDS, "--set", "rbac.reclaimForForeignPods=false,settings.watchNamespaces={team-a}")
-    cluster_wide = {binding["roleRef"]["name"] for binding in objects(*flags, kind="ClusterRoleBinding")}
-    assert {name.removeprefix("elastic-pytorch-operator-") for name in cluster_wide} == {"observe", "tell"}
-
-
 def test_everything_with_a_namespace_is_in_the_releases_own():
     kinds = ("Deployment", "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "PodDisruptionBudget")
     for kind in kinds:
