@@ -1,6 +1,6 @@
 """What the API server makes of the job's CRD: defaults, nulls, pruning, columns, subresources, documentation.
 
-What is out of bounds is in `tests/apiserver/input`.
+What is out of bounds, and fields that nobody knows, are in `tests/apiserver/input`.
 """
 
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def condition(type_: ConditionType, reason: str) -> Condition:
     return Condition(type=type_, status="True", reason=reason, message="Why.", last_transition_time=NOW)
 
 
-# --- defaults, nulls, unknown fields
+# --- defaults, nulls
 
 
 def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
@@ -88,14 +88,6 @@ def test_null_counts_as_absent_in_a_plain_create(jobs: Jobs):
     assert "replicaStep" not in stored
     assert stored["suspend"] is False
     assert stored["recovery"]["nodeLossSeconds"] == 40
-
-
-def test_an_unknown_field_is_refused_where_the_client_asks_for_strictness_and_pruned_elsewhere(jobs: Jobs):
-    job = make_job(minReplica=1)
-    answer = jobs.create(job, validation="Strict")
-    assert answer.status_code == httpx.codes.BAD_REQUEST
-    assert 'unknown field "spec.minReplica"' in answer.json()["message"]
-    assert "minReplica" not in accepted(jobs.create(job, validation="Ignore"))["spec"]
 
 
 def test_inside_the_template_nothing_is_pruned(jobs: Jobs):

@@ -106,10 +106,11 @@ def test_a_job_that_keeps_the_rules_is_accepted(jobs: Jobs, job: dict[str, Any])
 @pytest.mark.parametrize("field", FIXED)
 def test_while_the_job_runs_what_its_pods_are_made_from_stays(jobs: Jobs, field: str):
     before, after = FIXED[field]
-    accepted(jobs.create(make_job(**before)))
+    stored = accepted(jobs.create(make_job(**before)))
     causes = refused(jobs.patch("toy", {"spec": after}))
     assert list(causes) == [f"spec.{field}"]
     assert causes[f"spec.{field}"].endswith(stays(field))
+    assert jobs.get("toy")["spec"] == stored["spec"]
 
 
 @pytest.mark.parametrize("field", FIXED)

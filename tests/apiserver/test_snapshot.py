@@ -14,6 +14,7 @@ from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.apiserver.jobs_api import Jobs, accepted
+from tests.apiserver.operators import kubeconfig_of
 
 pytestmark = pytest.mark.apiserver
 
@@ -37,12 +38,9 @@ def node(api: httpx.Client) -> Iterator[str]:
 
 def make_pod(name: str, node: str, *, gpus: int) -> dict:
     """A pod that is not ours, bound to a node."""
-    container = {"name": "main", "image": "local/none:1", "resources": {"limits": {GPU: str(gpus)}}}
-    tolerations = [{"operator": "Exists"}]
-    return {
-        "metadata": {"name": name},
-        "spec": {"nodeName": node, "containers": [container], "tolerations": tolerations},
-    }
+    containers = [with_gpus(gpus, name="main", image="local/none:1")]
+    spec = {"nodeName": node, "containers": containers, "tolerations": [{"operator": "Exists"}]}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs(
@@ -74,14 +72,6 @@ def test_the_snapshot_of_a_cluster_can_be_replayed(
 def test_an_api_server_that_is_not_there_is_an_error_with_its_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    config = {
-        "current-context": "c",
-        "clusters": [cluster],
-        "contexts": [context],
-        "users": [{"name": "u", "user": {}}],
-    }
-    (tmp_path / "config").write_text(json.dumps(config))
+    (tmp_path / "config").write_text(kubeconfig_of("http://127.0.0.1:9"))
     assert main(["snapshot", "--kubeconfig", str(tmp_path / "config")]) == 2
     assert "http://127.0.0.1:9" in capsys.readouterr().err

@@ -1,5 +1,5 @@
-"""Wrong manifests, as data: those that the API server refuses when they are written, those that it stores and whose
-pods it refuses, and edits that a running job cannot take. `tests/api/mistakes.py` has those that the operator finds.
+"""Wrong manifests, as data: those that the API server refuses when they are written, and those that it stores and whose
+pods it refuses. `tests/api/mistakes.py` has those that the operator finds.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from tests.api.jobs import make_container, make_job, make_template
-from tests.api.mistakes import ABSENT, MAIN, TEMPLATE, Mistake, in_main, in_pod, in_template
+from tests.api.mistakes import ABSENT, MAIN, Mistake, in_main, in_pod, in_template
 
 
 def in_spec(field: str, value: str, remedy: str, **spec: Any) -> Mistake:
@@ -37,7 +37,6 @@ def typo(field: str, **spec: Any) -> Mistake:
 INTEGER, BOOLEAN, STRING = (f"must be of type {name}" for name in ("integer", "boolean", "string"))
 LIST, OBJECT = "must be of type array", "must be of type object"
 LABEL = "consist of alphanumeric characters"
-WITHIN = "every size must be within minReplicas and maxReplicas"
 SMALLEST = make_template()
 MANY = list(range(1, 3001))
 
@@ -230,16 +229,3 @@ AT_THE_POD = [
     ),
 ]
 """Stored, since to the API server a template is opaque, and refused in the shape of a pod."""
-
-EDITS = [
-    ({"minReplicas": 99}, "spec.maxReplicas", "must be at least minReplicas"),
-    ({"maxReplicas": None}, "spec.maxReplicas", "Required value"),
-    ({"maxReplicas": "many"}, "spec.maxReplicas", INTEGER),
-    ({"allowedReplicas": [99]}, "spec.allowedReplicas", WITHIN),
-    ({"template": make_template(make_container(image="other"))}, TEMPLATE, "set spec.suspend to true first"),
-    ({"template": {"spec": None}}, TEMPLATE, "set spec.suspend to true first"),
-    ({"template": None}, TEMPLATE, "Required value"),
-    ({"master": {"template": SMALLEST}}, "spec.master", "set spec.suspend to true first"),
-    ({"nprocPerNode": 7}, "spec.nprocPerNode", "set spec.suspend to true first"),
-]
-"""Merge patches of the spec of a running job; the field and the remedy."""

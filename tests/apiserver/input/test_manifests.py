@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.api.mistakes import MISTAKES, Mistake
-from tests.apiserver.input.manifests import AT_THE_DOOR, AT_THE_POD, DEEP, EDITS, NOT_JSON, PRUNED, TOO_LARGE
+from tests.apiserver.input.manifests import AT_THE_DOOR, AT_THE_POD, DEEP, NOT_JSON, PRUNED, TOO_LARGE
 from tests.apiserver.input.pool import Canary, conditions_of, elastic_job, pods_of
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 from tests.apiserver.operators import Operator, Operators, eventually
@@ -132,18 +132,6 @@ def test_a_job_whose_workers_are_refused_gives_its_masters_place_back(operators:
     named = "spec.worker.template.spec.hostname"
     eventually("the field to be named", lambda: named in conditions_of(jobs, "Ready")["toy"].get("message", ""))
     eventually("its pods to be gone", lambda: not pods_of(jobs, "toy"))
-
-
-def test_wrong_edits_of_a_running_job_are_refused_and_change_nothing(operators: Operators, jobs: Jobs, canary: Canary):
-    operators.start()
-    canary.start()
-    before = jobs.get(canary.name)["spec"]
-    pods = {pod["metadata"]["uid"] for pod in pods_of(jobs, canary.name)}
-    for change, field, remedy in EDITS:
-        assert remedy in refused(jobs.patch(canary.name, {"spec": change}))[field]
-    assert jobs.get(canary.name)["spec"] == before
-    canary.check()
-    assert pods < {pod["metadata"]["uid"] for pod in pods_of(jobs, canary.name)}
 
 
 def test_an_invalid_job_starts_when_its_template_is_corrected_while_it_is_suspended(

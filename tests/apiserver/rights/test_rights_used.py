@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies
 from tests.apiserver.reclaim.lab import Notebooks
 from tests.apiserver.rights.account import NAMESPACE, Installed, Rule
-from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
+from tests.apiserver.rights.conftest import Install, Start
 from tests.apiserver.rights.requests import Right, Use, refusals, uses
 from tests.apiserver.rights.scenario import Day
 from tests.kit.wait import WaitRanOutError, until
@@ -38,10 +41,10 @@ NEVER = (
 
 
 @pytest.fixture
-def day(estate: Estate, world: World, watcher: Proxy, start: Start) -> Day:
+def day(world: World, new_namespace: Callable[[], Jobs], watcher: Proxy, start: Start) -> Day:
     """A day of operators that serve all namespaces."""
-    notebooks = Notebooks(estate.api, new_namespace(estate, "notebooks"))
-    return Day(world, notebooks, Policies(estate.api), watcher, start)
+    notebooks = Notebooks(world.api, new_namespace().namespace)
+    return Day(world, notebooks, Policies(world.api), watcher, start)
 
 
 def uses_of(rule: Rule, used: set[Use]) -> set[Use]:

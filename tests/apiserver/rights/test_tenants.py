@@ -11,10 +11,11 @@ from elastic_operator.api.policy import COLLECTION
 from elastic_worker import contract
 from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import MERGE, World, elastic_job
+from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.rights.account import Installed
-from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
+from tests.apiserver.rights.conftest import Estate, Install, Start
 from tests.apiserver.rights.requests import Right
 
 pytestmark = pytest.mark.apiserver
@@ -47,10 +48,15 @@ def asker(installed: Installed, user: str, namespace: str) -> Callable[[str, str
 
 @pytest.mark.parametrize(("role", "may_write"), [("view", False), ("edit", True), ("admin", True)])
 def test_a_role_in_a_namespace_is_for_its_jobs_and_never_for_policies_or_statuses(
-    estate: Estate, install: Install, world: World, role: str, may_write: bool
+    estate: Estate,
+    install: Install,
+    world: World,
+    new_namespace: Callable[[], Jobs],
+    role: str,
+    may_write: bool,
 ) -> None:
     installed, user = install(), f"a-{role}"
-    namespace, other = world.jobs.namespace, new_namespace(estate, "team-b")
+    namespace, other = world.jobs.namespace, new_namespace().namespace
     bind(estate, user, role, namespace)
     here, there = asker(installed, user, namespace), asker(installed, user, other)
     eventually("what controllers add to the role", lambda: here("create" if may_write else "watch", JOBS))
@@ -75,11 +81,11 @@ def test_the_quota_admin_writes_policies_and_nothing_else(estate: Estate, instal
 
 
 def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
-    estate: Estate, install: Install, world: World, start: Start
+    install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    other = new_namespace(estate, "team-b")
-    policies = Policies(estate.api)
+    other = new_namespace().namespace
+    policies = Policies(world.api)
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2, limit=0))
     policies.create("b", namespaces=[other], flavors=quota(6))
     start()
@@ -100,10 +106,10 @@ def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
 
 
 def test_what_a_template_says_of_namespace_owners_and_names_has_no_effect(
-    estate: Estate, install: Install, world: World, start: Start
+    install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    other = new_namespace(estate, "team-b")
+    other = new_namespace().namespace
     start()
     job = elastic_job("sly", small=1, big=2)
     stranger = {"apiVersion": "v1", "kind": "Namespace", "name": other, "uid": "x", "controller": True}
@@ -124,8 +130,8 @@ def test_what_a_template_says_of_namespace_owners_and_names_has_no_effect(
         assert (meta["labels"][contract.LABEL_JOB_UID], meta["labels"]["mine"]) == (uid, "yes")
         assert "finalizers" not in meta
         assert pod["spec"]["serviceAccountName"] == "default"
-    assert estate.api.get(f"/api/v1/namespaces/{other}/pods").json()["items"] == []
-    assert estate.api.get(f"/api/v1/namespaces/{other}/services").json()["items"] == []
+    assert world.api.get(f"/api/v1/namespaces/{other}/pods").json()["items"] == []
+    assert world.api.get(f"/api/v1/namespaces/{other}/services").json()["items"] == []
 
 
 def test_a_service_account_that_the_team_lacks_is_not_found_elsewhere(
