@@ -39,15 +39,6 @@ def resolved(schema: dict) -> dict:
     return SCHEMA["definitions"][name] if name else schema
 
 
-def closed_objects(schema: dict, path: str = "") -> list[str]:
-    """Paths of all objects in a schema that list their keys, and so must refuse others."""
-    schema = resolved(schema)
-    found = [path] if "properties" in schema else []
-    for key, child in schema.get("properties", {}).items():
-        found += closed_objects(child, f"{path}.{key}".lstrip("."))
-    return found
-
-
 def known_keys(schema: dict, path: str = "") -> set[str]:
     """Paths of all keys in the closed objects of a schema."""
     keys = set()
@@ -83,7 +74,7 @@ def test_every_golden_file_belongs_to_a_case():
     assert {path.stem for path in golden_file("any").parent.glob("*.yaml")} == set(CASES)
 
 
-@pytest.mark.parametrize("path", closed_objects(SCHEMA))
+@pytest.mark.parametrize("path", sorted({key.rpartition(".")[0] for key in known_keys(SCHEMA)}))
 def test_an_unknown_key_is_refused(path):
     key = f"{path}.typo".lstrip(".")
     result = helm("template", CHART, *WITHOUT_CRDS, "--set", f"{key}=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 
 from tests.soak import faults_of_nodes as nodes
@@ -44,8 +45,8 @@ FAULTS: Mapping[Kind, Deeds] = {
     Kind(FAULT, "fake node gone", MEDIUM): nodes.fake_node_gone,
     Kind(FAULT, "fake node cordoned", MEDIUM): nodes.fake_node_cordoned,
     Kind(FAULT, "kwok frozen", MEDIUM): programs.frozen("kwok"),
-    Kind(FAULT, "training process killed", costly=True): pods.training_process_killed,
-    Kind(FAULT, "training process frozen", costly=True): pods.training_process_frozen,
+    Kind(FAULT, "training process killed", costly=True): pods.training_process("killed", signal.SIGKILL),
+    Kind(FAULT, "training process frozen", costly=True): pods.training_process("frozen", signal.SIGSTOP),
     Kind(FAULT, "launcher killed", costly=True): pods.launcher_killed,
     Kind(FAULT, "worker deleted"): pods.deleted("worker"),
     Kind(FAULT, "worker deleted by force", costly=True): pods.deleted("worker", by_force=True),

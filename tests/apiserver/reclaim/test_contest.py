@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.apiserver.faults.lab import World, elastic_job
+from tests.apiserver.faults.lab import World
 from tests.apiserver.operators import eventually
-from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.reclaim.lab import Losses, Notebooks
-from tests.apiserver.reclaim.observed import Observed, Start
+from tests.apiserver.reclaim.observed import Observed
 
 pytestmark = pytest.mark.apiserver
 
@@ -70,22 +69,3 @@ def test_pods_that_never_preempt_get_what_was_freed_for_each_though_older_ones_w
     observed.see_passes(world)
     assert [guest.node(name) for name in older] == ["", "", ""]
     assert sorted(pod["spec"]["nodeName"] for pod in losses.pods()) == sorted(nodes * gpus)
-
-
-@pytest.mark.extended
-def test_each_of_several_pods_costs_one_worker_and_none_goes_beyond_what_is_theirs(
-    start: Start, policies: Policies, world: World, owner: Notebooks
-) -> None:
-    policies.change("owner", flavors=quota(4, limit=0))
-    start()
-    world.start(elastic_job(small=2, big=8))
-    world.wait_settled("toy", 8)
-    losses = Losses(world.api, world.jobs.namespace)
-    names = [f"notebook-{i}" for i in range(5)]
-    for name in names:
-        owner.create(name)
-    eventually("four nodes", lambda: sum(bool(owner.node(name)) for name in names) == 4, report=world.report)
-    world.wait_settled("toy", 4)
-    assert len(losses.names()) == 4
-    [waiting] = [name for name in names if not owner.node(name)]
-    eventually("a message of the scheduler", lambda: owner.unschedulable(waiting))
