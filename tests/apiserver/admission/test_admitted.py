@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.apiserver.admission.place import Place
+from tests.apiserver.faults.lab import elastic_job
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.input.pool import conditions_of, elastic_job, pods_of
+from tests.apiserver.input.pool import conditions_of, pods_of
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operators, eventually
 
@@ -47,7 +48,7 @@ def test_pods_that_admission_changes_run_and_stay(operators: Operators, places: 
         put(place)
     operators.start()
     for place in there.values():
-        accepted(place.jobs.create(elastic_job("toy", big=3)))
+        accepted(place.jobs.create(elastic_job(big=3)))
 
     def running(size: int) -> list[str]:
         return [put.__name__ for put, at in there.items() if len(uids(at)) == size and reason(at) == "Running"]
@@ -72,7 +73,7 @@ def test_pods_that_lose_their_labels_are_not_made_again_and_again(
     place.await_service_account()
     place.put_webhook(place.webhook.client_config("strip"))
     operators.start(server=proxy.url)
-    accepted(place.jobs.create(elastic_job("toy", big=2)))
+    accepted(place.jobs.create(elastic_job(big=2)))
     eventually("the webhook to be asked", lambda: place.webhook.asked["strip"] >= 2)
     eventually("the reason", lambda: "label" in told(place), report=lambda: told(place))
     made = proxy.requests(where=lambda request: request.method == "POST" and request.path == f"{place.path}/pods")
