@@ -46,9 +46,9 @@ async def exists(session: Session, path: str) -> bool:
     return True
 
 
-def make_owner(jobs: Jobs, name: str = "toy") -> SimpleNamespace:
-    job = accepted(jobs.create(make_job(name)))
-    return SimpleNamespace(namespace=jobs.namespace, name=name, uid=job["metadata"]["uid"], job=job)
+def make_owner(jobs: Jobs) -> SimpleNamespace:
+    job = accepted(jobs.create(make_job()))
+    return SimpleNamespace(namespace=jobs.namespace, name="toy", uid=job["metadata"]["uid"], job=job)
 
 
 def make_pod(owner: SimpleNamespace, **spec: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from demo.install import REPOSITORY
 from tests.soak import results
@@ -25,7 +24,7 @@ each held at most)."""
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 
 
-def renew(seeds: Sequence[int], page: Path = PAGE, plot: Path = PLOT) -> None:
+def renew(seeds: Sequence[int]) -> None:
     """Write both, from the last results of these seeds; the plot is the last one's.
 
     A page without the marks is left as it is.
@@ -33,9 +32,8 @@ def renew(seeds: Sequence[int], page: Path = PAGE, plot: Path = PLOT) -> None:
     found = results.kept(seeds)
     if not found:
         return
-    plot.write_text(svg_of(found[-1]))
-    if page.exists():
-        page.write_text(put_in(page.read_text(), section(found)))
+    PLOT.write_text(svg_of(found[-1]))
+    PAGE.write_text(put_in(PAGE.read_text(), section(found)))
 
 
 def put_in(page: str, text: str) -> str:
