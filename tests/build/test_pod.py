@@ -1,9 +1,10 @@
 import pytest
 
 from elastic_operator.api.template import fingerprint
+from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from tests.api.jobs import make_container, make_template
-from tests.build.objects import UID, make_main, make_pod, make_spec
+from tests.build.objects import UID, Owner, make_main, make_pod, make_spec
 
 CLASSES = BuildSettings(master_priority_class="our-master", worker_priority_class="our-worker")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -32,18 +33,22 @@ def test_the_pod_has_the_name_and_the_labels_of_its_place():
     }
 
 
-def test_the_templates_labels_and_annotations_are_copied_and_ours_win():
+def test_of_the_templates_metadata_only_labels_and_annotations_are_copied_and_ours_win():
     users = {
         "name": "mine",
+        "namespace": "another-teams",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "x", "controller": True}],
         "finalizers": ["example.com/f"],
-        "labels": {"team": "vision", "elastic-pytorch.dev/role": "master"},
+        "labels": {"team": "vision", "elastic-pytorch.dev/role": "master", "elastic-pytorch.dev/job-uid": "another"},
         "annotations": {"note": "x", "elastic-pytorch.dev/contract": "99"},
     }
     metadata = make_pod(make_spec({**make_template(), "metadata": users}))["metadata"]
-    assert metadata["name"] == "toy-worker-0"
+    assert (metadata["namespace"], metadata["name"]) == ("team-a", "toy-worker-0")
+    assert metadata["ownerReferences"] == [owner_reference(Owner())]
     assert "finalizers" not in metadata
     assert metadata["labels"]["team"] == "vision"
     assert metadata["labels"]["elastic-pytorch.dev/role"] == "worker"
+    assert metadata["labels"]["elastic-pytorch.dev/job-uid"] == UID
     assert metadata["annotations"]["note"] == "x"
     assert metadata["annotations"]["elastic-pytorch.dev/contract"] == "1"
 

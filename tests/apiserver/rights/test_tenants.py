@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from elastic_operator.api.policy import COLLECTION
-from elastic_worker import contract
 from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import MERGE, World, elastic_job
 from tests.apiserver.jobs_api import Jobs
@@ -103,35 +102,6 @@ def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
     messages = [c["message"] for c in world.status("greedy")["conditions"] if c["type"] == "FullSize"]
     assert policies.name("a") in messages[0]
     assert policies.status("b")["total"]["used"] == 0
-
-
-def test_what_a_template_says_of_namespace_owners_and_names_has_no_effect(
-    install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
-) -> None:
-    install()
-    other = new_namespace().namespace
-    start()
-    job = elastic_job("sly", small=1, big=2)
-    stranger = {"apiVersion": "v1", "kind": "Namespace", "name": other, "uid": "x", "controller": True}
-    job["spec"]["template"]["metadata"] = {
-        "name": "chosen",
-        "namespace": other,
-        "ownerReferences": [stranger],
-        "finalizers": ["example.com/keep"],
-        "labels": {contract.LABEL_JOB_UID: "another", contract.LABEL_ROLE: "master", "mine": "yes"},
-    }
-    world.start(job)
-    world.wait_settled("sly", 2)
-    uid = world.jobs.get("sly")["metadata"]["uid"]
-    for pod in world.pods("sly"):
-        meta = pod["metadata"]
-        assert [owner["uid"] for owner in meta["ownerReferences"]] == [uid]
-        assert "blockOwnerDeletion" not in meta["ownerReferences"][0]
-        assert (meta["labels"][contract.LABEL_JOB_UID], meta["labels"]["mine"]) == (uid, "yes")
-        assert "finalizers" not in meta
-        assert pod["spec"]["serviceAccountName"] == "default"
-    assert world.api.get(f"/api/v1/namespaces/{other}/pods").json()["items"] == []
-    assert world.api.get(f"/api/v1/namespaces/{other}/services").json()["items"] == []
 
 
 def test_a_service_account_that_the_team_lacks_is_not_found_elsewhere(
