@@ -81,3 +81,10 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy = value.copy()
     copy[path[0]] = replaced(copy[path[0]], path[1:], new)
     return copy
+
+
+def nested(value: Any, levels: int) -> Any:
+    """`value` in mappings in mappings."""
+    for _ in range(levels):
+        value = {"a": value}
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.api.anything import nested
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
 
 TEMPLATE = "spec.template"
@@ -69,14 +70,7 @@ def requiring(key: str, operator: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def nested(levels: int) -> dict[str, Any]:
-    """A mapping in a mapping in a mapping."""
-    inner: dict[str, Any] = {}
-    for _ in range(levels):
-        inner = {"a": inner}
-    return inner
-
-
+TOO_DEEP = "must not be nested deeper than 64 levels"
 ABSENT = "must be absent: there is no such field; check its spelling and its indentation"
 STRING = "must be a string; put a number or a truth value in quotes"
 UNIQUE = "must be different from the other containers' names"
@@ -169,6 +163,8 @@ MISTAKES = [
     in_main(GPU_REQUEST, "1", "must equal the limit, 2; or remove", resources={"requests": ONE, "limits": TWO}),
     Mistake(make_job(worker={"template": make_template(with_gpus(4))}), TEMPLATE, "", "must ask for GPUs: the master"),
     Mistake(make_job(worker={"template": {}}), "spec.worker.template.spec", "", "must be present"),
-    Mistake(make_job(template=make_template(x=nested(65))), "spec", "", "must not be nested deeper than 64 levels"),
-    Mistake(make_job(template=make_template(x=nested(200))), "spec", "", "must not be nested deeper than 64 levels"),
+    Mistake(make_job(template=make_template(x=nested({}, 65))), "spec", "", "must not be nested deeper than 64 levels"),
+    Mistake(
+        make_job(template=make_template(x=nested({}, 200))), "spec", "", "must not be nested deeper than 64 levels"
+    ),
 ]

@@ -23,10 +23,9 @@ def make_policy(name: str = "team-a", **spec: Any) -> dict[str, Any]:
     )
 
 
-def full_policy(name: str = "team-a") -> dict[str, Any]:
+def full_policy() -> dict[str, Any]:
     """A policy with every field."""
     return make_policy(
-        name,
         namespaces=["team-a", "team-a-dev"],
         namespaceSelector={
             "matchLabels": {"team": "a"},

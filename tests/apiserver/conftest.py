@@ -63,13 +63,26 @@ def definitions(api: httpx.Client) -> None:
 
 
 @pytest.fixture
-def jobs(api: httpx.Client, definitions: None) -> Iterator[Jobs]:  # noqa: ARG001 # it only has to be there
-    """The jobs of a namespace that this test has for itself."""
-    namespace = f"test-{uuid.uuid4().hex[:8]}"
-    api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
-    yield Jobs(api, namespace)
-    api.delete(f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}").raise_for_status()
-    api.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
+def new_namespace(api: httpx.Client, definitions: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - it only has to be there
+    """Makes namespaces for jobs, which the test has for itself."""
+    made: list[Jobs] = []
+
+    def make() -> Jobs:
+        jobs = Jobs(api, f"test-{uuid.uuid4().hex[:8]}")
+        api.post("/api/v1/namespaces", json={"metadata": {"name": jobs.namespace}}).raise_for_status()
+        made.append(jobs)
+        return jobs
+
+    yield make
+    for jobs in made:
+        api.delete(jobs.path).raise_for_status()
+        api.delete(f"/api/v1/namespaces/{jobs.namespace}").raise_for_status()
+
+
+@pytest.fixture
+def jobs(new_namespace: Callable[[], Jobs]) -> Jobs:
+    """The jobs of one."""
+    return new_namespace()
 
 
 @pytest.fixture
@@ -142,20 +155,3 @@ def policies(api: httpx.Client, definitions: None) -> Iterator[Policies]:  # noq
     api.delete(COLLECTION).raise_for_status()
     yield Policies(api)
     api.delete(COLLECTION).raise_for_status()
-
-
-@pytest.fixture
-def new_namespace(api: httpx.Client, definitions: None) -> Iterator[Callable[[], Jobs]]:  # noqa: ARG001 - likewise
-    """Makes further namespaces for jobs."""
-    made: list[Jobs] = []
-
-    def make() -> Jobs:
-        jobs = Jobs(api, f"test-{uuid.uuid4().hex[:8]}")
-        api.post("/api/v1/namespaces", json={"metadata": {"name": jobs.namespace}}).raise_for_status()
-        made.append(jobs)
-        return jobs
-
-    yield make
-    for jobs in made:
-        api.delete(jobs.path).raise_for_status()
-        api.delete(f"/api/v1/namespaces/{jobs.namespace}").raise_for_status()

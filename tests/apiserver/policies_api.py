@@ -27,15 +27,26 @@ class Policies:
     def name(self, short: str) -> str:
         return f"{short}-{self.mark}"
 
+    def post(self, policy: dict[str, Any]) -> httpx.Response:
+        """The answer to a policy that is created as `kubectl create` does; its name is a short one."""
+        return self.api.post(COLLECTION, params={"fieldValidation": "Strict"}, json=self.named(policy))
+
+    def named(self, policy: dict[str, Any]) -> dict[str, Any]:
+        """The policy under a name of this test's own."""
+        return {**policy, "metadata": {"name": self.name(policy["metadata"]["name"])}}
+
+    def patch(self, short: str, change: dict[str, Any], *, subresource: str = "") -> httpx.Response:
+        """The answer to a JSON merge patch."""
+        return self.api.patch(f"{COLLECTION}/{self.name(short)}{subresource}", headers=MERGE, json=change)
+
     def create(self, short: str, *, parent: str = "", **spec: Any) -> None:
         """A policy; `parent` is another's short name."""
         above = {"parent": self.name(parent)} if parent else {}
-        accepted(self.api.post(COLLECTION, json=make_policy(self.name(short), **above, **spec)))
+        accepted(self.post(make_policy(short, **above, **spec)))
 
     def change(self, short: str, **spec: Any) -> None:
         """Edit it."""
-        answer = self.api.patch(f"{COLLECTION}/{self.name(short)}", headers=MERGE, json={"spec": spec})
-        accepted(answer)
+        accepted(self.patch(short, {"spec": spec}))
 
     def delete(self, short: str) -> None:
         self.api.delete(f"{COLLECTION}/{self.name(short)}").raise_for_status()

@@ -1,4 +1,4 @@
-"""Stores and the lease against a real API server."""
+"""Stores against a real API server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from elastic_operator.api.job import GROUP, VERSION
+from elastic_operator.api.parse import parse_policy
 from elastic_operator.cluster import reflector
 from elastic_operator.cluster.connection import load_connection
-from elastic_operator.cluster.objects import Node, Pod, PriorityClass
+from elastic_operator.cluster.objects import CustomObject, Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
+from elastic_operator.loop.policies import policy_of
+from elastic_operator.watches import POLICIES as WATCHED
+from tests.api.policies import full_policy
+from tests.apiserver.jobs_api import accepted
+from tests.apiserver.policies_api import Policies
 from tests.kit.wait import until_async
 
 pytestmark = pytest.mark.apiserver
@@ -31,10 +39,12 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def running(coroutine: object) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(coroutine)  # type: ignore[arg-type]
+async def following(reflector: Reflector[Any]) -> AsyncIterator[None]:
+    """It has its first list, and watches."""
+    task = asyncio.create_task(reflector.run())
     try:
-        yield task
+        await until_async("the first list", reflector.synced.is_set, seconds=5)
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -65,8 +75,7 @@ def test_a_closed_session_leaves_no_connection_of_requests_that_were_broken_off(
 
 async def test_what_the_server_has_is_listed_in_pages(session: Session):
     classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass, page=1)
-    async with running(classes.run()):
-        await until_async("the first list", classes.synced.is_set, seconds=5)
+    async with following(classes):
         system = classes.store.named("system-node-critical")
         assert system is not None
         assert system.value == 2000001000
@@ -75,8 +84,7 @@ async def test_what_the_server_has_is_listed_in_pages(session: Session):
 async def test_nodes_are_followed_from_their_making_to_their_end(session: Session):
     name = f"watched-{uuid.uuid4().hex[:6]}"
     nodes = Reflector(session, reflector.NODES, Node)
-    async with running(nodes.run()):
-        await until_async("the first list", nodes.synced.is_set, seconds=5)
+    async with following(nodes):
         await session.post("/api/v1/nodes", {"metadata": {"name": name, "labels": {"zone": "a"}}})
         await until_async("the node", lambda: nodes.store.named(name), seconds=5)
         await session.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"zone": "b"}}})
@@ -89,8 +97,26 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
 @pytest.mark.extended
 async def test_a_resource_version_of_the_future_is_given_up_after_some_tries(session: Session):
     pods = Reflector(session, reflector.PODS, Pod, inactivity=0.2, backoff=reflector.Backoff(first=0.01))
-    async with running(pods.run()):
-        await until_async("the first list", pods.synced.is_set, seconds=5)
+    async with following(pods):
         lists = pods.stats.lists
         pods._revision = str(int(pods._revision) + 1_000_000)
         await until_async("another list", lambda: pods.stats.lists > lists, seconds=5)
+
+
+async def test_a_policy_is_read_as_it_was_written(session: Session, policies: Policies):
+    found = Reflector(session, WATCHED, CustomObject, optional=True)
+    async with following(found):
+        accepted(policies.post(full_policy()))
+        name = policies.name("team-a")
+        await until_async("the policy", lambda: found.store.named(name) is not None, seconds=5)
+        policy = policy_of(found.store.named(name))
+    assert (policy.name, policy.spec, policy.invalid) == (name, parse_policy(full_policy()), "")
+    assert abs(policy.created - time.time()) < 60
+
+
+async def test_a_kind_that_is_not_installed_has_no_objects_and_is_no_failure(session: Session):
+    path = f"/apis/{GROUP}/{VERSION}/notinstalledyet"
+    found = Reflector(session, path, CustomObject, optional=True, absent_seconds=0.1)
+    async with following(found):
+        assert (len(found.store), found.stats.errors) == (0, 0)
+        assert found.age() < 5

@@ -1,4 +1,8 @@
-"""What our writes do on a real API server: preconditions, strict validation, deletions, statuses, events."""
+"""What our writes do on a real API server: strict validation, deletions, disruptions, Services, events.
+
+Names that are taken, preconditions and statuses are in `tests/cluster_unit/test_apply.py`; that a real API server
+answers so, in `test_same_answers.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import pytest
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply, convert
 from elastic_operator.cluster.connection import load_connection
-from elastic_operator.cluster.errors import BadRequest, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.decisions import Event
@@ -42,12 +46,12 @@ async def exists(session: Session, path: str) -> bool:
     return True
 
 
-def make_owner(jobs: Jobs, name: str = "toy") -> SimpleNamespace:
-    job = accepted(jobs.create(make_job(name)))
-    return SimpleNamespace(namespace=jobs.namespace, name=name, uid=job["metadata"]["uid"], job=job)
+def make_owner(jobs: Jobs) -> SimpleNamespace:
+    job = accepted(jobs.create(make_job()))
+    return SimpleNamespace(namespace=jobs.namespace, name="toy", uid=job["metadata"]["uid"], job=job)
 
 
-def make_pod(owner: SimpleNamespace, name: str = "toy-worker-0", *, owned: bool = True, **spec: Any) -> dict[str, Any]:
+def make_pod(owner: SimpleNamespace, **spec: Any) -> dict[str, Any]:
     reference = {
         "apiVersion": owner.job["apiVersion"],
         "kind": owner.job["kind"],
@@ -58,37 +62,15 @@ def make_pod(owner: SimpleNamespace, name: str = "toy-worker-0", *, owned: bool 
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": [reference] if owned else []},
+        "metadata": {"name": "toy-worker-0", "namespace": owner.namespace, "ownerReferences": [reference]},
         "spec": {"containers": [{"name": "pytorch", "image": "none"}], "terminationGracePeriodSeconds": 30, **spec},
     }
-
-
-async def test_a_pod_is_created_once_however_often_it_is_asked_for(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    first = await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
-    again = await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
-    assert first.metadata.uid == again.metadata.uid
-    assert first.metadata.owner_references[0].uid == owner.uid
-
-
-async def test_a_pod_of_the_user_s_keeps_its_name(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    await session.post(f"/api/v1/namespaces/{jobs.namespace}/pods", make_pod(owner, owned=False))
-    with pytest.raises(NameTaken, match="belongs to nobody"):
-        await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
 
 
 async def test_a_field_that_nobody_knows_is_refused_by_name(session: Session, jobs: Jobs):
     owner = make_owner(jobs)
     with pytest.raises(BadRequest, match=r"spec\.nodeSelektor"):
         await apply.create_pod(session, make_pod(owner, nodeSelektor={}), job_uid=owner.uid)
-
-
-async def test_a_delete_with_another_uid_deletes_nothing(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    pod = await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
-    assert await apply.delete_pod(session, jobs.namespace, pod.metadata.name, uid=owner.uid) is None
-    assert await exists(session, f"/api/v1/namespaces/{jobs.namespace}/pods/{pod.metadata.name}")
 
 
 async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disrupted(session: Session, jobs: Jobs):
@@ -106,32 +88,26 @@ async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disru
         await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
 
 
-async def test_a_pod_deleted_by_force_is_gone(session: Session, jobs: Jobs):
+@pytest.mark.parametrize(
+    ("node", "finalizers", "grace_seconds"),
+    [("nowhere", [], 0), ("", [], None), ("", ["example.com/kept"], None)],
+    ids=["by-force", "not-bound", "kept"],
+)
+async def test_a_pod_is_gone_at_once_by_force_or_before_it_is_bound_unless_a_finalizer_keeps_it(
+    session: Session, jobs: Jobs, node: str, finalizers: list[str], grace_seconds: int | None
+):
     owner = make_owner(jobs)
-    pod = await apply.create_pod(session, make_pod(owner, nodeName="nowhere"), job_uid=owner.uid)
-    name, uid = pod.metadata.name, pod.metadata.uid
-    assert await apply.delete_pod(session, jobs.namespace, name, uid=uid, grace_seconds=0) is None
-    assert not await exists(session, f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
-    assert await apply.delete_pod(session, jobs.namespace, name, uid=uid) is None
-
-
-async def test_a_pod_that_waits_for_a_node_is_gone_at_once(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    pod = await apply.create_pod(session, make_pod(owner), job_uid=owner.uid)
-    assert await apply.delete_pod(session, jobs.namespace, pod.metadata.name, uid=pod.metadata.uid) is None
-    assert not await exists(session, f"/api/v1/namespaces/{jobs.namespace}/pods/{pod.metadata.name}")
-
-
-async def test_a_pod_that_a_finalizer_keeps_is_not_gone(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    manifest = make_pod(owner)
-    manifest["metadata"]["finalizers"] = ["example.com/kept"]
+    manifest = make_pod(owner, **({"nodeName": node} if node else {}))
+    manifest["metadata"]["finalizers"] = finalizers
     pod = await apply.create_pod(session, manifest, job_uid=owner.uid)
-    kept = await apply.delete_pod(session, jobs.namespace, pod.metadata.name, uid=pod.metadata.uid)
-    assert kept is not None
-    path = f"/api/v1/namespaces/{jobs.namespace}/pods/{pod.metadata.name}"
-    await session.patch(path, {"metadata": {"finalizers": None}})
-    assert not await exists(session, path)
+    name, uid = pod.metadata.name, pod.metadata.uid
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods/{name}"
+    left = await apply.delete_pod(session, jobs.namespace, name, uid=uid, grace_seconds=grace_seconds)
+    assert (left is not None) is await exists(session, path) is bool(finalizers)
+    if left is not None:
+        await session.patch(path, {"metadata": {"finalizers": None}})
+        assert not await exists(session, path)
+    assert await apply.delete_pod(session, jobs.namespace, name, uid=uid) is None
 
 
 async def test_an_eviction_is_a_disruption(session: Session, jobs: Jobs):
@@ -157,34 +133,6 @@ async def test_a_service_gets_its_address_and_its_endpoints_follow_the_master(se
         known = await apply.ensure_endpoint_slice(session, manifest, job_uid=owner.uid)
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses]
         assert addresses == ([address] if address else [])
-
-
-async def test_a_status_is_written_once_and_what_it_no_longer_says_is_removed(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    revision = owner.job["metadata"]["resourceVersion"]
-    first = {"replicas": 2, "gpus": 4, "retry": {"reason": "r", "notBefore": "2026-01-01T00:00:00Z", "attempt": 1}}
-    written = await apply.patch_job_status(session, jobs.namespace, "toy", resource_version=revision, old={}, new=first)
-    assert written is not None
-    with pytest.raises(Conflict):
-        await apply.patch_job_status(session, jobs.namespace, "toy", resource_version=revision, old={}, new=first)
-    second = {"replicas": 3, "gpus": 4}
-    revision = written["metadata"]["resourceVersion"]
-    written = await apply.patch_job_status(
-        session, jobs.namespace, "toy", resource_version=revision, old=written["status"], new=second
-    )
-    assert written is not None
-    assert "retry" not in written["status"]
-    assert written["status"]["replicas"] == 3
-    assert written["metadata"]["generation"] == 1
-
-
-async def test_a_job_is_deleted_only_by_its_own_uid(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    await apply.delete_job(session, jobs.namespace, "toy", uid="00000000-0000-0000-0000-000000000000")
-    assert (await apply.get_job(session, jobs.namespace, "toy"))["metadata"]["uid"] == owner.uid
-    await apply.delete_job(session, jobs.namespace, "toy", uid=owner.uid)
-    with pytest.raises(NotFound):
-        await apply.get_job(session, jobs.namespace, "toy")
 
 
 async def test_events_are_told_on_the_job_and_counted(session: Session, jobs: Jobs):

@@ -6,6 +6,8 @@ import pytest
 
 from elastic_operator.api.job_crd import RULES
 from tests.api.jobs import make_container, make_job, make_template
+from tests.api.mistakes import Mistake
+from tests.apiserver.input.manifests import in_metadata, in_spec
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 
 pytestmark = pytest.mark.apiserver
@@ -23,26 +25,26 @@ ELASTIC_ONLY = "must be left out where runtime.mode is Torchrun; or set runtime.
 ELASTIC = {"mode": "Elastic"}
 
 REFUSED = [
-    (make_job("a" * 52), "metadata.name", NAME_LENGTH),
-    (make_job("1a"), "metadata.name", NAME_SYNTAX),
-    (make_job("a.b"), "metadata.name", NAME_SYNTAX),
-    (make_job(minReplicas=3, maxReplicas=2), "spec.maxReplicas", MIN_MAX),
-    (make_job(minReplicas=2, maxReplicas=4, allowedReplicas=[1, 2]), "spec.allowedReplicas", WITHIN),
-    (make_job(minReplicas=2, maxReplicas=4, allowedReplicas=[2, 5]), "spec.allowedReplicas", WITHIN),
-    (make_job(allowedReplicas=[1, 2], replicaStep=1), "spec.replicaStep", EXCLUSIVE),
-    (make_job(nprocPerNode=0), "spec.nprocPerNode", NPROC),
-    (make_job(nprocPerNode=1025), "spec.nprocPerNode", NPROC),
-    (make_job(nprocPerNode="4"), "spec.nprocPerNode", NPROC),
-    (make_job(nprocPerNode="gpu"), "spec.nprocPerNode", NPROC),
-    (make_job(runtime={"mode": "Elastic", "preload": ["torch", "a-b"]}), "spec.runtime.preload", MODULES),
-    (make_job(runtime={"mode": "Elastic", "preload": ["a,b"]}), "spec.runtime.preload", MODULES),
-    (make_job(runtime=ELASTIC, elasticity={"checkpointPath": "ckpt"}), "spec.elasticity.checkpointPath", ABSOLUTE),
-    (make_job(runtime={"inject": False}), "spec.runtime.inject", ELASTIC_ONLY),
-    (make_job(runtime={"python": "python3.12"}), "spec.runtime.python", ELASTIC_ONLY),
-    (make_job(runtime={"preload": ["numpy"]}), "spec.runtime.preload", ELASTIC_ONLY),
-    (make_job(elasticity={"checkpointPath": "/ckpt"}), "spec.elasticity.checkpointPath", ELASTIC_ONLY),
-    (make_job(elasticity={"alignTimeoutSeconds": 5}), "spec.elasticity.alignTimeoutSeconds", ELASTIC_ONLY),
-    (make_job(recovery={"stallSeconds": 60}), "spec.recovery.stallSeconds", ELASTIC_ONLY),
+    in_metadata("", "a" * 52, NAME_LENGTH, name="a" * 52),
+    in_metadata("", "1a", NAME_SYNTAX, name="1a"),
+    in_metadata("", "a.b", NAME_SYNTAX, name="a.b"),
+    in_spec("maxReplicas", "2", MIN_MAX, minReplicas=3, maxReplicas=2),
+    in_spec("allowedReplicas", "[1]", WITHIN, minReplicas=2, maxReplicas=4, allowedReplicas=[1, 2]),
+    in_spec("allowedReplicas", "[7, 9]", WITHIN, minReplicas=2, maxReplicas=4, allowedReplicas=[7, 2, 9]),
+    in_spec("replicaStep", "3", EXCLUSIVE, allowedReplicas=[1, 2], replicaStep=3),
+    in_spec("", "0", NPROC, nprocPerNode=0),
+    in_spec("", "1025", NPROC, nprocPerNode=1025),
+    in_spec("", '"4"', NPROC, nprocPerNode="4"),
+    in_spec("", '"gpu"', NPROC, nprocPerNode="gpu"),
+    in_spec("runtime.preload", "", MODULES, runtime={"mode": "Elastic", "preload": ["torch", "a-b"]}),
+    in_spec("runtime.preload", "", MODULES, runtime={"mode": "Elastic", "preload": ["a,b"]}),
+    in_spec("elasticity.checkpointPath", "", ABSOLUTE, runtime=ELASTIC, elasticity={"checkpointPath": "ckpt"}),
+    in_spec("runtime.inject", "", ELASTIC_ONLY, runtime={"inject": False}),
+    in_spec("runtime.python", "", ELASTIC_ONLY, runtime={"python": "python3.12"}),
+    in_spec("runtime.preload", "", ELASTIC_ONLY, runtime={"preload": ["numpy"]}),
+    in_spec("elasticity.checkpointPath", "", ELASTIC_ONLY, elasticity={"checkpointPath": "/ckpt"}),
+    in_spec("elasticity.alignTimeoutSeconds", "", ELASTIC_ONLY, elasticity={"alignTimeoutSeconds": 5}),
+    in_spec("recovery.stallSeconds", "", ELASTIC_ONLY, recovery={"stallSeconds": 60}),
 ]
 
 ACCEPTED = [
@@ -83,18 +85,17 @@ def stays(field: str) -> str:
 
 
 def test_no_rule_is_without_a_test():
-    tested = [message for _, _, message in REFUSED] + [stays(field) for field in (*FIXED, "runtime")]
+    tested = [mistake.remedy for mistake in REFUSED] + [stays(field) for field in (*FIXED, "runtime")]
     untested = [rule.message for rule in RULES if not any(rule.message.startswith(text) for text in tested)]
     assert untested == []
 
 
-@pytest.mark.parametrize(("job", "field", "message"), REFUSED)
-def test_a_job_that_breaks_a_rule_is_refused_with_what_to_write(
-    jobs: Jobs, job: dict[str, Any], field: str, message: str
-):
-    causes = refused(jobs.create(job))
-    assert list(causes) == [field]
-    assert message in causes[field]
+@pytest.mark.parametrize("mistake", REFUSED, ids=str)
+def test_a_job_that_breaks_a_rule_is_refused_with_what_to_write(jobs: Jobs, mistake: Mistake):
+    causes = refused(jobs.create(mistake.job))
+    assert list(causes) == [mistake.field]
+    assert mistake.value in causes[mistake.field]
+    assert mistake.remedy in causes[mistake.field]
 
 
 @pytest.mark.parametrize("job", ACCEPTED)
@@ -105,10 +106,11 @@ def test_a_job_that_keeps_the_rules_is_accepted(jobs: Jobs, job: dict[str, Any])
 @pytest.mark.parametrize("field", FIXED)
 def test_while_the_job_runs_what_its_pods_are_made_from_stays(jobs: Jobs, field: str):
     before, after = FIXED[field]
-    accepted(jobs.create(make_job(**before)))
+    stored = accepted(jobs.create(make_job(**before)))
     causes = refused(jobs.patch("toy", {"spec": after}))
     assert list(causes) == [f"spec.{field}"]
     assert causes[f"spec.{field}"].endswith(stays(field))
+    assert jobs.get("toy")["spec"] == stored["spec"]
 
 
 @pytest.mark.parametrize("field", FIXED)

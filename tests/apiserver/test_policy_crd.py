@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,79 +11,28 @@ import pytest
 from elastic_operator.api.crd import POLICY
 from elastic_operator.api.job import GROUP, VERSION
 from elastic_operator.api.parse import parse_policy
-from elastic_operator.api.policy import Amounts, FlavorAmounts, JobCounts, PolicyStatus
+from elastic_operator.api.policy import COLLECTION, Amounts, FlavorAmounts, JobCounts, PolicyStatus
 from elastic_operator.api.status import Condition
-from elastic_operator.cluster.connection import load_connection
-from elastic_operator.cluster.objects import CustomObject
-from elastic_operator.cluster.reflector import Reflector
-from elastic_operator.cluster.session import Session
-from elastic_operator.loop.policies import policy_of
-from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy, make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted, refused
-from tests.kit.wait import until_async
+from tests.apiserver.policies_api import TABLE, Policies
 
 pytestmark = pytest.mark.apiserver
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-PATH = f"/apis/{GROUP}/{VERSION}/{POLICY.plural}"
 EXPRESSION = "spec.namespaceSelector.matchExpressions[0].values"
-
-
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """Policies under names that nobody else has."""
-
-    api: httpx.Client
-    mark: str
-
-    def named(self, policy: dict[str, Any]) -> dict[str, Any]:
-        """The policy under a name of this test's own."""
-        name = f"{policy['metadata']['name']}-{self.mark}"
-        return {**policy, "metadata": {"name": name, "labels": {"test": self.mark}}}
-
-    def create(self, policy: dict[str, Any], *, validation: str = "Strict") -> httpx.Response:
-        """POST, as `kubectl create` does."""
-        return self.api.post(PATH, params={"fieldValidation": validation}, json=self.named(policy))
-
-    def apply(self, policy: dict[str, Any]) -> httpx.Response:
-        """Server-side apply."""
-        body = self.named(policy)
-        options = {"fieldManager": "tests", "fieldValidation": "Strict"}
-        headers = {"Content-Type": "application/apply-patch+yaml"}
-        return self.api.patch(f"{PATH}/{body['metadata']['name']}", params=options, headers=headers, json=body)
-
-    def patch(self, change: dict[str, Any], *, name: str = "team-a", subresource: str = "") -> httpx.Response:
-        """A JSON merge patch."""
-        headers = {"Content-Type": "application/merge-patch+json"}
-        return self.api.patch(f"{PATH}/{name}-{self.mark}{subresource}", headers=headers, json=change)
-
-    def get(self, name: str = "team-a", *, accept: str = "application/json") -> dict[str, Any]:
-        """The object as stored, or what `accept` makes of it."""
-        answer = self.api.get(f"{PATH}/{name}-{self.mark}", headers={"Accept": accept})
-        answer.raise_for_status()
-        return answer.json()
-
-
-@pytest.fixture
-def policies(api: httpx.Client, definitions: None) -> Iterator[Policies]:  # noqa: ARG001 - it only has to be there
-    """Policies that are removed after the test."""
-    mark = uuid.uuid4().hex[:8]
-    yield Policies(api, mark)
-    api.delete(PATH, params={"labelSelector": f"test={mark}"}).raise_for_status()
 
 
 # --- defaults and what is stored
 
 
 def test_an_empty_policy_gets_the_defaults(policies: Policies):
-    stored = accepted(policies.create(make_policy()))["spec"]
+    stored = accepted(policies.post(make_policy()))["spec"]
     assert stored == {"priority": 0, "perJob": {}, "reclaim": {"minRuntimeSeconds": 0}}
 
 
 def test_a_flavor_that_is_written_in_part_gets_the_rest_of_its_defaults(policies: Policies):
-    stored = accepted(policies.create(make_policy(flavors=[make_flavor(), make_flavor("b", borrowing={"limit": 0})])))
+    stored = accepted(policies.post(make_policy(flavors=[make_flavor(), make_flavor("b", borrowing={"limit": 0})])))
     assert stored["spec"]["flavors"] == [
         {"name": "default", "guaranteed": 0, "borrowing": {"weight": 1}, "lending": {}},
         {"name": "b", "guaranteed": 0, "borrowing": {"weight": 1, "limit": 0}, "lending": {}},
@@ -98,20 +40,24 @@ def test_a_flavor_that_is_written_in_part_gets_the_rest_of_its_defaults(policies
 
 
 def test_a_policy_with_every_field_is_stored_as_written(policies: Policies):
-    assert accepted(policies.create(full_policy()))["spec"] == full_policy()["spec"]
+    assert accepted(policies.post(full_policy()))["spec"] == full_policy()["spec"]
 
 
 @pytest.mark.parametrize("policy", [make_policy(), full_policy(), make_policy(flavors=[make_flavor()])])
 def test_the_api_servers_defaults_are_the_models(policies: Policies, policy: dict[str, Any]):
-    assert parse_policy(accepted(policies.create(policy))) == parse_policy(policy)
+    assert parse_policy(accepted(policies.post(policy))) == parse_policy(policy)
 
 
 def test_null_is_refused_by_server_side_apply(policies: Policies):
-    assert "must be of type string" in refused(policies.apply(make_policy(parent=None)))["spec.parent"]
+    path, options = f"{COLLECTION}/{policies.name('team-a')}", {"fieldManager": "tests", "fieldValidation": "Strict"}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    policy = policies.named(make_policy(parent=None))
+    answer = policies.api.patch(path, params=options, headers=headers, json=policy)
+    assert "must be of type string" in refused(answer)["spec.parent"]
 
 
 def test_an_unknown_field_is_refused_where_the_client_asks_for_strictness(policies: Policies):
-    answer = policies.create(make_policy(namespace="a"))
+    answer = policies.post(make_policy(namespace="a"))
     assert answer.status_code == httpx.codes.BAD_REQUEST
     assert 'unknown field "spec.namespace"' in answer.json()["message"]
 
@@ -165,7 +111,7 @@ def selector(operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_a_value_out_of_bounds_is_refused(policies: Policies, spec: dict[str, Any], field: str, message: str):
-    assert message in refused(policies.create(make_policy(**spec)))[field]
+    assert message in refused(policies.post(make_policy(**spec)))[field]
 
 
 NEEDS_VALUES = "must name at least one value for the operators In and NotIn"
@@ -190,7 +136,7 @@ def test_no_rule_is_without_a_test():
 def test_an_expression_whose_values_do_not_suit_its_operator_is_refused_with_what_to_write(
     policies: Policies, given: dict[str, Any], message: str
 ):
-    causes = refused(policies.create(make_policy(namespaceSelector=given)))
+    causes = refused(policies.post(make_policy(namespaceSelector=given)))
     assert list(causes) == [EXPRESSION]
     assert message in causes[EXPRESSION]
 
@@ -199,17 +145,17 @@ def test_an_expression_whose_values_do_not_suit_its_operator_is_refused_with_wha
     "given", [selector("In", "a", "b"), selector("NotIn", "a"), selector("Exists"), selector("DoesNotExist"), {}]
 )
 def test_a_selector_that_says_what_it_means_is_accepted(policies: Policies, given: dict[str, Any]):
-    accepted(policies.create(make_policy(namespaceSelector=given)))
+    accepted(policies.post(make_policy(namespaceSelector=given)))
 
 
 def test_a_policy_that_is_its_own_parent_is_refused_with_what_to_write(policies: Policies):
-    name = f"team-a-{policies.mark}"
-    causes = refused(policies.create(make_policy(parent=name)))
+    name = policies.name("team-a")
+    causes = refused(policies.post(make_policy(parent=name)))
     assert causes == {"spec.parent": f"Invalid value: {name}: {OWN_PARENT}"}
 
 
 def test_a_policy_may_name_a_parent_that_does_not_exist_yet(policies: Policies):
-    accepted(policies.create(make_policy(parent="research")))
+    accepted(policies.post(make_policy(parent="research")))
 
 
 # --- status, columns, discovery
@@ -227,30 +173,30 @@ def make_status() -> PolicyStatus:
 
 
 def test_the_status_reads_back_as_it_was_written(policies: Policies):
-    accepted(policies.create(make_policy()))
+    accepted(policies.post(make_policy()))
     written = make_status().model_dump(mode="json", by_alias=True, exclude_none=True)
-    accepted(policies.patch({"status": written}, subresource="/status"))
-    stored = policies.get()["status"]
+    accepted(policies.patch("team-a", {"status": written}, subresource="/status"))
+    stored = policies.get("team-a")["status"]
     assert stored == written
     assert PolicyStatus.model_validate(stored) == make_status()
 
 
 def test_a_write_of_the_spec_leaves_the_status_alone(policies: Policies):
-    accepted(policies.create(make_policy()))
-    accepted(policies.patch({"status": {"jobs": {"running": 7}}}))
-    assert "status" not in policies.get()
+    accepted(policies.post(make_policy()))
+    accepted(policies.patch("team-a", {"status": {"jobs": {"running": 7}}}))
+    assert "status" not in policies.get("team-a")
 
 
 def test_columns_show_what_is_guaranteed_and_used(policies: Policies):
-    accepted(policies.create(make_policy()))
+    accepted(policies.post(make_policy()))
     status = make_status().model_dump(mode="json", by_alias=True, exclude_none=True)
-    accepted(policies.patch({"status": status}, subresource="/status"))
-    table = policies.get(accept=TABLE)
+    accepted(policies.patch("team-a", {"status": status}, subresource="/status"))
+    table = policies.get("team-a", accept=TABLE)
     names = [column["name"].upper() for column in table["columnDefinitions"]]
     row = dict(zip(names, table["rows"][0]["cells"], strict=True))
     assert row.pop("AGE").endswith("s")
     assert list(row.items()) == [
-        ("NAME", f"team-a-{policies.mark}"),
+        ("NAME", policies.name("team-a")),
         ("GUARANTEED", 10),
         ("USED", 12),
         ("BORROWED", 2),
@@ -267,35 +213,3 @@ def test_the_short_name_and_the_category_are_served(policies: Policies):
     assert found.keys() == {POLICY.plural, f"{POLICY.plural}/status"}
     policy = found[POLICY.plural]
     assert (policy["namespaced"], policy["shortNames"], policy["categories"]) == (False, ["gpuq"], ["ml"])
-
-
-# --- as the operator reads them
-
-
-@asynccontextmanager
-async def watching(kubeconfig: Path, path: str) -> AsyncIterator[Reflector[CustomObject]]:
-    async with Session(load_connection(str(kubeconfig))) as session:
-        reflector = Reflector(session, path, CustomObject, optional=True, absent_seconds=0.1)
-        task = asyncio.create_task(reflector.run())
-        try:
-            await asyncio.wait_for(reflector.synced.wait(), 10)
-            yield reflector
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_a_policy_is_read_as_it_was_written(policies: Policies, kubeconfig: Path):
-    async with watching(kubeconfig, WATCHED) as reflector:
-        accepted(policies.create(full_policy()))
-        name = f"team-a-{policies.mark}"
-        await until_async("the policy", lambda: reflector.store.named(name) is not None, seconds=5)
-        policy = policy_of(reflector.store.named(name))
-    assert (policy.name, policy.spec, policy.invalid) == (name, parse_policy(full_policy()), "")
-    assert abs(policy.created - time.time()) < 60
-
-
-async def test_a_kind_that_is_not_installed_has_no_objects_and_is_no_failure(kubeconfig: Path):
-    async with watching(kubeconfig, f"/apis/{GROUP}/{VERSION}/notinstalledyet") as reflector:
-        assert (len(reflector.store), reflector.stats.errors) == (0, 0)
-        assert reflector.age() < 5

@@ -13,7 +13,9 @@ import pytest
 from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
 from tests.api.jobs import make_job, make_template, with_gpus
+from tests.apiserver.faults.lab import await_service_account
 from tests.apiserver.jobs_api import Jobs, accepted
+from tests.apiserver.operators import kubeconfig_of
 
 pytestmark = pytest.mark.apiserver
 
@@ -37,34 +39,23 @@ def node(api: httpx.Client) -> Iterator[str]:
 
 def make_pod(name: str, node: str, *, gpus: int) -> dict:
     """A pod that is not ours, bound to a node."""
-    container = {"name": "main", "image": "local/none:1", "resources": {"limits": {GPU: str(gpus)}}}
-    tolerations = [{"operator": "Exists"}]
-    return {
-        "metadata": {"name": name},
-        "spec": {"nodeName": node, "containers": [container], "tolerations": tolerations},
-    }
+    containers = [with_gpus(gpus, name="main", image="local/none:1")]
+    spec = {"nodeName": node, "containers": containers, "tolerations": [{"operator": "Exists"}]}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
-def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs(
-    api: httpx.Client, jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path
+def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs_and_can_be_replayed(
+    api: httpx.Client, jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    accepted(jobs.create(make_job("train", maxReplicas=8, template=make_template(with_gpus(1)))))
-    accepted(api.post(f"/api/v1/namespaces/{jobs.namespace}/pods", json=make_pod("notebook", node, gpus=3)))
+    template = make_template(with_gpus(1), nodeSelector={"only": node})
+    accepted(jobs.create(make_job("train", maxReplicas=8, template=template)))
+    await_service_account(api, jobs.namespace)
+    accepted(api.post(f"/api/v1/namespaces/{jobs.namespace}/pods", json=make_pod("notebook", node, gpus=2)))
     file = tmp_path / "snapshot.json"
     assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--output", str(file)]) == 0
     snapshot = snapshot_file.decode(json.loads(file.read_text()), source="f")
     found = next(n for n in snapshot.nodes if n.name == node)
-    assert (found.allocatable[GPU], found.used[GPU]) == (4, 3)
-    assert (jobs.namespace, "train") in {(job.namespace, job.name) for job in snapshot.jobs}
-
-
-def test_the_snapshot_of_a_cluster_can_be_replayed(
-    jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    template = make_template(with_gpus(2), nodeSelector={"only": node})
-    accepted(jobs.create(make_job("train", minReplicas=2, maxReplicas=2, template=template)))
-    file = tmp_path / "snapshot.json"
-    assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--output", str(file)]) == 0
+    assert (found.allocatable[GPU], found.used[GPU]) == (4, 2)
     assert main(["replay", str(file), "-o", "json"]) == 0
     decided = {(job["namespace"], job["name"]): job for job in json.loads(capsys.readouterr().out)["jobs"]}
     placed = decided[jobs.namespace, "train"]["create"]
@@ -74,14 +65,6 @@ def test_the_snapshot_of_a_cluster_can_be_replayed(
 def test_an_api_server_that_is_not_there_is_an_error_with_its_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    config = {
-        "current-context": "c",
-        "clusters": [cluster],
-        "contexts": [context],
-        "users": [{"name": "u", "user": {}}],
-    }
-    (tmp_path / "config").write_text(json.dumps(config))
+    (tmp_path / "config").write_text(kubeconfig_of("http://127.0.0.1:9"))
     assert main(["snapshot", "--kubeconfig", str(tmp_path / "config")]) == 2
     assert "http://127.0.0.1:9" in capsys.readouterr().err

@@ -42,9 +42,9 @@ def reclaim(pod, *, victims, start=100.0, step=0.1):
     return [write(what, name, start + number * step, user) for number, (what, name, user) in enumerate(whole)]
 
 
-def made(writes, *, pods=("x",), created=100.0, until=float("inf"), gpus=1):
+def made(writes, *, pods=("x",), until=float("inf"), gpus=1):
     asks = frozenset(pods).__contains__
-    return request(writes, created=created, until=until, asks=asks, pods=len(pods), gpus=gpus)
+    return request(writes, created=100.0, until=until, asks=asks, pods=len(pods), gpus=gpus)
 
 
 def figures(*, large, gang):

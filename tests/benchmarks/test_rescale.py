@@ -109,8 +109,8 @@ def test_the_picture_has_a_row_for_each_change():
     assert ">plain: leave</text>" in svg
 
 
-def make_place(tmp_path, *, index=0):
-    return Place(folder=tmp_path, index=index, uid="u", port=4000, status_port=4001, epoch=1, incarnation=1, busy=False)
+def make_place(tmp_path):
+    return Place(folder=tmp_path, index=0, uid="u", port=4000, status_port=4001, epoch=1, incarnation=1, busy=False)
 
 
 @pytest.mark.programs

@@ -8,7 +8,8 @@ import yaml
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.service import build_endpoint_slice, build_service
-from tests.build.objects import SERVICE_IP, Owner, make_container, make_pod, make_spec, make_template
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import SERVICE_IP, Owner, make_pod, make_spec
 
 FOLDER = Path(__file__).parent / "golden"
 SETTINGS = BuildSettings(
@@ -44,15 +45,15 @@ def golden_objects() -> dict[str, dict[str, Any]]:
         env=[{"name": "NCCL_DEBUG", "value": "WARN"}],
         resources={"limits": {"nvidia.com/gpu": 2}},
     )
-    spec = make_spec(make_template(container=container, metadata={"labels": {"team": "vision"}}))
+    spec = make_spec({**make_template(container), "metadata": {"labels": {"team": "vision"}}})
     elastic = make_spec(
-        make_template(container=container, imagePullSecrets=[{"name": "mirror"}]),
+        make_template(container, imagePullSecrets=[{"name": "mirror"}]),
         runtime={"mode": "Elastic", "preload": ["torchvision", "numpy"]},
         elasticity={"checkpointPath": "/checkpoints/last.pt"},
     )
     command = make_spec(
         make_template(
-            container=make_container(
+            make_container(
                 command=["bash", "launch.sh"], args=["--lr"], securityContext={"readOnlyRootFilesystem": True}
             )
         ),

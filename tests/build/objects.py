@@ -9,6 +9,7 @@ from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.plan.decisions import CreatePod
+from tests.api.jobs import make_template
 
 SERVICE_IP = "10.96.7.7"
 UID = "5f0c9c0e-9f5c-4c8e-a7c5-2f1b6d1f0a11"
@@ -19,17 +20,6 @@ class Owner:
     namespace: str = "team-a"
     name: str = "toy"
     uid: str = UID
-
-
-def make_container(**fields: Any) -> dict[str, Any]:
-    """A main container that runs a script under torchrun; a field that is None is left out."""
-    container = {"name": "pytorch", "image": "registry.example/train:1", "args": ["train.py"], **fields}
-    return {name: value for name, value in container.items() if value is not None}
-
-
-def make_template(*, container: dict[str, Any] | None = None, metadata: Any = None, **pod: Any) -> dict[str, Any]:
-    spec = {"containers": [container or make_container()], **pod}
-    return {"metadata": metadata, "spec": spec} if metadata is not None else {"spec": spec}
 
 
 def make_spec(template: dict[str, Any] | None = None, *, min_: int = 2, max_: int = 4, **fields: Any) -> JobSpec:
@@ -57,7 +47,7 @@ def make_pod(
 
 def make_main(container: dict[str, Any] | None = None, **how: Any) -> dict[str, Any]:
     """The main container of the pod of a job whose template has this one container."""
-    return make_pod(make_spec(make_template(container=container)), **how)["spec"]["containers"][0]
+    return make_pod(make_spec(make_template(*filter(None, [container]))), **how)["spec"]["containers"][0]
 
 
 def env_of(pod: dict[str, Any]) -> dict[str, str]:

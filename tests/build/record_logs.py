@@ -73,10 +73,10 @@ time.sleep(60)
 }
 
 
-def record(name: str, *, script: str | None = None, spec: JobSpec | None = None, **env: str) -> None:
+def record(name: str, *, script: str | None = None, **env: str) -> None:
     """Runs the script in a pod's environment until it ends; `env` overrides."""
     with tempfile.TemporaryDirectory() as folder:
-        process = _start(name, Path(folder), script=script, spec=spec, env=env)
+        process = _start(name, Path(folder), script=script, spec=None, env=env)
         _write(name, process, folder)
 
 

@@ -4,13 +4,14 @@ from elastic_operator.api.elastic import injector, requested_template
 from elastic_operator.api.template import requests_of
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract
-from tests.build.objects import SERVICE_IP, UID, env_of, make_container, make_pod, make_spec, make_template
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import SERVICE_IP, UID, env_of, make_pod, make_spec
 
 SETTINGS = BuildSettings(worker_image="registry.example/worker:7")
 
 
 def elastic(*, container=None, runtime=None, pod=None, **fields):
-    template = make_template(container=container, **(pod or {}))
+    template = make_template(*filter(None, [container]), **(pod or {}))
     return make_spec(template, runtime={"mode": "Elastic", **(runtime or {})}, **fields)
 
 

@@ -1,7 +1,8 @@
 import pytest
 
 from elastic_operator.build.environment import frozen_nnodes
-from tests.build.objects import SERVICE_IP, UID, env_of, make_container, make_main, make_pod, make_spec, make_template
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import SERVICE_IP, UID, env_of, make_main, make_pod, make_spec
 
 COMMAND = {"command": ["bash", "launch.sh"], "args": None}
 
@@ -72,23 +73,23 @@ def test_where_torchrun_is_added_only_the_operator_limits_the_size_from_above():
 
 
 def test_a_users_own_command_gets_the_sizes_as_they_are_when_the_pods_are_made():
-    spec = make_spec(make_template(container=make_container(**COMMAND)), min_=2, max_=4)
+    spec = make_spec(make_template(make_container(**COMMAND)), min_=2, max_=4)
     assert frozen_nnodes(spec) == (2, 4)
     assert env_of(make_pod(spec))["PET_NNODES"] == "2:4"
     assert env_of(make_pod(spec))["WORLD_SIZE"] == "4"
 
 
 def test_a_pod_made_later_gets_the_sizes_of_its_incarnation():
-    spec = make_spec(make_template(container=make_container(**COMMAND)), min_=1, max_=8)
+    spec = make_spec(make_template(make_container(**COMMAND)), min_=1, max_=8)
     env = env_of(make_pod(spec, nnodes=(2, 4)))
     assert (env["PET_NNODES"], env["WORLD_SIZE"]) == ("2:4", "4")
 
 
 def test_the_masters_template_decides_for_all_pods():
     own = make_container(**COMMAND)
-    spec = make_spec(master={"template": make_template(container=own)})
+    spec = make_spec(master={"template": make_template(own)})
     assert frozen_nnodes(spec) == (2, 4)
-    spec = make_spec(worker={"template": make_template(container=own)})
+    spec = make_spec(worker={"template": make_template(own)})
     assert frozen_nnodes(spec) == (2, 4096)
 
 
@@ -98,7 +99,7 @@ def test_the_rendezvous_needs_the_smallest_allowed_size():
 
 def test_a_pod_gets_the_processes_of_its_own_role():
     def template(gpus):
-        return make_template(container=make_container(resources={"limits": {"nvidia.com/gpu": gpus}}))
+        return make_template(make_container(resources={"limits": {"nvidia.com/gpu": gpus}}))
 
     spec = make_spec(template(4), master={"template": template(2)})
     assert env_of(make_pod(spec, role="master"))["PET_NPROC_PER_NODE"] == "2"

@@ -1,16 +1,18 @@
 import pytest
 
 from elastic_operator.api.template import fingerprint
+from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
-from tests.build.objects import UID, make_container, make_main, make_pod, make_spec, make_template
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import UID, Owner, make_main, make_pod, make_spec
 
 CLASSES = BuildSettings(master_priority_class="our-master", worker_priority_class="our-worker")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PIN = {"key": "metadata.name", "operator": "In", "values": ["node-a"]}
 
 
-def pod_of(role="worker", *, settings=CLASSES, node="node-a", **pod):
-    return make_pod(make_spec(make_template(**pod)), role=role, node=node, settings=settings)["spec"]
+def pod_of(*containers, role="worker", settings=CLASSES, node="node-a", **pod):
+    return make_pod(make_spec(make_template(*containers, **pod)), role=role, node=node, settings=settings)["spec"]
 
 
 def test_the_pod_has_the_name_and_the_labels_of_its_place():
@@ -31,18 +33,22 @@ def test_the_pod_has_the_name_and_the_labels_of_its_place():
     }
 
 
-def test_the_templates_labels_and_annotations_are_copied_and_ours_win():
+def test_of_the_templates_metadata_only_labels_and_annotations_are_copied_and_ours_win():
     users = {
         "name": "mine",
+        "namespace": "another-teams",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "x", "controller": True}],
         "finalizers": ["example.com/f"],
-        "labels": {"team": "vision", "elastic-pytorch.dev/role": "master"},
+        "labels": {"team": "vision", "elastic-pytorch.dev/role": "master", "elastic-pytorch.dev/job-uid": "another"},
         "annotations": {"note": "x", "elastic-pytorch.dev/contract": "99"},
     }
-    metadata = make_pod(make_spec(make_template(metadata=users)))["metadata"]
-    assert metadata["name"] == "toy-worker-0"
+    metadata = make_pod(make_spec({**make_template(), "metadata": users}))["metadata"]
+    assert (metadata["namespace"], metadata["name"]) == ("team-a", "toy-worker-0")
+    assert metadata["ownerReferences"] == [owner_reference(Owner())]
     assert "finalizers" not in metadata
     assert metadata["labels"]["team"] == "vision"
     assert metadata["labels"]["elastic-pytorch.dev/role"] == "worker"
+    assert metadata["labels"]["elastic-pytorch.dev/job-uid"] == UID
     assert metadata["annotations"]["note"] == "x"
     assert metadata["annotations"]["elastic-pytorch.dev/contract"] == "1"
 
@@ -67,8 +73,8 @@ def test_a_deleted_pod_is_there_until_its_processes_have_ended_even_without_grac
 
 
 def test_each_role_has_its_priority_class():
-    assert pod_of("master")["priorityClassName"] == "our-master"
-    assert pod_of("worker")["priorityClassName"] == "our-worker"
+    assert pod_of(role="master")["priorityClassName"] == "our-master"
+    assert pod_of(role="worker")["priorityClassName"] == "our-worker"
 
 
 @pytest.mark.parametrize("own", [{"priorityClassName": "theirs"}, {"priority": 0}, {"priority": 7}])
@@ -123,7 +129,7 @@ def test_there_is_shared_memory():
 def test_shared_memory_of_the_users_is_kept(path):
     mounts = [{"name": "mine", "mountPath": path}]
     volumes = [{"name": "mine", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
-    pod = pod_of(container=make_container(volumeMounts=mounts), volumes=volumes)
+    pod = pod_of(make_container(volumeMounts=mounts), volumes=volumes)
     assert (pod["volumes"], pod["containers"][0]["volumeMounts"]) == (volumes, mounts)
 
 
@@ -148,6 +154,6 @@ def test_a_command_stands_behind_the_script_that_runs_it():
 
 
 def test_each_role_is_built_from_its_own_template():
-    spec = make_spec(master={"template": make_template(container=make_container(image="registry.example/master:1"))})
+    spec = make_spec(master={"template": make_template(make_container(image="registry.example/master:1"))})
     images = {role: make_pod(spec, role=role)["spec"]["containers"][0]["image"] for role in ("master", "worker")}
     assert images == {"master": "registry.example/master:1", "worker": "registry.example/train:1"}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from devcluster.cluster import Cluster
-from tests.apiserver.administrator import client_of
 from tests.chart.release import Release
 from tests.workers import own_name
 
@@ -15,8 +14,8 @@ from tests.workers import own_name
 @pytest.fixture(scope="module")
 def release() -> Iterator[Release]:
     """The chart, installed with its defaults in a namespace that enforces the restricted pod security standard."""
-    with Cluster.up(name=own_name("charttest"), nodes=0) as cluster, client_of(cluster.kubeconfig) as api:
-        release = Release(cluster.kubeconfig, cluster.kubectl, api)
+    with Cluster.up(name=own_name("charttest"), nodes=0) as cluster:
+        release = Release(cluster.kubeconfig, cluster.kubectl)
         release.kubectl("create", "namespace", release.namespace)
         release.kubectl("label", "namespace", release.namespace, "pod-security.kubernetes.io/enforce=restricted")
         release.install()

@@ -9,12 +9,11 @@ import yaml
 from elastic_operator.api import admission
 from elastic_operator.process import LEASE
 from elastic_worker import contract
-from tests.chart.rendering import CHART, ROOT, WITHOUT_CRDS, objects
+from tests.chart.rendering import ROOT, WITHOUT_CRDS, objects
 
 pytestmark = pytest.mark.programs
 
 TWO = ("--set", "settings.watchNamespaces={team-a,team-b}")
-RULES = "files/job-rules.yaml"
 
 
 def rendered(kind, *flags):
@@ -50,8 +49,18 @@ def test_what_is_written_in_served_namespaces_is_granted_by_a_role_in_each():
     assert "operator-serve" not in named("ClusterRole", *TWO)
 
 
+def bound_cluster_wide(*flags):
+    """The operator's roles that are."""
+    names = {binding["roleRef"]["name"] for binding in rendered("ClusterRoleBinding", *flags)}
+    return {name.removeprefix("elastic-pytorch-operator-") for name in names}
+
+
 def test_cluster_wide_it_then_reads_only_what_is_needed_to_count_gpus():
-    observe = named("ClusterRole", *TWO)["operator-observe"]
+    assert bound_cluster_wide(*TWO) == {"observe", "tell", "nominate"}
+    roles = named("ClusterRole", *TWO)
+    assert [rule["resources"] for rule in roles["operator-tell"]["rules"]] == [["gpuquotapolicies/status"]]
+    assert [rule["resources"] for rule in roles["operator-nominate"]["rules"]] == [["pods/status"], ["events"]]
+    observe = roles["operator-observe"]
     resources = {resource for rule in observe["rules"] for resource in rule["resources"]}
     claims = {"persistentvolumes", "persistentvolumeclaims"}
     assert resources == {"nodes", "namespaces", "priorityclasses", "pods", "gpuquotapolicies"} | claims
@@ -64,6 +73,7 @@ def test_foreign_pods_have_a_rule_and_a_switch_of_their_own():
     off = ("--set", "rbac.reclaimForForeignPods=false")
     assert verbs(rendered("ClusterRole", *off), "pods/status") == set()
     assert verbs(rendered("Role", *TWO, *off), "events") == {"create", "patch"}
+    assert bound_cluster_wide(*TWO, *off) == {"observe", "tell"}
 
 
 def test_network_policies_are_written_only_where_jobs_have_some():
@@ -123,7 +133,6 @@ def test_the_limit_is_for_the_account_under_which_the_operator_runs():
 
 
 def test_the_rules_of_templates_are_those_of_the_operator():
-    assert (CHART / RULES).read_text() == admission.text(), "run `make generated`"
     rules = yaml.safe_load(admission.text())
     told = json.dumps(rules)
     for name in (*contract.RESERVED_ENV, contract.ENV_TOKEN, contract.WISH_FOLDER):

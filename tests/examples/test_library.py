@@ -1,14 +1,10 @@
-"""The example of the library: by hand, under torchrun, and in pods that come and go."""
+"""The example of the library, by hand and under torchrun; in pods that come and go: `tests/cluster/test_library.py`."""
 
-import os
 import re
-import subprocess
 
 import pytest
 
-from tests.examples.torchrun import EXAMPLES, PYTHON, TIMEOUT_SECONDS, environment
-from tests.worker.job.local import LocalJob
-from tests.worker.job.pod import WORKER
+from tests.examples.torchrun import EXAMPLES, TOGETHER, run
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
@@ -30,22 +26,6 @@ def epochs(text):
     return [(int(number), int(processes), float(error)) for number, processes, error in EPOCH.findall(text)]
 
 
-def run(*words, folder):
-    """Run a script to its end, in a folder where it leaves its checkpoints; what it said."""
-    paths = os.pathsep.join([environment()["PYTHONPATH"], str(WORKER.parent)])
-    done = subprocess.run(
-        [PYTHON, *words],
-        cwd=folder,
-        env=environment() | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_the_loop_of_the_document_trains(tmp_path):
     (loop,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert loop.count("/checkpoints/run-1") == loop.count("epochs(90)") == 1
@@ -59,10 +39,9 @@ def test_the_loop_of_the_document_trains(tmp_path):
 @pytest.mark.extended
 def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_number_of_processes(tmp_path):
     quick, longer = ("--epochs=2", "--pause=0"), ("--epochs=4", "--pause=0")
-    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
     (tmp_path / "alone").mkdir()
     alone = epochs(run(SCRIPT, *longer, folder=tmp_path / "alone"))
-    two = epochs(run(*together, *quick, folder=tmp_path))
+    two = epochs(run(*TOGETHER, SCRIPT, *quick, folder=tmp_path))
     rest = epochs(run(SCRIPT, *longer, folder=tmp_path))
     assert [(number, size) for number, size, _ in two] == [(0, 2), (1, 2)]
     # The checkpoint is of the end of epoch 1, whose evaluation comes again.
@@ -70,26 +49,3 @@ def test_it_learns_alike_alone_and_under_torchrun_and_goes_on_with_another_numbe
     assert [error for *_, error in two + rest[1:]] == pytest.approx([error for *_, error in alone], abs=2e-4)
     assert alone[-1][2] < alone[0][2] / 1.5
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"latest", "step-48", "step-64"}
-
-
-@pytest.mark.extended
-def test_it_goes_on_while_pods_come_and_go(tmp_path):
-    command = ["--", str(SCRIPT), "--pause=0.03", "--epochs=100000", f"--checkpoints={tmp_path / 'checkpoints'}"]
-    with LocalJob(tmp_path / "job", checkpoint=False, command=command) as job:
-        job.start(0)
-        master = job.pods[0]
-        job.wait("epochs on one", lambda: sizes(master)[-2:] == [1, 1])
-        job.start(1)
-        job.wait("epochs on two", lambda: sizes(master)[-2:] == [2, 2])
-        job.pods[1].terminate()
-        job.wish(0)
-        job.wait("epochs on one again", lambda: sizes(master)[-2:] == [1, 1])
-        master.terminate()
-        assert (job.wait_code(job.pods[1]), job.wait_code(master)) == (143, 143)
-    assert [number for number, *_ in epochs(master.said())] == list(range(len(sizes(master))))
-    assert master.said().count("processes started in") == 1, "its process trained all the time"
-
-
-def sizes(pod):
-    """How many processes trained each of the epochs."""
-    return [processes for _, processes, _ in epochs(pod.said())]

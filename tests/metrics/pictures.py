@@ -53,9 +53,9 @@ def parse(text: bytes) -> dict[tuple[str, ...], float]:
     return found
 
 
-def samples_of(*jobs: JobPicture, leads: bool = True, metrics: Metrics | None = None, **fields):
+def samples_of(*jobs: JobPicture, leads: bool = True, **fields):
     """What /metrics says of these jobs."""
-    return parse((metrics or Metrics()).text(Picture(leads=leads, jobs=jobs, **fields)))
+    return parse(Metrics().text(Picture(leads=leads, jobs=jobs, **fields)))
 
 
 def of(found, name: str) -> dict[tuple[str, ...], float]:

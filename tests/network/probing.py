@@ -51,7 +51,7 @@ print(json.dumps([words[1] for words in lines if words[3] == "0A"]))
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
-def prober(name: str, *, node: str, labels: dict[str, str] | None = None) -> Object:
+def prober(name: str, *, node: str) -> Object:
     """A pod on a node that listens on PORTS, named p7001 and so on, and from which `attempts` can be made."""
     ports = [{"name": f"p{port}", "containerPort": port} for port in PORTS]
     command = ["python3", "-c", LISTEN]
@@ -59,7 +59,7 @@ def prober(name: str, *, node: str, labels: dict[str, str] | None = None) -> Obj
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"prober": name, **(labels or {})}},
+        "metadata": {"name": name, "labels": {"prober": name}},
         "spec": {"terminationGracePeriodSeconds": 0, "nodeName": node, "containers": [main]},
     }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from devcluster.faults import NodeFaults
+from devcluster.faults import NodeFaults, PartFaults
 from tests.cluster.lab import wait
 from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, name_of
 from tests.soak.site import GPUS
-from tests.soak.stage import Deeds, Stage
+from tests.soak.stage import Deeds, Stage, for_a_while
 
 OUR_PODS = "--pod-selector=elastic-pytorch.dev/job-name=toy"
 
@@ -18,50 +18,61 @@ OUR_PODS = "--pod-selector=elastic-pytorch.dev/job-name=toy"
 def part_killed(program: str) -> Deeds:
     """A program of a node is killed, and started again later."""
 
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:
+    def choose(stage: Stage, dice: Random) -> tuple[str, PartFaults]:
         name = dice.choice(stage.site.nodes)
-        part = stage.site.cluster.part(f"{name}/{program}")
-        part.kill()
-        try:
-            yield f"{name}: {program} is killed"
-        finally:
-            part.restart()
-        stage.site.wait_node(name)
+        return name, stage.site.cluster.part(f"{name}/{program}")
 
-    return fault
+    return for_a_while(
+        choose,
+        lambda one: f"{one[0]}: {program} is killed",
+        lambda one: one[1].kill(),
+        lambda one: one[1].restart(),
+        lambda stage, one: stage.site.wait_node(one[0]),
+    )
 
 
-def _done_to_a_node(told: str, harm: Callable[[NodeFaults], None], mend: Callable[[NodeFaults], None]) -> Deeds:
-    """To any of them; it is undone later, and waited for."""
+def _any(stage: Stage, dice: Random) -> NodeFaults:
+    return stage.site.cluster.node(dice.choice(stage.site.nodes))
 
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:
-        name = dice.choice(stage.site.nodes)
-        node = stage.site.cluster.node(name)
-        harm(node)
-        try:
-            yield f"{name}{told}"
-        finally:
-            mend(node)
-        stage.site.wait_node(name)
 
-    return fault
+def _is_ready(stage: Stage, node: NodeFaults) -> None:
+    stage.site.wait_node(node.name)
+
+
+def _takes_pods(stage: Stage, node: NodeFaults) -> None:
+    """kubelet evicts the pods of a full disk, and takes none until there is room again."""
+    path = f"/api/v1/nodes/{node.name}"
+    wait(f"{node.name} to take pods", lambda: not stage.site.lab.get(path)["spec"].get("taints"))
+
+
+def _done_to_a_node(
+    told: str,
+    harm: Callable[[NodeFaults], None],
+    mend: Callable[[NodeFaults], None],
+    then: Callable[[Stage, NodeFaults], None] = _is_ready,
+) -> Deeds:
+    return for_a_while(_any, lambda node: f"{node.name}{told}", harm, mend, then)
 
 
 node_killed = _done_to_a_node(" is switched off", NodeFaults.kill, NodeFaults.restart)
 node_cut_off = _done_to_a_node(" is cut off", NodeFaults.cut_off, NodeFaults.heal)
 node_frozen = _done_to_a_node(" is frozen", NodeFaults.freeze, NodeFaults.thaw)
 lookups_unanswered = _done_to_a_node(": look-ups get no answer", NodeFaults.silence_dns, NodeFaults.refuse_dns)
-
-
-def nodes_parted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
-    """The two do not reach each other; both reach the API server."""
-    first, second = stage.site.nodes
-    node = stage.site.cluster.node(first)
-    node.part_from(second)
-    try:
-        yield f"{first} and {second} do not reach each other"
-    finally:
-        node.join(second)
+disk_full = _done_to_a_node(": the disk is full", NodeFaults.fill_disk, NodeFaults.free_disk, _takes_pods)
+gpu_sick = for_a_while(
+    lambda stage, dice: (_any(stage, dice), dice.randrange(GPUS)),
+    lambda one: f"{one[0].name}: GPU {one[1]} is sick",
+    lambda one: one[0].set_sick([one[1]]),
+    lambda one: one[0].set_sick([]),
+    lambda stage, one: _is_ready(stage, one[0]),
+)
+nodes_parted = for_a_while(
+    lambda stage, _: (stage.site.cluster.node(stage.site.nodes[0]), stage.site.nodes[1]),
+    lambda pair: f"{pair[0].name} and {pair[1]} do not reach each other",
+    lambda pair: pair[0].part_from(pair[1]),
+    lambda pair: pair[0].join(pair[1]),
+    lambda *_: None,
+)
 
 
 def node_drained(stage: Stage, dice: Random) -> Iterator[str]:
@@ -73,35 +84,6 @@ def node_drained(stage: Stage, dice: Random) -> Iterator[str]:
         yield f"{name} is drained of trainings"
     finally:
         stage.site.lab.kubectl("uncordon", name)
-
-
-def disk_full(stage: Stage, dice: Random) -> Iterator[str]:
-    """kubelet evicts the pods there, and takes none until there is room again."""
-    name = dice.choice(stage.site.nodes)
-    node = stage.site.cluster.node(name)
-    node.fill_disk()
-    try:
-        yield f"{name}: the disk is full"
-    finally:
-        node.free_disk()
-    wait(f"{name} to take pods", lambda: not _taints(stage, name))
-
-
-def _taints(stage: Stage, node: str) -> list[str]:
-    spec = stage.site.lab.get(f"/api/v1/nodes/{node}")["spec"]
-    return [taint["key"] for taint in spec.get("taints", [])]
-
-
-def gpu_sick(stage: Stage, dice: Random) -> Iterator[str]:
-    """One of a node's GPUs."""
-    name, gpu = dice.choice(stage.site.nodes), dice.randrange(GPUS)
-    node = stage.site.cluster.node(name)
-    node.set_sick([gpu])
-    try:
-        yield f"{name}: GPU {gpu} is sick"
-    finally:
-        node.set_sick([])
-    stage.site.wait_node(name)
 
 
 # -- fake nodes ------------------------------------------------------------------------------------------------------
@@ -122,13 +104,3 @@ def fake_node_cordoned(stage: Stage, dice: Random) -> Iterator[str]:
     stage.site.lab.kubectl("cordon", name_of(node))
     yield f"fake node {name_of(node)} is cordoned"
     stage.site.lab.kubectl("uncordon", name_of(node))
-
-
-def fake_node_not_ready(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
-    """kwok stands still: the leases of all fake nodes run out."""
-    part = stage.site.cluster.part("kwok")
-    part.freeze()
-    try:
-        yield "kwok is frozen"
-    finally:
-        part.thaw()

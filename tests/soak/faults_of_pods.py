@@ -27,20 +27,16 @@ def _any_training(stage: Stage, dice: Random) -> RealTraining:
     return stage.trainings[dice.choice(sorted(stage.trainings))]
 
 
-def training_process_killed(stage: Stage, dice: Random) -> Iterator[str]:
-    """SIGKILL to one rank's process."""
-    training = _any_training(stage, dice)
-    pod = training.pod(dice)
-    done = pod and training.on_process(pod, lambda pid: os.kill(pid, signal.SIGKILL))
-    yield f"{training.name}: the training process of {pod} is killed" if done else ""
+def training_process(told: str, number: signal.Signals) -> Deeds:
+    """One rank's process gets that signal; of one that is frozen, the launcher makes an end."""
 
+    def fault(stage: Stage, dice: Random) -> Iterator[str]:
+        training = _any_training(stage, dice)
+        pod = training.pod(dice)
+        done = pod and training.on_process(pod, lambda pid: os.kill(pid, number))
+        yield f"{training.name}: the training process of {pod} is {told}" if done else ""
 
-def training_process_frozen(stage: Stage, dice: Random) -> Iterator[str]:
-    """SIGSTOP to one rank's process: the launcher ends it."""
-    training = _any_training(stage, dice)
-    pod = training.pod(dice)
-    done = pod and training.on_process(pod, lambda pid: os.kill(pid, signal.SIGSTOP))
-    yield f"{training.name}: the training process of {pod} is frozen" if done else ""
+    return fault
 
 
 def launcher_killed(stage: Stage, dice: Random) -> Iterator[str]:

@@ -12,7 +12,7 @@ from devcluster.progress import Progress
 from tests.cluster import processes
 from tests.cluster.lab import OPERATOR_NAMESPACE
 from tests.cluster.leader import Leader
-from tests.soak.stage import Deeds, Stage
+from tests.soak.stage import Deeds, Stage, for_a_while
 
 
 def leader_killed(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
@@ -68,18 +68,10 @@ def frozen(part: str) -> Deeds:
 
 
 def _done_to(part: str, told: str, harm: Callable[[PartFaults], None], mend: Callable[[PartFaults], None]) -> Deeds:
-    """It is undone later; then the API server is waited for."""
+    def choose(stage: Stage, _: Random) -> PartFaults:
+        return stage.site.cluster.part(part)
 
-    def fault(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others
-        found = stage.site.cluster.part(part)
-        harm(found)
-        try:
-            yield f"{part} is {told}"
-        finally:
-            mend(found)
-        stage.site.wait_answers()
-
-    return fault
+    return for_a_while(choose, lambda _: f"{part} is {told}", harm, mend, lambda stage, _: stage.site.wait_answers())
 
 
 def etcd_compacted(stage: Stage, dice: Random) -> Iterator[str]:  # noqa: ARG001 - as the others

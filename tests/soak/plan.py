@@ -15,12 +15,18 @@ FIRST_SECOND, LAST_SECOND = 1.0, 24.0
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something that can happen: of which sort it is, how long it lasts, how often it is in the deck."""
+    """Something that can happen: of which sort it is, how long it lasts, how often it is in the deck.
+
+    A `costly` one ends a group without notice, and so may cost a training the work since its last checkpoint. While one
+    that takes the API server `away` lasts, nobody can edit anything: edits wait.
+    """
 
     sort: str
     name: str
     lasts_seconds: tuple[float, float] = (0.0, 0.0)
     times: int = 1
+    costly: bool = False
+    away: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from demo.install import REPOSITORY
 from tests.soak import results
-from tests.soak.faults import COSTLY, FAULT
 from tests.soak.plot import svg_of
 from tests.soak.results import Result
 from tests.soak.trainings import EPOCH_STEPS
@@ -25,7 +23,7 @@ each held at most)."""
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 
 
-def renew(seeds: Sequence[int], page: Path = PAGE, plot: Path = PLOT) -> None:
+def renew(seeds: Sequence[int]) -> None:
     """Write both, from the last results of these seeds; the plot is the last one's.
 
     A page without the marks is left as it is.
@@ -33,9 +31,8 @@ def renew(seeds: Sequence[int], page: Path = PAGE, plot: Path = PLOT) -> None:
     found = results.kept(seeds)
     if not found:
         return
-    plot.write_text(svg_of(found[-1]))
-    if page.exists():
-        page.write_text(put_in(page.read_text(), section(found)))
+    PLOT.write_text(svg_of(found[-1]))
+    PAGE.write_text(put_in(PAGE.read_text(), section(found)))
 
 
 def put_in(page: str, text: str) -> str:
@@ -48,41 +45,24 @@ def put_in(page: str, text: str) -> str:
 def section(found: Sequence[Result]) -> str:
     """Figures, a column for each seed, and what kinds of fault cost."""
     lines = [
-        *_table(found),
+        *_columns(found),
         "",
         "![GPUs per team, processes that train, memory of the operator, and faults over time](soak.svg)",
         "",
         JUDGED,
         "",
-        *_costs(found),
+        *_rows([results.COSTS, *results.costs(found)]),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _table(found: Sequence[Result]) -> Iterator[str]:
+def _columns(found: Sequence[Result]) -> Iterator[str]:
     columns = [dict(results.figures(result)) for result in found]
-    yield " | ".join(["| seed", *(str(result.seed) for result in found)]) + " |"
-    yield "|---" * (len(found) + 1) + "|"
-    for name in columns[0]:
-        yield " | ".join([f"| {name}", *(column[name] for column in columns)]) + " |"
+    head = ("seed", *(str(result.seed) for result in found))
+    yield from _rows([head, *((name, *(column[name] for column in columns)) for name in columns[0])])
 
 
-def _costs(found: Sequence[Result]) -> Iterator[str]:
-    """Each kind of fault over all seeds."""
-    head = (
-        "fault",
-        "times",
-        "may cost a training",
-        "new groups until the next fault",
-        "steps done again",
-        "longest pause",
-    )
-    yield f"| {' | '.join(head)} |"
-    yield "|---" * len(head) + "|"
-    for name in sorted({event.name for result in found for event in result.of(FAULT)}):
-        events = [(result, event) for result in found for event in result.of(FAULT) if event.name == name]
-        changes = [change for result, event in events for _, change in result.changes_in(event)]
-        pause = max((change.pause_seconds for change in changes), default=0.0)
-        lost = sum(change.lost for change in changes)
-        may = "the work since the last checkpoint" if name in COSTLY else "nothing"
-        yield f"| {name} | {len(events)} | {may} | {len(changes)} | {lost} | {pause:.1f} s |"
+def _rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table, the first row its head."""
+    head, *rest = (f"| {' | '.join(cells)} |" for cells in rows)
+    yield from (head, "|---" * len(rows[0]) + "|", *rest)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,20 @@ from rich.table import Table
 
 from devcluster import cache
 from tests.soak.edits import JOB, POLICY, TURN
-from tests.soak.faults import FAULT
+from tests.soak.faults import COSTLY, FAULT
 from tests.soak.records import Change, Verdict
 from tests.soak.watch import Sample
 from tests.soak.weight import Flatness, Weight
 
 KEPT = "soak"
+COSTS = (
+    "fault",
+    "times",
+    "may cost a training",
+    "new groups until the next fault",
+    "steps done again",
+    "longest pause",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +63,11 @@ class Result:
         """The fewest jobs that were alive at any look."""
         return min((sample.alive for sample in self.samples), default=0)
 
-    def changes_in(self, event: Event) -> list[tuple[str, Change]]:
+    def changes_in(self, event: Event) -> list[Change]:
         """The trainings' changes of group from the begin of an event to the next one's of its sort."""
         later = (one.seconds for one in self.of(event.sort) if one.seconds > event.seconds)
         begin, end = self.began + event.seconds, self.began + next(later, float("inf"))
-        return [(n, c) for n, v in self.trainings.items() for c in v.changes if begin <= c.time < end]
+        return [c for verdict in self.trainings.values() for c in verdict.changes if begin <= c.time < end]
 
     def save(self) -> Path:
         """The result of the seed's last run, in the cache."""
@@ -125,14 +132,22 @@ def figures(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+def costs(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """What each kind of fault cost over all of these runs, under COSTS."""
+    for name in sorted({event.name for result in found for event in result.of(FAULT)}):
+        events = [(result, event) for result in found for event in result.of(FAULT) if event.name == name]
+        changes = [change for result, event in events for change in result.changes_in(event)]
+        pause = max((change.pause_seconds for change in changes), default=0.0)
+        may = "the work since the last checkpoint" if name in COSTLY else "nothing"
+        counted = (len(events), may, len(changes), sum(change.lost for change in changes))
+        yield name, *map(str, counted), f"{pause:.1f} s"
+
+
 def tables(result: Result) -> list[Table]:
     """The figures, and what each kind of fault cost."""
-    summary = Table("seed", str(result.seed), title="soak")
-    for name, value in figures(result):
-        summary.add_row(name, value)
-    by_kind = Table("fault", "times", "groups ended", "steps done again", "longest pause", title="faults")
-    for name, times in sorted(Counter(event.name for event in result.of(FAULT)).items()):
-        changes = [c for e in result.of(FAULT) if e.name == name for _, c in result.changes_in(e)]
-        pause = f"{max((c.pause_seconds for c in changes), default=0.0):.1f} s" if changes else ""
-        by_kind.add_row(name, str(times), str(len(changes)), str(sum(c.lost for c in changes)), pause)
+    summary, by_kind = Table("seed", str(result.seed), title="soak"), Table(*COSTS, title="faults")
+    for figure in figures(result):
+        summary.add_row(*figure)
+    for row in costs([result]):
+        by_kind.add_row(*row)
     return [summary, by_kind]

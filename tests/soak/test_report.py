@@ -56,8 +56,8 @@ def test_figures_count_what_was_lost_and_whoever_was_alive():
 def test_each_change_of_group_is_the_latest_faults():
     result = make_result()
     first, second = result.of("fault")
-    assert [change.lost for _, change in result.changes_in(first)] == [0]
-    assert [change.lost for _, change in result.changes_in(second)] == [4]
+    assert [change.lost for change in result.changes_in(first)] == [0]
+    assert [change.lost for change in result.changes_in(second)] == [4]
 
 
 def test_the_picture_shows_teams_trainings_faults_and_memory():

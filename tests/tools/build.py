@@ -11,6 +11,7 @@ import yaml
 from elastic_operator.command_line import main
 from elastic_operator.tools import snapshot_file
 from tests.api.jobs import make_job, make_template, with_gpus
+from tests.api.policies import make_policy
 
 
 class Desk:
@@ -55,9 +56,4 @@ def job(name: str, *, namespace: str = "team-a", low: int = 1, high: int = 1, gp
 
 def policy(name: str, *namespaces: str, **spec: Any) -> dict[str, Any]:
     """A quota policy's manifest."""
-    return {
-        "apiVersion": "elastic-pytorch.dev/v1beta1",
-        "kind": "GPUQuotaPolicy",
-        "metadata": {"name": name},
-        "spec": {"namespaces": list(namespaces), **spec},
-    }
+    return make_policy(name, namespaces=list(namespaces), **spec)

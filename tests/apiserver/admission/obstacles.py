@@ -9,7 +9,7 @@ from typing import Any
 from tests.api.jobs import make_container, make_template
 from tests.apiserver.admission.place import Place
 from tests.apiserver.admission.webhook import CLOSED, Judge
-from tests.apiserver.input.pool import elastic_job
+from tests.apiserver.faults.lab import elastic_job
 
 GPU = "nvidia.com/gpu"
 DENIAL = "this cluster is closed on Sundays"
@@ -118,7 +118,7 @@ OBSTACLES = [
         too_few_pods,
         "exceeded quota: here, requested: pods=1, used: pods=2, limited: pods=2",
         "have the ResourceQuota raised",
-        elastic_job("toy", small=1, big=4, gpus=0),
+        elastic_job(big=4, gpus=0),
         meanwhile=2,
     ),
     Obstacle(
@@ -126,35 +126,35 @@ OBSTACLES = [
         too_few_gpus,
         f"exceeded quota: here, requested: requests.{GPU}=1, used: requests.{GPU}=1, limited: requests.{GPU}=1",
         "have the ResourceQuota raised",
-        elastic_job("toy", small=2, big=2, gpus=1),
+        elastic_job(small=2, big=2),
     ),
     Obstacle(
         "limit range",
         small_containers,
         "maximum cpu usage per Container is 1, but limit is 2",
         "have the LimitRange changed",
-        elastic_job("toy", template=TWO_CORES),
+        elastic_job(big=2, template=TWO_CORES),
     ),
     Obstacle(
         "pod security",
         restricted,
         'violates PodSecurity "restricted:latest"',
         "Change the template",
-        elastic_job("toy", gpus=0),
+        elastic_job(big=2, gpus=0),
     ),
-    Obstacle("webhook says no", denial, DENIAL, "Ask who runs that webhook", elastic_job("toy", gpus=0)),
+    Obstacle("webhook says no", denial, DENIAL, "Ask who runs that webhook", elastic_job(big=2, gpus=0)),
     Obstacle(
         "webhook is down",
         webhook_down,
         'failed calling webhook "judge.example.com"',
         "Ask who runs that webhook",
-        elastic_job("toy", gpus=0),
+        elastic_job(big=2, gpus=0),
     ),
     Obstacle(
         "no service account",
         no_account,
         'serviceaccount "trainer" not found',
         "",
-        elastic_job("toy", template=using(serviceAccountName="trainer")),
+        elastic_job(big=2, template=using(serviceAccountName="trainer")),
     ),
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from tests.apiserver.admission.obstacles import using
 from tests.apiserver.admission.place import Place
+from tests.apiserver.faults.lab import elastic_job
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.input.pool import conditions_of, elastic_job, pods_of
+from tests.apiserver.input.pool import conditions_of, pods_of
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operators, eventually
 
@@ -18,24 +17,6 @@ pytestmark = pytest.mark.apiserver
 
 MOST_TRIES = 30
 """Of the pods of a job, in a minute at most; without back-off there are hundreds."""
-COMPLIANT = {
-    "allowPrivilegeEscalation": False,
-    "runAsNonRoot": True,
-    "runAsUser": 1000,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
-
-def restricted(place: Place) -> None:
-    """The strictest level of Pod Security, which the template keeps to."""
-    place.label(**{"pod-security.kubernetes.io/enforce": "restricted"})
-
-
-def with_defaults(place: Place) -> None:
-    """Requests and limits for containers that have none."""
-    limits = {"type": "Container", "defaultRequest": {"cpu": "200m"}, "default": {"cpu": "2", "memory": "1Gi"}}
-    place.put("limitranges", {"limits": [limits]})
 
 
 def with_sidecar(place: Place) -> None:
@@ -44,24 +25,10 @@ def with_sidecar(place: Place) -> None:
 
 
 def quota_for_limits(place: Place) -> None:
-    """A quota that wants every container to have limits, and a LimitRange that sees to it."""
-    with_defaults(place)
+    """A quota that wants every container to have limits, and a LimitRange that adds them where there are none."""
+    limits = {"type": "Container", "defaultRequest": {"cpu": "200m"}, "default": {"cpu": "2", "memory": "1Gi"}}
+    place.put("limitranges", {"limits": [limits]})
     place.put_quota(**{"limits.cpu": "100", "requests.memory": "100Gi"})
-
-
-def compliant() -> dict[str, Any]:
-    """A job whose template keeps to the strictest level of Pod Security."""
-    template = using()
-    template["spec"]["containers"][0]["securityContext"] = COMPLIANT
-    return elastic_job("toy", big=3, template=template)
-
-
-CASES = [
-    (restricted, compliant()),
-    (with_defaults, elastic_job("toy", big=3)),
-    (with_sidecar, elastic_job("toy", big=3)),
-    (quota_for_limits, elastic_job("toy", big=3)),
-]
 
 
 def reason(place: Place, name: str = "toy") -> str:
@@ -74,14 +41,14 @@ def uids(place: Place) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods_of(place.jobs, "toy")}
 
 
-def test_pods_that_admission_changes_or_allows_run_and_stay(operators: Operators, places: Callable[[], Place]):
-    there = {put: places() for put, _ in CASES}
+def test_pods_that_admission_changes_run_and_stay(operators: Operators, places: Callable[[], Place]):
+    there = {put: places() for put in (with_sidecar, quota_for_limits)}
     for put, place in there.items():
         place.await_service_account()
         put(place)
     operators.start()
-    for put, job in CASES:
-        accepted(there[put].jobs.create(job))
+    for place in there.values():
+        accepted(place.jobs.create(elastic_job(big=3)))
 
     def running(size: int) -> list[str]:
         return [put.__name__ for put, at in there.items() if len(uids(at)) == size and reason(at) == "Running"]
@@ -106,7 +73,7 @@ def test_pods_that_lose_their_labels_are_not_made_again_and_again(
     place.await_service_account()
     place.put_webhook(place.webhook.client_config("strip"))
     operators.start(server=proxy.url)
-    accepted(place.jobs.create(elastic_job("toy", big=2)))
+    accepted(place.jobs.create(elastic_job(big=2)))
     eventually("the webhook to be asked", lambda: place.webhook.asked["strip"] >= 2)
     eventually("the reason", lambda: "label" in told(place), report=lambda: told(place))
     made = proxy.requests(where=lambda request: request.method == "POST" and request.path == f"{place.path}/pods")

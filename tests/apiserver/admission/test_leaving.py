@@ -10,9 +10,9 @@ import pytest
 
 from devcluster.cluster import Cluster
 from tests.apiserver.admission.place import Place
-from tests.apiserver.faults.lab import MERGE
+from tests.apiserver.faults.lab import MERGE, elastic_job
 from tests.apiserver.faults.proxy import Proxy
-from tests.apiserver.input.pool import Canary, conditions_of, elastic_job, pods_of
+from tests.apiserver.input.pool import Canary, conditions_of, pods_of
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import Operators, eventually
 
@@ -48,7 +48,7 @@ def hold_and_delete(place: Place, pod: str) -> Callable[[], None]:
 def start(place: Place, *, size: int) -> None:
     """A job of so many pods that runs."""
     place.await_service_account()
-    accepted(place.jobs.create(elastic_job("toy", big=size)))
+    accepted(place.jobs.create(elastic_job(big=size)))
     eventually("the job to run", lambda: len(names(place)) == size, report=lambda: message(place))
 
 

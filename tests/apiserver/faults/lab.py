@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tests.api.jobs import make_job, with_gpus
+from tests.api.jobs import make_job, make_template, with_gpus
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import Operator, eventually
 
@@ -161,15 +161,9 @@ def _containers(pod: dict[str, Any], state: dict[str, Any], *, ready: bool) -> l
 
 def elastic_job(name: str = "toy", *, small: int = 1, big: int = 8, gpus: int = 1, **spec: Any) -> dict[str, Any]:
     """A job of pods with so many GPUs that grows without delay."""
-    container = with_gpus(gpus, image="local/none:1")
-    return make_job(
-        name,
-        minReplicas=small,
-        maxReplicas=big,
-        elasticity={"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1},
-        template={"spec": {"containers": [container]}},
-        **spec,
-    )
+    template = make_template(with_gpus(gpus, image="local/none:1"))
+    fields = {"elasticity": {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1}, "template": template, **spec}
+    return make_job(name, minReplicas=small, maxReplicas=big, **fields)
 
 
 @dataclass(frozen=True, slots=True)

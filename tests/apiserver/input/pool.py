@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from devcluster.cluster import Cluster
-from tests.api.jobs import make_job, make_template, with_gpus
+from tests.apiserver.faults.lab import elastic_job
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 
@@ -32,13 +32,6 @@ def fake_nodes(cluster: Cluster, api: httpx.Client, *, prefix: str) -> Iterator[
             path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
             api.delete(path, params={"gracePeriodSeconds": "0"})
         api.delete(f"/api/v1/nodes/{node}")
-
-
-def elastic_job(name: str, *, small: int = 1, big: int = 2, gpus: int = 1, **spec: Any) -> dict[str, Any]:
-    """A job of `small` to `big` pods of so many GPUs that grows at once."""
-    template = make_template(with_gpus(gpus, image="local/none:1"))
-    fields = {"elasticity": {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1}, "template": template, **spec}
-    return make_job(name, minReplicas=small, maxReplicas=big, **fields)
 
 
 def pods_of(jobs: Jobs, name: str) -> list[dict[str, Any]]:

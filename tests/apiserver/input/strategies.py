@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from elastic_operator.api import crd
-from tests.api.anything import FULL, ODD, places, replaced
+from tests.api.anything import FULL, ODD, nested, places, replaced
 from tests.api.jobs import make_job, make_template, with_gpus
 
 Schema = dict[str, Any]
@@ -124,13 +124,6 @@ def anything() -> st.SearchStrategy[Any]:
 def misspelt(name: str) -> st.SearchStrategy[str]:
     """A name with a letter less, a letter more, or in another case."""
     return st.sampled_from([name[:-1], name + "s", name.upper(), name.capitalize(), f" {name}"])
-
-
-def nested(value: Any, levels: int) -> Any:
-    """`value` in mappings in mappings."""
-    for _ in range(levels):
-        value = {"a": value}
-    return value
 
 
 def _at(value: Any, place: Path) -> Any:

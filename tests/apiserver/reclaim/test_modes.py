@@ -34,33 +34,32 @@ def with_full_job(start: Start, world: World, **settings: object) -> Observed:
     return observed
 
 
-def test_a_dry_run_tells_who_would_go_and_has_nobody_go(start: Start, world: World, owner: Notebooks) -> None:
-    observed = with_full_job(start, world, RECLAIM__MODE="DryRun")
-    losses = Losses(world.api, world.jobs.namespace)
-    owner.create()
-    told = eventually("an event", lambda: jobs_events(world).get("WouldReclaim"), report=observed.text)
-    assert f"1 pod would go for {owner.namespace}/notebook." in told
-    observed.see_passes(world)
-    assert losses.names() == []
-    assert observed.steps() == []
-    assert not owner.node()
-    assert observed.operator.metric("elastic_pytorch_would_evict_total") == 1
-    assert world.settled("toy", 8)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("settings", [{"RECLAIM__MODE": "Off"}, {"RECLAIM__PAUSED": "true"}], ids=["off", "paused"])
-def test_nobody_goes_while_reclaim_is_switched_off(
-    settings: dict[str, object], start: Start, world: World, owner: Notebooks
+@pytest.mark.parametrize(
+    ("settings", "tells"),
+    [
+        ({"RECLAIM__MODE": "DryRun"}, True),
+        pytest.param({"RECLAIM__MODE": "Off"}, False, marks=pytest.mark.extended),
+        pytest.param({"RECLAIM__PAUSED": "true"}, False, marks=pytest.mark.extended),
+    ],
+    ids=["dry-run", "off", "paused"],
+)
+def test_nobody_goes_while_reclaim_is_switched_off_and_a_dry_run_tells_who_would(
+    settings: dict[str, object], tells: bool, start: Start, world: World, owner: Notebooks
 ) -> None:
     observed = with_full_job(start, world, **settings)
     losses = Losses(world.api, world.jobs.namespace)
     owner.create()
     owner.wait_unschedulable()
+    if tells:
+        told = eventually("an event", lambda: jobs_events(world).get("WouldReclaim"), report=observed.text)
+        assert f"1 pod would go for {owner.namespace}/notebook." in told
     observed.see_passes(world)
     assert losses.names() == []
     assert observed.steps() == []
-    assert "WouldReclaim" not in jobs_events(world)
+    assert not owner.node()
+    assert ("WouldReclaim" in jobs_events(world)) is tells
+    assert observed.operator.metric("elastic_pytorch_would_evict_total") == tells
+    assert world.settled("toy", 8)
     observed.operator.stop()
     start()
     owner.wait_bound()

@@ -30,16 +30,3 @@ def test_what_kube_scheduler_takes_for_a_pod_of_higher_priority_is_one_loss_and_
     assert preempted(lost)
     assert "worker" in lost["metadata"]["name"]
     assert observed.steps() == []
-
-
-@pytest.mark.extended
-def test_for_a_pod_that_never_preempts_the_operator_acts_and_it_is_one_loss(
-    observed: Observed, world: World, owner: Notebooks, priority_class: Callable[..., str]
-) -> None:
-    losses = Losses(world.api, world.jobs.namespace)
-    owner.create(priorityClassName=priority_class(1000, preemptionPolicy="Never"))
-    node = owner.wait_bound()
-    world.wait_settled("toy", 7)
-    [lost] = losses.pods()
-    assert not preempted(lost)
-    assert observed.steps() == [("reserve", "notebook", node), ("delete", lost["metadata"]["name"], "")]

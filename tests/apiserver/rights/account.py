@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.api.jobs import make_job, make_template
 from tests.apiserver.operators import eventually, kubeconfig_of
 from tests.apiserver.rights.requests import Right
 from tests.chart.rendering import render
+from tests.devcluster.pods import kubectl
 
 NAMESPACE = "elastic-system"
 NAME = "elastic-pytorch-operator"
@@ -152,14 +152,9 @@ class Installed:
 
 def apply(cluster: Cluster, objects: list[Object]) -> None:
     """Server-side apply, as an installation by kubectl does."""
-    kubectl(cluster, "apply", "--server-side", "--force-conflicts", "--filename", "-", sent=yaml.safe_dump_all(objects))
-
-
-def kubectl(cluster: Cluster, *arguments: str, sent: str = "") -> None:
-    """Run kubectl with an administrator's rights."""
-    command = [cluster.kubectl, "--kubeconfig", str(cluster.kubeconfig), *arguments]
-    result = subprocess.run(command, input=sent, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    kubectl(
+        cluster, "apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=yaml.safe_dump_all(objects)
+    )
 
 
 def install(cluster: Cluster, api: httpx.Client, *flags: str) -> Installed:
@@ -176,7 +171,7 @@ def install(cluster: Cluster, api: httpx.Client, *flags: str) -> Installed:
 def uninstall(installed: Installed) -> None:
     """Nobody may do anything by the chart any more, and it refuses nothing; definitions and the account stay."""
     rules = [one for one in installed.objects if one["kind"] in RULES]
-    kubectl(installed.cluster, "delete", "--ignore-not-found", "--filename", "-", sent=yaml.safe_dump_all(rules))
+    kubectl(installed.cluster, "delete", "--ignore-not-found", "--filename", "-", stdin=yaml.safe_dump_all(rules))
     wrong = make_job(template=make_template(restartPolicy="Always"))
     eventually("an end of the rules", lambda: installed.api.post(JOBS, params=DRY_RUN, json=wrong).is_success)
 

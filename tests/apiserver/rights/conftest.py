@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,13 +32,6 @@ class Estate:
     cluster: Cluster
     api: httpx.Client
     token: str
-
-
-def new_namespace(estate: Estate, prefix: str) -> str:
-    """A namespace of the test's own."""
-    name = f"{prefix}-{uuid.uuid4().hex[:6]}"
-    estate.api.post("/api/v1/namespaces", json={"metadata": {"name": name}}).raise_for_status()
-    return name
 
 
 @pytest.fixture(scope="session")
@@ -93,10 +85,10 @@ def start(estate: Estate, watcher: Proxy, parent: WarmParent, tmp_path: Path) ->
 
 
 @pytest.fixture
-def world(estate: Estate) -> Iterator[World]:
+def world(estate: Estate, new_namespace: Callable[[], Jobs]) -> Iterator[World]:
     """Two nodes with four GPUs each, and a namespace for jobs."""
     with FakeKubelets(estate.api, 4).running() as kubelets:
-        world = World(Jobs(estate.api, new_namespace(estate, "jobs")), kubelets)
+        world = World(new_namespace(), kubelets)
         yield world
         estate.api.delete(world.jobs.path)
         estate.api.delete(COLLECTION)

@@ -17,6 +17,7 @@ from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights import account
 from tests.apiserver.rights.conftest import Estate, Install
+from tests.devcluster.pods import kubectl
 
 pytestmark = pytest.mark.apiserver
 
@@ -138,7 +139,7 @@ def test_what_the_rules_cannot_read_is_left_to_the_operator(jobs: Jobs, name: st
 
 
 def test_a_wrong_job_that_is_there_already_may_be_labelled_scaled_and_suspended(estate: Estate, jobs: Jobs) -> None:
-    account.kubectl(estate.cluster, "delete", "validatingadmissionpolicybinding", "elastic-pytorch-jobs")
+    kubectl(estate.cluster, "delete", "validatingadmissionpolicybinding", "elastic-pytorch-jobs")
     wrong = WRONG["restarts"] | {"metadata": {"name": "wrong"}}
     eventually("no policy", lambda: jobs.create(wrong).is_success)
     account.apply(estate.cluster, [o for o in account.rendered() if o["kind"] == "ValidatingAdmissionPolicyBinding"])

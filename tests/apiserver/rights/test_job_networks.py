@@ -78,14 +78,3 @@ def test_one_of_that_name_that_is_not_ours_is_left_alone_and_told(install: Insta
     world.api.delete(f"{collection(world)}/toy-master").raise_for_status()
     world.wait_settled("toy", 1)
     assert policy(world)["metadata"]["labels"][contract.LABEL_JOB_NAME] == "toy"
-
-
-def test_without_the_setting_there_are_none_and_no_right_to_make_any(
-    install: Install, world: World, start: Start
-) -> None:
-    installed = install()
-    start()
-    world.start(elastic_job("toy", small=1, big=1))
-    world.wait_settled("toy", 1)
-    assert not policy(world)
-    assert not {right for right in installed.granted() if right.group == "networking.k8s.io"}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.faults.proxy import Proxy
+from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies
 from tests.apiserver.reclaim.lab import Notebooks
-from tests.apiserver.rights.account import Installed, Rule
-from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
+from tests.apiserver.rights.account import NAMESPACE, Installed, Rule
+from tests.apiserver.rights.conftest import Install, Start
 from tests.apiserver.rights.requests import Right, Use, refusals, uses
 from tests.apiserver.rights.scenario import Day
 from tests.kit.wait import WaitRanOutError, until
@@ -21,11 +24,27 @@ HEARD_SECONDS = 10.0
 """In so long the API server's authorizer hears that a role has changed; mostly in a tenth of a second."""
 
 
+OURS = "elastic-pytorch.dev"
+NEVER = (
+    *(Use(Right(verb, OURS, "elasticpytorchjobs"), "default") for verb in ("create", "update", "patch")),
+    *(Use(Right(verb, "", "secrets"), "default") for verb in ("get", "list", "delete")),
+    Use(Right("update", OURS, "elasticpytorchjobs/status"), "default"),
+    Use(Right("get", "", "configmaps"), NAMESPACE),
+    Use(Right("delete", "", "services"), "default"),
+    Use(Right("create", "coordination.k8s.io", "leases"), "default"),
+    Use(Right("update", "coordination.k8s.io", "leases"), NAMESPACE),
+    Use(Right("patch", "", "nodes"), ""),
+    Use(Right("delete", "", "namespaces"), ""),
+    Use(Right("list", "apiextensions.k8s.io", "customresourcedefinitions"), ""),
+)
+"""What whoever has its token must not be able to do, even if it were of use; of leases, to another than its own."""
+
+
 @pytest.fixture
-def day(estate: Estate, world: World, watcher: Proxy, start: Start) -> Day:
+def day(world: World, new_namespace: Callable[[], Jobs], watcher: Proxy, start: Start) -> Day:
     """A day of operators that serve all namespaces."""
-    notebooks = Notebooks(estate.api, new_namespace(estate, "notebooks"))
-    return Day(world, notebooks, Policies(estate.api), watcher, start)
+    notebooks = Notebooks(world.api, new_namespace().namespace)
+    return Day(world, notebooks, Policies(world.api), watcher, start)
 
 
 def uses_of(rule: Rule, used: set[Use]) -> set[Use]:
@@ -64,6 +83,11 @@ def check(installed: Installed, watcher: Proxy) -> None:
         mine = uses_of(rule, used)
         assert mine, f"{rule}: nobody uses it here"
         assert needed_after_removal(installed, rule, used) == sorted(mine), rule
+
+
+def test_some_rights_are_never_granted(install: Install) -> None:
+    installed = install()
+    assert [use for use in NEVER if installed.may(use.right, use.namespace, name="another")] == []
 
 
 def test_each_right_is_used_and_none_is_missing(install: Install, day: Day) -> None:

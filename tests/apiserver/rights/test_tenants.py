@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from elastic_operator.api.policy import COLLECTION
-from elastic_worker import contract
 from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import MERGE, World, elastic_job
+from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.rights.account import Installed
-from tests.apiserver.rights.conftest import Estate, Install, Start, new_namespace
+from tests.apiserver.rights.conftest import Estate, Install, Start
 from tests.apiserver.rights.requests import Right
 
 pytestmark = pytest.mark.apiserver
 
 Object = dict[str, Any]
 GROUP = "elastic-pytorch.dev"
+JOBS = "elasticpytorchjobs"
+READS = ("get", "list", "watch")
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 ALICE, QUENTIN = "alice", "quentin"
 STRICT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
@@ -43,19 +45,26 @@ def asker(installed: Installed, user: str, namespace: str) -> Callable[[str, str
     return lambda verb, resource: installed.may(Right(verb, GROUP, resource), namespace, user=user)
 
 
-def test_edit_in_a_namespace_is_for_its_jobs_and_never_for_policies_or_statuses(
-    estate: Estate, install: Install, world: World
+@pytest.mark.parametrize(("role", "may_write"), [("view", False), ("edit", True), ("admin", True)])
+def test_a_role_in_a_namespace_is_for_its_jobs_and_never_for_policies_or_statuses(
+    estate: Estate,
+    install: Install,
+    world: World,
+    new_namespace: Callable[[], Jobs],
+    role: str,
+    may_write: bool,
 ) -> None:
-    installed = install()
-    namespace, other = world.jobs.namespace, new_namespace(estate, "team-b")
-    bind(estate, ALICE, "edit", namespace)
-    here, there = asker(installed, ALICE, namespace), asker(installed, ALICE, other)
-    eventually("what controllers add to edit", lambda: here("create", "elasticpytorchjobs"))
-    assert all(here(verb, "elasticpytorchjobs") for verb in (*WRITES, "get", "list", "watch"))
-    assert here("patch", "elasticpytorchjobs/scale")
-    assert not any(here(verb, "elasticpytorchjobs/status") for verb in ("update", "patch"))
-    assert not any(there(verb, "elasticpytorchjobs") for verb in (*WRITES, "get", "list", "watch"))
-    everywhere = asker(installed, ALICE, "")
+    installed, user = install(), f"a-{role}"
+    namespace, other = world.jobs.namespace, new_namespace().namespace
+    bind(estate, user, role, namespace)
+    here, there = asker(installed, user, namespace), asker(installed, user, other)
+    eventually("what controllers add to the role", lambda: here("create" if may_write else "watch", JOBS))
+    assert all(here(verb, JOBS) for verb in READS)
+    assert {here(verb, JOBS) for verb in WRITES} == {may_write}
+    assert here("patch", f"{JOBS}/scale") is may_write
+    assert not any(here(verb, f"{JOBS}/status") for verb in ("update", "patch"))
+    assert not any(there(verb, JOBS) for verb in (*WRITES, *READS))
+    everywhere = asker(installed, user, "")
     for resource in ("gpuquotapolicies", "gpuquotapolicies/status"):
         assert not any(ask(verb, resource) for ask in (here, everywhere) for verb in WRITES)
 
@@ -65,25 +74,17 @@ def test_the_quota_admin_writes_policies_and_nothing_else(estate: Estate, instal
     bind(estate, QUENTIN, "elastic-pytorch-quota-admin")
     ask = asker(installed, QUENTIN, "")
     eventually("the binding", lambda: ask("create", "gpuquotapolicies"))
-    assert all(ask(verb, "gpuquotapolicies") for verb in (*WRITES, "get", "list", "watch"))
+    assert all(ask(verb, "gpuquotapolicies") for verb in (*WRITES, *READS))
     assert not any(ask(verb, "gpuquotapolicies/status") for verb in ("update", "patch"))
-    assert not any(asker(installed, QUENTIN, world.jobs.namespace)(verb, "elasticpytorchjobs") for verb in WRITES)
-
-
-def test_the_admin_of_a_namespace_is_no_quota_admin(estate: Estate, install: Install, world: World) -> None:
-    installed = install()
-    bind(estate, "adam", "admin", world.jobs.namespace)
-    ask = asker(installed, "adam", world.jobs.namespace)
-    eventually("what controllers add to admin", lambda: ask("create", "elasticpytorchjobs"))
-    assert not any(ask(verb, "gpuquotapolicies") for verb in WRITES)
+    assert not any(asker(installed, QUENTIN, world.jobs.namespace)(verb, JOBS) for verb in WRITES)
 
 
 def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
-    estate: Estate, install: Install, world: World, start: Start
+    install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    other = new_namespace(estate, "team-b")
-    policies = Policies(estate.api)
+    other = new_namespace().namespace
+    policies = Policies(world.api)
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2, limit=0))
     policies.create("b", namespaces=[other], flavors=quota(6))
     start()
@@ -103,35 +104,6 @@ def test_no_label_annotation_or_class_gives_a_job_another_teams_guarantee(
     assert policies.status("b")["total"]["used"] == 0
 
 
-def test_what_a_template_says_of_namespace_owners_and_names_has_no_effect(
-    estate: Estate, install: Install, world: World, start: Start
-) -> None:
-    install()
-    other = new_namespace(estate, "team-b")
-    start()
-    job = elastic_job("sly", small=1, big=2)
-    stranger = {"apiVersion": "v1", "kind": "Namespace", "name": other, "uid": "x", "controller": True}
-    job["spec"]["template"]["metadata"] = {
-        "name": "chosen",
-        "namespace": other,
-        "ownerReferences": [stranger],
-        "finalizers": ["example.com/keep"],
-        "labels": {contract.LABEL_JOB_UID: "another", contract.LABEL_ROLE: "master", "mine": "yes"},
-    }
-    world.start(job)
-    world.wait_settled("sly", 2)
-    uid = world.jobs.get("sly")["metadata"]["uid"]
-    for pod in world.pods("sly"):
-        meta = pod["metadata"]
-        assert [owner["uid"] for owner in meta["ownerReferences"]] == [uid]
-        assert "blockOwnerDeletion" not in meta["ownerReferences"][0]
-        assert (meta["labels"][contract.LABEL_JOB_UID], meta["labels"]["mine"]) == (uid, "yes")
-        assert "finalizers" not in meta
-        assert pod["spec"]["serviceAccountName"] == "default"
-    assert estate.api.get(f"/api/v1/namespaces/{other}/pods").json()["items"] == []
-    assert estate.api.get(f"/api/v1/namespaces/{other}/services").json()["items"] == []
-
-
 def test_a_service_account_that_the_team_lacks_is_not_found_elsewhere(
     install: Install, world: World, start: Start
 ) -> None:
@@ -148,22 +120,27 @@ def test_a_service_account_that_the_team_lacks_is_not_found_elsewhere(
     assert not world.pods("thief")
 
 
-@pytest.mark.parametrize("mode", ["Torchrun", "Elastic"])
-def test_pods_are_taken_at_the_restricted_level(install: Install, world: World, start: Start, mode: str) -> None:
+def strict(mode: str) -> Object:
+    """A job of that mode whose template keeps to the strictest level of Pod Security."""
+    job = elastic_job(f"strict-{mode.lower()}", small=1, big=2, runtime={"mode": mode})
+    pod = job["spec"]["template"]["spec"]
+    pod["securityContext"] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod["containers"][0]["securityContext"] = STRICT
+    return job
+
+
+def test_pods_are_taken_at_the_restricted_level(install: Install, world: World, start: Start) -> None:
     install()
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     world.api.patch(f"/api/v1/namespaces/{world.jobs.namespace}", headers=MERGE, json=label).raise_for_status()
     start()
-    job = elastic_job("strict", small=1, big=2)
-    job["spec"]["runtime"] = {"mode": mode}
-    if mode == "Elastic":
-        job["spec"]["elasticity"]["checkpointPath"] = "/checkpoints"
-    pod = job["spec"]["template"]["spec"]
-    pod["securityContext"] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    pod["containers"][0]["securityContext"] = STRICT
-    world.start(job)
-    world.wait_settled("strict", 2)
-    assert all(volume["name"] for volume in world.pods("strict")[0]["spec"]["volumes"])
+    jobs = strict("Torchrun"), strict("Elastic")
+    jobs[1]["spec"]["elasticity"]["checkpointPath"] = "/checkpoints"
+    for job in jobs:
+        world.start(job)
+    for job in jobs:
+        world.wait_settled(job["metadata"]["name"], 2)
+    assert all(volume["name"] for pod in world.pods() for volume in pod["spec"]["volumes"])
     lax = {"metadata": {"name": "lax"}, "spec": {"containers": [{"name": "c", "image": "local/none:1"}]}}
     assert "PodSecurity" in world.api.post(world.pods_path, json=lax).text
 
