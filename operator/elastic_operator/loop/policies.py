@@ -26,9 +26,9 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead,
+        bulkhead: Bulkhead | None = None,
     ) -> None:
-        self._bulkhead = bulkhead
+        self._bulkhead = bulkhead or Bulkhead()
         self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
         self._seen: tuple[object, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}

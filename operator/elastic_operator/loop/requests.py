@@ -58,12 +58,13 @@ class Requests:
         *,
         nodes: Store[objects.Node],
         clock: ServerClock,
-        bulkhead: Bulkhead,
         volumes: Callable[[objects.Pod], VolumeFacts],
         barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+        bulkhead: Bulkhead | None = None,
     ) -> None:
         self._ledger, self._settings, self._nodes = ledger, settings, nodes
-        self._clock, self._volumes, self.barred, self._bulkhead = clock, volumes, barred, bulkhead
+        self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._bulkhead = bulkhead or Bulkhead()
         self._known: dict[str, _Known] = {}
         self._all: tuple[Request, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
