@@ -9,7 +9,9 @@ from types import FrameType
 import pytest
 
 from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.model import JobDemand, Node
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from tests.plan.quota.cases import make_request
 
 MOST = 2.2
 """How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
@@ -40,7 +42,25 @@ def queued_jobs_of_one_team(jobs: int) -> None:
     assert all(allocation[uid].message for uid in allocation)
 
 
-@pytest.mark.parametrize("work", [queued_jobs_of_one_team])
+def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
+    """Nodes that one job of a team without a guarantee holds whole."""
+    nodes = [make_node(f"n{i}", 8) for i in range(gpus // 8)]
+    places = " ".join(f"n{i // 8}" for i in range(gpus))
+    return nodes, make_job("borrower", 1, gpus, on=places, team="borrower")
+
+
+def waiting_pods_of_one_deployment(pods: int) -> None:
+    """More than their team is entitled to, beside much that is borrowed."""
+    nodes, borrower = borrowed(80)
+    requests = tuple(make_request(f"r{i:05}", team="owner", age=i) for i in range(pods))
+    teams = [make_team("owner", 8), make_team("borrower", 0)]
+    allocate(make_snapshot(nodes, [borrower], teams=teams, requests=requests))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [queued_jobs_of_one_team, waiting_pods_of_one_deployment],
+)
 def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work: Callable[[int], None]) -> None:
     work(10)  # what is made once
     few, many = calls_of(lambda: work(150)), calls_of(lambda: work(300))
