@@ -122,6 +122,19 @@ def test_after_a_reset_older_versions_count_again():
     assert store.get("uid-undone").metadata.resource_version == "4"
 
 
+def test_a_listener_that_raises_at_one_object_hides_it_from_nobody_else(caplog):
+    def raises(_old: Pod | None, _new: Pod | None) -> None:
+        raise KeyError("made up")
+
+    store = Store[Pod]()
+    store.subscribe(raises)
+    changes = recorded(store)
+    store.observe(pod(rv=5))
+    store.observe(pod(rv=6))
+    assert changes == [("-", "5"), ("5", "6")]
+    assert "raised at a/p" in caplog.text
+
+
 def test_a_listener_hears_of_what_was_there_before_it():
     store = Store[Pod]()
     store.observe(pod(rv=3))

@@ -56,6 +56,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
         metrics=Metrics(),
         fresh=lambda: True,
         done=done,
+        failed=lambda _uid, _error: None,
     )
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status={}), job, plan)

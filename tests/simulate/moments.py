@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import backoff, controller, dispatch, reclaim
+from elastic_operator.loop import backoff, bulkhead, controller, dispatch, reclaim
 
 START = 1_800_000_000.0
 """When every history begins, in epoch seconds."""
@@ -38,7 +38,8 @@ class Moments:
     def rule(self, dice: Random) -> Iterator[None]:
         """The loop's modules see this time, and draw the jitter of their back-offs from `dice`."""
         clocks = [
-            patch.object(module, "time", self) for module in (server_clock, events, controller, dispatch, reclaim)
+            patch.object(module, "time", self)
+            for module in (server_clock, events, bulkhead, controller, dispatch, reclaim)
         ]
         jitter = patch.object(backoff, "random", dice)
         for one in (*clocks, jitter):

@@ -60,6 +60,7 @@ class Phase(StrEnum):
     RESTARTING = "Restarting"
     FAILED = "Failed"
     INVALID_SPEC = "InvalidSpec"
+    INTERNAL_ERROR = "InternalError"
 
 
 class Limit(StrEnum):

@@ -7,11 +7,14 @@ remembered for some minutes, so that late news of it does not bring it back.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
+
+log = logging.getLogger(__name__)
 
 TOMBSTONE_SECONDS = 300.0
 _GONE_FOR_GOOD = float("inf")
@@ -160,7 +163,11 @@ class Store(Generic[T]):
     def _tell(self, old: T | None, new: T | None) -> None:
         self.revision += 1
         for listener in self._listeners:
-            listener(old, new)
+            try:
+                listener(old, new)
+            except Exception:  # one object must not blind the other listeners, nor end the watch that brought it
+                meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
+                log.exception("listener=%r raised at %s/%s", listener, meta.namespace, meta.name)
 
 
 def _rv(obj: HasMeta) -> int:

@@ -43,6 +43,9 @@ log = logging.getLogger(__name__)
 MOST_SERVICES = 8
 """Services made at once. The API server makes them one after the other; more would only run into their time limit."""
 
+MOST_PODS = 32
+"""Pods made at once, as many as writes are sent at once: a manifest that only waits for its turn takes up to 1 MB."""
+
 TOKEN_BYTES = 32
 TELL_TRIES = 5
 """Of a master's annotation. A kubelet writes a pod that starts several times within a second."""
@@ -67,6 +70,7 @@ class Actor:
         self._written = written
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._services = asyncio.Semaphore(MOST_SERVICES)
+        self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
 
     async def carry_out(
         self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, sent: set[str]
@@ -206,9 +210,15 @@ class Actor:
         await self._together([self._create(job, create, service.spec.cluster_ip, sent) for create in creates])
 
     async def _create(self, job: Job, create: CreatePod, service_ip: str, sent: set[str]) -> None:
+        async with self._pods:
+            await self._create_now(job, create, service_ip, sent)
+
+    async def _create_now(self, job: Job, create: CreatePod, service_ip: str, sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(create.role)
-        manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
+        async with self._building:
+            manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
+            await asyncio.sleep(0)  # a large template costs milliseconds; the lease and the watches get their turn
         name = manifest["metadata"]["name"]
         sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
         try:

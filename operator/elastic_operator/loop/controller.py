@@ -25,6 +25,8 @@ from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.blame import culprit_of_allocation
+from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.progress import Progress, target_of
@@ -33,13 +35,14 @@ from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.view import View
+from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.aside import plan_aside
 from elastic_operator.plan.decisions import Route, Share
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.model import Request, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
@@ -89,7 +92,8 @@ class Controller:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.reclaimer, self.progress = reclaimer, progress
         self.last_pass = time.monotonic()
-        reader, troubles = Reader(stores, ledger, settings, clock=clock, times=times), Troubles()
+        self.bulkhead, troubles = Bulkhead(lambda kind: metrics.internal_errors.labels(kind).inc()), Troubles()
+        reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
         self.view = View(reader, logs, troubles, progress.report)
         self.dispatcher = Dispatcher(
@@ -100,6 +104,7 @@ class Controller:
             metrics=metrics,
             fresh=fresh,
             done=self._decide_again,
+            failed=self._set_aside,
         )
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
@@ -147,6 +152,7 @@ class Controller:
         try:
             wait = self.run_pass()
         except Exception:
+            self.metrics.pass_errors.inc()
             log.exception("a pass failed; the next one starts from the stores again")
             self._forget()
             return 1.0
@@ -160,23 +166,22 @@ class Controller:
             if time.monotonic() >= self._resync_at:
                 self._forget()
                 self._resync_at = time.monotonic() + RESYNC_SECONDS
-            sight = self.view.look(now)
+            sight, allocation = self._look_and_allocate(now)
             drop_absent(self._settled, sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            allocation = self._allocate(sight.snapshot, now)
             self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.forgotten)
             for seen in sight.seen.values():
-                if not self._is_settled(seen, allocation):
-                    self._settle(seen, allocation, now)
+                self._settle_or_set_aside(seen, allocation, now)
             self._say_why(allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
+        again = self.bulkhead.next_try()
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
-        due = min(soonest, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
+        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
         return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
 
@@ -190,6 +195,35 @@ class Controller:
         self.view.forget()
         self._settled.clear()
         self._allocator, self._dry_allocator = Allocator(), Allocator()
+
+    def _look_and_allocate(self, now: float) -> tuple[Sight, Allocation]:
+        """What there is, and who gets what; without a job or a waiting pod at which the allocation raises."""
+        while True:
+            sight = self.view.look(now)
+            try:
+                return sight, self._allocate(sight.snapshot, now)
+            except Exception as error:
+                self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+                if not self._blame(sight.snapshot, error):
+                    raise
+
+    def _blame(self, snapshot: Snapshot, error: Exception) -> bool:
+        """Set the one aside that makes the allocation raise; whether there is such a one."""
+        bad = culprit_of_allocation(snapshot)
+        if bad is None:
+            return False
+        if isinstance(bad, Request):
+            pod = self.stores.pods.get(bad.uid)
+            version = pod.metadata.resource_version if pod else None
+            self.bulkhead.set_aside("pod", bad.uid, f"{bad.namespace}/{bad.name}", error, version=version)
+        else:
+            self._set_aside(bad.uid, error, in_allocation=True)
+        return True
+
+    def _set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False) -> Observation | None:
+        """That job has raised. Returns how it is seen meanwhile; None if it is gone."""
+        body = self.stores.jobs.get(uid)
+        return self.view.set_aside(body, error, in_allocation=in_allocation) if body is not None else None
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
@@ -238,6 +272,35 @@ class Controller:
             return False
         return known.share == (allocation.share(seen.job.uid) if seen.job.uid in allocation else None)
 
+    def _settle_or_set_aside(self, seen: Observation, allocation: Allocation, now: float) -> None:
+        """Make the job's plan and start on it, unless nothing has changed; a job at which this raises is set aside."""
+        try:
+            if self._is_settled(seen, allocation):
+                return
+            if not seen.job.fault:
+                self._settle(seen, allocation, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            aside = self._set_aside(seen.job.uid, error)
+            assert aside is not None, "a pass awaits nothing, so the job is still there"
+            seen = aside
+        if seen.job.fault:
+            self._leave_aside(seen, allocation, now)
+
+    def _leave_aside(self, seen: Observation, allocation: Allocation, now: float) -> None:
+        """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
+        job, body = seen.job, self.stores.jobs.get(seen.job.uid)
+        assert body is not None, "a pass awaits nothing, so the job is still there"
+        try:
+            share = allocation.share(job.uid) if job.uid in allocation else None
+            plan = plan_aside(job, share, now)
+            wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+            self._shown.see(seen, plan.status)
+        except Exception:
+            log.exception("job=%s cannot even be left aside in good order", job.key)
+            share, wait = None, RESYNC_SECONDS
+        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + wait)
+        self._unsaid.pop(job.uid, None)
+
     def _settle(self, seen: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
         job = seen.job
@@ -271,11 +334,18 @@ class Controller:
         for uid in list(self._unsaid)[:WORDING_BATCH]:
             del self._unsaid[uid]
             known = self._settled.get(uid)
-            if known is None or uid not in allocation or self.dispatcher.busy(uid):
+            if known is None or known.seen.job.fault or uid not in allocation or self.dispatcher.busy(uid):
                 continue
-            told, grant = known.seen.job.status.condition(ConditionType.FULL_SIZE), allocation[uid]
-            if told is None or (told.reason, told.message) != (grant.limit, grant.message):
-                self._settle(known.seen, allocation, now)
+            try:
+                self._say_why_one(known.seen, allocation, now)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+                self._set_aside(uid, error)
+                self.wake()
+
+    def _say_why_one(self, seen: Observation, allocation: Allocation, now: float) -> None:
+        told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
+        if told is None or (told.reason, told.message) != (grant.limit, grant.message):
+            self._settle(seen, allocation, now)
 
 
 def _grace(seen: Observation) -> float:

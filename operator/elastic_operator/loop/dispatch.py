@@ -40,6 +40,7 @@ class Dispatcher:
     Args:
         fresh: Whether the stores can be trusted to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
+        failed: Called with a job's uid and an error of this process' own that its plan failed by.
     """
 
     def __init__(
@@ -52,9 +53,11 @@ class Dispatcher:
         metrics: Metrics,
         fresh: Callable[[], bool],
         done: Callable[[str], None],
+        failed: Callable[[str, Exception], object],
     ) -> None:
         self.actor, self.reader, self.ledger = actor, reader, ledger
-        self.troubles, self.metrics, self.fresh, self.done = troubles, metrics, fresh, done
+        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
+        self.done, self.failed = done, failed
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
         self._tell_at: dict[str, float] = {}
@@ -192,10 +195,9 @@ class Dispatcher:
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
         except ClusterError as error:
             self._note(job, error)
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
             self.metrics.reconcile_errors.inc()
-            log.exception("job=%s the plan could not be carried out", job.key)
-            await asyncio.sleep(1.0)
+            self.failed(job.uid, error)
         else:
             if may_create:
                 self.troubles.clear(job.uid)

@@ -8,6 +8,7 @@ from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Node
 
@@ -18,10 +19,13 @@ LATE_SECONDS = 60.0
 
 
 class Nodes:
-    """The nodes as last looked at; each is made anew only when something of it changes."""
+    """The nodes as last looked at; each is made anew only when something of it changes.
 
-    def __init__(self, stored: Store[objects.Node], ledger: Ledger, clock: ServerClock) -> None:
-        self._stored, self._ledger, self._clock = stored, ledger, clock
+    One at which the operator raises is left out: no pod is placed there, and those that run there go on.
+    """
+
+    def __init__(self, stored: Store[objects.Node], ledger: Ledger, clock: ServerClock, bulkhead: Bulkhead) -> None:
+        self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
         self._known: dict[str, tuple[objects.Node, object, Node]] = {}
@@ -35,8 +39,9 @@ class Nodes:
         """
         leaving = tuple(leaving)
         key = (self._ledger.changes, self._stored.revision, members, leaving)
-        if key != self._all[0]:
-            self._all = key, self._look(members, leaving)
+        if (key, self._bulkhead.next_try()) != self._all[0]:
+            nodes = self._look(members, leaving)
+            self._all = (key, self._bulkhead.next_try()), nodes
         return self._all[1]
 
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -47,11 +52,22 @@ class Nodes:
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         apart = members | given_up if given_up else members
         stored = self._stored.values()
-        nodes = tuple(self._node(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known) > len(nodes):
             here = {node.name for node in nodes}
             self._known = {name: known for name, known in self._known.items() if name in here}
         return nodes
+
+    def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
+        meta = stored.metadata
+        if self._bulkhead.fault(meta.uid) is not None:
+            return None
+        try:
+            return self._node(stored, apart, going)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's, and no other's
+            self._bulkhead.set_aside("node", meta.uid, meta.name, error)
+            return None
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
         name = stored.metadata.name

@@ -18,6 +18,7 @@ from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Assumed, Ledger
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
 from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.requests import Requests, claims_of
@@ -87,20 +88,30 @@ class Reader:
     """Turns stores into `plan` facts."""
 
     def __init__(
-        self, stores: Stores, ledger: Ledger, settings: Settings, *, clock: ServerClock, times: StatusTimes
+        self,
+        stores: Stores,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        clock: ServerClock,
+        times: StatusTimes,
+        bulkhead: Bulkhead | None = None,
     ) -> None:
         self.stores, self.ledger, self.settings = stores, ledger, settings
         self.clock, self.times = clock, times
+        self.bulkhead = bulkhead or Bulkhead()
         self._parsed: dict[str, Parsed] = {}
         self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
         self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
-        self._policies = Policies(stores.policies, stores.namespaces, flavors=[f.name for f in settings.flavors])
-        self.nodes = Nodes(stores.nodes, ledger, clock)
+        flavors = [f.name for f in settings.flavors]
+        self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
+        self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead)
         self.requests = Requests(
             ledger,
             settings,
             nodes=stores.nodes,
             clock=clock,
+            bulkhead=self.bulkhead,
             volumes=lambda pod: self._shapes.volumes(pod.metadata.namespace, claims_of(pod)),
         )
         self._gpu_resources = settings.gpu_resources
@@ -171,6 +182,21 @@ class Reader:
             refused=facts.refused,
             provisioning=self.settings.pending_pods,
             report=facts.report,
+        )
+
+    def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
+        """A job that is set aside: what can be said of it without reading its spec."""
+        meta = body.metadata
+        return Job(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            generation=meta.generation,
+            created=0.0,
+            status=self.status(body),
+            spec=None,
+            pods=pods,
+            fault=fault,
         )
 
     def status(self, body: objects.CustomObject) -> JobStatus:

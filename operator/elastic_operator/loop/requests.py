@@ -16,6 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.plan.demand import job_shape
 from elastic_operator.plan.model import PodShape, Request
 from elastic_operator.plan.shape import VolumeFacts, shape_of
@@ -59,9 +60,11 @@ class Requests:
         clock: ServerClock,
         volumes: Callable[[objects.Pod], VolumeFacts],
         barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+        bulkhead: Bulkhead | None = None,
     ) -> None:
         self._ledger, self._settings, self._nodes = ledger, settings, nodes
         self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._bulkhead = bulkhead or Bulkhead()
         self._known: dict[str, _Known] = {}
         self._all: tuple[Request, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
@@ -75,7 +78,8 @@ class Requests:
             return self._all
         known, self._known = self._known, {}
         for pod in waiting:
-            self._known[pod.metadata.uid] = self._look_at(pod, known.get(pod.metadata.uid), now)
+            if (one := self._guarded(pod, known.get(pod.metadata.uid), now)) is not None:
+                self._known[pod.metadata.uid] = one
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
         self.forgotten = tuple(one.pod for one in self._known.values() if is_forgotten(one.pod, one.reserved, now))
@@ -83,6 +87,18 @@ class Requests:
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
+
+    def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
+        """The pod as last looked at; None while it is set aside: nothing is done for it, and nothing is taken back."""
+        meta = pod.metadata
+        if self._bulkhead.fault(meta.uid, meta.resource_version) is not None:
+            return None
+        try:
+            return self._look_at(pod, known, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this pod's, and no other's
+            name = f"{meta.namespace}/{meta.name}"
+            self._bulkhead.set_aside("pod", meta.uid, name, error, version=meta.resource_version)
+            return None
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)

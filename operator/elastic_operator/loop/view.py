@@ -6,6 +6,7 @@ from it sees by identity that there is nothing new to decide.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -13,15 +14,20 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.ledger import Assumed
 from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.bulkhead import Fault
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.nodes import Unready
 from elastic_operator.loop.read import Facts, Reader, drop_absent
+from elastic_operator.plan.aside import demand_aside
 from elastic_operator.plan.demand import JobShape
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.reported import Report
 from elastic_operator.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,17 @@ class _Demanded:
     demand: JobDemand | None = None
 
 
+@dataclass(slots=True)
+class _Aside:
+    """A job that is set aside, as last seen, and the demand that was made of its last good one."""
+
+    body: objects.CustomObject
+    fault: Fault
+    pods: tuple[OwnPod, ...]
+    seen: Observation
+    demand: JobDemand | None = None
+
+
 def _nothing_reported(_uid: str) -> Report | None:
     """For a view that nobody asks masters for."""
     return None
@@ -77,6 +94,10 @@ class View:
         report: Callable[[str], Report | None] = _nothing_reported,
     ) -> None:
         self.reader, self.logs, self.troubles, self._report = reader, logs, troubles, report
+        self._bulkhead = reader.bulkhead
+        self._asides: dict[str, _Aside] = {}
+        self._good: dict[str, JobDemand] = {}
+        """What each job demanded when it was last looked at without an error."""
         self._known: dict[str, _Known] = {}
         self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
@@ -104,13 +125,54 @@ class View:
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         drop_absent(self._known, bodies.keys())
         drop_absent(self._demanded, bodies.keys())
+        drop_absent(self._asides, bodies.keys())
+        drop_absent(self._good, bodies.keys())
         self.reader.keep_only(bodies.keys())
         surroundings = self.reader.surroundings(unready)
         if surroundings != self._surroundings:
             self._surroundings = surroundings
             self._distrust()
-        seen = {uid: self._job(body, unready, now) for uid, body in bodies.items()}
-        return Sight(seen, self._take_snapshot(seen, now))
+        seen = {uid: self._look_at(body, unready, now) for uid, body in bodies.items()}
+        snapshot = self._take_snapshot(seen, now)
+        return Sight({**seen, **{uid: aside.seen for uid, aside in self._asides.items()}}, snapshot)
+
+    def set_aside(self, body: objects.CustomObject, error: Exception, *, in_allocation: bool = False) -> Observation:
+        """The job has raised: leave it out for a while. Returns how it is seen meanwhile."""
+        meta = body.metadata
+        name = f"{meta.namespace}/{meta.name}"
+        fault = self._bulkhead.set_aside(
+            "job", meta.uid, name, error, version=meta.generation, in_allocation=in_allocation
+        )
+        return self._aside(body, fault)
+
+    def _look_at(self, body: objects.CustomObject, unready: Unready, now: float) -> Observation:
+        """The job as seen now, or as it can be seen while it is set aside."""
+        fault = self._bulkhead.fault(body.metadata.uid, body.metadata.generation)
+        if fault is not None:
+            return self._aside(body, fault)
+        self._asides.pop(body.metadata.uid, None)
+        try:
+            return self._job(body, unready, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            return self.set_aside(body, error)
+
+    def _aside(self, body: objects.CustomObject, fault: Fault) -> Observation:
+        """As little as can be said of it; the same object as long as that does not change."""
+        meta, pods = body.metadata, self.reader.ledger.own_pods(body.metadata.uid)
+        known = self._asides.get(meta.uid)
+        if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
+            job = self.reader.bare_job(body, pods, fault.message)
+            known = self._asides[meta.uid] = _Aside(body, fault, pods, Observation(job, job.status))
+            known.demand = None if fault.in_allocation else self._demand_aside(meta.uid, pods)
+        self._known.pop(meta.uid, None)
+        return known.seen
+
+    def _demand_aside(self, uid: str, pods: tuple[OwnPod, ...]) -> JobDemand | None:
+        try:
+            return demand_aside(self._good[uid], pods) if uid in self._good else None
+        except Exception:  # then its pods count as used, like anybody's
+            log.exception("job uid=%s: no demand can be made of its last good one", uid)
+            return None
 
     def _distrust(self) -> None:
         """Ask anew what each job is seen by; where the answers are the same, so is what is seen."""
@@ -147,7 +209,7 @@ class View:
         return known.seen
 
     def _take_snapshot(self, seen: Mapping[str, Observation], now: float) -> Snapshot:
-        demands = tuple(demand for s in seen.values() if (demand := self._demand(s)) is not None)
+        demands = tuple(demand for s in seen.values() if (demand := self._demand_of(s)) is not None)
         last, policies = self._snapshot, self.reader.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
@@ -168,6 +230,19 @@ class View:
             self._snapshot, self._policies = last, policies
         return last
 
+    def _demand_of(self, seen: Observation) -> JobDemand | None:
+        """What the job demands, or last did where it is set aside; None if it may have no pods."""
+        aside = self._asides.get(seen.job.uid)
+        if aside is None:
+            try:
+                return self._demand(seen)
+            except Exception as error:  # noqa: BLE001 - as in `_look_at`
+                body = self.reader.stores.jobs.get(seen.job.uid)
+                assert body is not None, "a look awaits nothing, so the job is still there"
+                self.set_aside(body, error)
+                aside = self._asides[seen.job.uid]
+        return aside.demand
+
     def _demand(self, seen: Observation) -> JobDemand | None:
         """What the job demands; None if it may have no pods."""
         job = seen.job
@@ -176,6 +251,7 @@ class View:
             return known.demand
         if not seen.wants_pods:
             self._demanded[job.uid] = _Demanded(seen, stamp)
+            self._good.pop(job.uid, None)
             return None
         shape, assumed = self.reader.shapes(job), self.reader.ledger.assumed(job.uid)
         if known is not None and known.seen is seen and known.shape is shape and known.assumed == assumed:
@@ -185,6 +261,7 @@ class View:
         if known is not None and known.demand == demand:
             demand = known.demand
         self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
+        self._good[job.uid] = demand
         return demand
 
 

@@ -66,6 +66,16 @@ class Counters:
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )
         self.reconcile_errors = self._counter("reconcile_errors", "Plans that could not be carried out.")
+        self.pass_errors = self._counter(
+            "pass_errors", "Passes that failed by an error that no single object could be blamed for."
+        )
+        self.internal_errors = self._counter(
+            "internal_errors",
+            "Errors of the operator's own at one object, which was set aside for a while; the log names it.",
+            "kind",
+        )
+        for kind in ("job", "pod", "policy", "node"):
+            self.internal_errors.labels(kind)
 
     def _of_jobs(self) -> None:
         self.resizes = self._counter(

@@ -88,7 +88,8 @@ class Job:
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said.
+    `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where
+    its pods may ask for nodes. `report` is what a master of it last said.
     """
 
     namespace: str
@@ -106,6 +107,7 @@ class Job:
     trouble: str = ""
     blocked: str = ""
     refused: str = ""
+    fault: str = ""
     provisioning: Provisioning | None = None
     report: Report | None = None
 

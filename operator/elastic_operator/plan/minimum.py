@@ -18,10 +18,15 @@ from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import Cost, Victims
 
 MOST_NEW_PLACES = 32
-"""For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile."""
-Hopeless = dict[tuple[str, int, Ask | None, Ask], int]
-"""For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing;
-true for whoever comes later."""
+"""For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
+
+The next pass goes on. It follows at once, since each pod that is planned for is nominated, and that is news.
+"""
+Hopeless = dict[tuple[str, int, tuple[bool, int] | None, Ask | None, Ask], int]
+"""For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
+
+That is true for whoever comes later. Foreign pods are told apart by whom kube-scheduler would evict for them by itself.
+"""
 
 
 def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
@@ -72,12 +77,15 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
         return True
     if claim.job.waiting:
         return False
-    shapes = (claim.team, claim.job.priority, claim.master if master else None, claim.worker)
-    if workers >= hopeless.get(shapes, workers + 1):
+    request = claim.request
+    foreign = (request.preempts, request.priority) if request else None
+    shapes = (claim.team, claim.job.priority, foreign, claim.master if master else None, claim.worker)
+    if request and _goes_where_reserved(table, claim, request):
+        return True
+    if workers >= hopeless.get(shapes, workers + 1) or (request and table.new_places >= MOST_NEW_PLACES):
         return False
-    if claim.request:
-        return _make_way(table, claim, claim.request)
     if _displace_any(table, claim, only=None):
+        table.new_places += request is not None
         return True
     if not claim.kept and claim.job.preemptible:
         hopeless[shapes] = workers
@@ -94,19 +102,10 @@ def _displace_any(table: Table, claim: Claim, *, only: int | None) -> bool:
     return False
 
 
-def _make_way(table: Table, claim: Claim, request: Request) -> bool:
-    """For a foreign pod: on the node that is reserved for it, if that can be, else on any.
-
-    Of those that have no node yet so many are planned for in one pass; the next pass goes on. It follows at once, since
-    each that is planned for is nominated, and that is news.
-    """
+def _goes_where_reserved(table: Table, claim: Claim, request: Request) -> bool:
+    """Have others go for a foreign pod on the node that is reserved for it."""
     node = table.board.number.get(request.reserved)
-    if node is not None and _displace_any(table, claim, only=node):
-        return True
-    if table.new_places >= MOST_NEW_PLACES or not _displace_any(table, claim, only=None):
-        return False
-    table.new_places += 1
-    return True
+    return node is not None and _displace_any(table, claim, only=node)
 
 
 def _stays_within_guarantee(claim: Claim, need: int) -> bool:

@@ -16,13 +16,17 @@ from elastic_operator.plan.words import listed
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A quota policy as stored. `invalid` says in words why its spec could not be read, where `spec` is None."""
+    """A quota policy as stored. `invalid` says in words why its spec could not be read, where `spec` is None.
+
+    `fault` is why it is set aside: the operator met an error of its own at it. Its `spec` is then the last good one.
+    """
 
     uid: str
     name: str
     created: float
     spec: PolicySpec | None
     invalid: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +124,11 @@ def _meets(expression: LabelExpression, labels: Mapping[str, str]) -> bool:
 
 def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[_Readable]:
     for policy in policies:
+        if policy.fault:
+            problems.add(policy.uid, "InternalError", policy.fault)
         if policy.spec is not None:
             yield _Readable(policy.uid, policy.name, policy.created, policy.spec)
-        else:
+        elif not policy.fault:
             told = f"{policy.invalid} Until then its namespaces are without a policy."
             problems.add(policy.uid, "InvalidSpec", told)
 

@@ -25,7 +25,7 @@ from elastic_operator.plan.observation import at
 from elastic_operator.plan.policies import Problem
 from elastic_operator.plan.words import listed
 
-NOT_IN_CONFLICT = frozenset({"InvalidSpec", "UnknownFlavor"})
+NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 """Reasons of problems that a policy has with itself or the settings; all others are with other policies."""
 
 

@@ -6,7 +6,7 @@ Counted once per shape on the final board; what `explain` makes its sentences of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from elastic_operator.plan.claim import Claim
@@ -17,6 +17,9 @@ from elastic_operator.plan.table import Table
 
 UNBOUNDED = 1 << 30
 """More pods than any cluster holds: what a shape that asks for nothing of a kind is limited to."""
+
+Held = dict[int, dict[str, int]]
+"""What is held of each resource, by node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,9 @@ class Supplies:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._jobs_hold: dict[int, dict[str, int]] | None = None
+        self._held: dict[str | None, Held] = {}
         self._known: dict[Ask, Supply] = {}
-        self._times_alone: dict[Ask, Mapping[int, int]] = {}
+        self._times_alone: dict[tuple[str | None, Ask], Mapping[int, int]] = {}
 
     def of(self, ask: Ask) -> Supply:
         """What there is for pods of that shape."""
@@ -56,12 +59,7 @@ class Supplies:
 
     def without_others(self, claim: Claim, ask: Ask) -> int:
         """How many more such pods of the job would fit if no other job had any."""
-        alone = self._times_alone.get(ask)
-        if alone is None:
-            alone = self._times_alone[ask] = {node: self._times(ask, self._alone(node, {})) for node in ask.hosts}
-        own = {node: load for node, load in _held_by(claim).items() if node in alone}
-        beside_own = sum(self._times(ask, self._alone(node, load)) for node, load in own.items())
-        return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
+        return self._without(None, claim, ask)
 
     def on_empty_nodes(self, ask: Ask) -> int:
         """How many such pods would fit if nothing ran on the nodes that are open to them."""
@@ -69,14 +67,20 @@ class Supplies:
 
     def without_others_of_team(self, claim: Claim, ask: Ask) -> int:
         """How many more such pods of the job would fit if no other job of its team had any."""
-        held = [
-            load for other in self._table.by_team[claim.team] if other is not claim for load in _held_by(other).items()
-        ]
-        free = {node: dict(self._table.board.free_soon(node)) for node in ask.hosts}
-        for node, load in held:
-            for name, amount in load.items() if node in free else ():
-                free[node][name] = free[node].get(name, 0) + amount
-        return sum(self._times(ask, free[node]) for node in ask.hosts)
+        return self._without(claim.team, claim, ask)
+
+    def _without(self, team: str | None, claim: Claim, ask: Ask) -> int:
+        """How many more would fit if only `claim` of all jobs, or of all of that team, had any.
+
+        Counted once for a job that has none, and anew for each job on the nodes where it has some.
+        """
+        alone = self._times_alone.get((team, ask))
+        if alone is None:
+            alone = {node: self._times(ask, self._freed(team, node, {})) for node in ask.hosts}
+            self._times_alone[team, ask] = alone
+        own = {node: load for node, load in _held_by(claim).items() if node in alone}
+        beside_own = sum(self._times(ask, self._freed(team, node, load)) for node, load in own.items())
+        return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
     def _count(self, ask: Ask) -> Supply:
         board = self._table.board
@@ -99,12 +103,13 @@ class Supplies:
             misfits=self._misfits(ask),
         )
 
-    def _alone(self, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
-        """What is free on the node if jobs held nothing there but `own`."""
-        if self._jobs_hold is None:
-            self._jobs_hold = _held_by_jobs(self._table)
+    def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
+        """What is free on the node if jobs, or those of that team, held nothing there but `own`."""
+        if team not in self._held:
+            held_by = _held_by_jobs(self._table) if team is None else _held_by_all(self._table.by_team[team])
+            self._held[team] = held_by
         free = self._table.board.free_soon(node)
-        held: Mapping[str, int] = self._jobs_hold.get(node, {})
+        held: Mapping[str, int] = self._held[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
     def _times(self, ask: Ask, free: Mapping[str, int]) -> int:
@@ -130,7 +135,7 @@ def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _held_by_jobs(table: Table) -> dict[int, dict[str, int]]:
+def _held_by_jobs(table: Table) -> Held:
     """What all jobs hold, by node."""
     loads = [[member.requests for _, member in residents.values()] for residents in table.residents]
     for claim in table.claims:
@@ -139,7 +144,16 @@ def _held_by_jobs(table: Table) -> dict[int, dict[str, int]]:
     return {node: total_of(held) for node, held in enumerate(loads) if held}
 
 
-def _held_by(claim: Claim) -> dict[int, dict[str, int]]:
+def _held_by_all(claims: Iterable[Claim]) -> Held:
+    """What these jobs hold, by node."""
+    loads: dict[int, list[Resources]] = {}
+    for claim in claims:
+        for node, load in _held_by(claim).items():
+            loads.setdefault(node, []).append(load)
+    return {node: total_of(held) for node, held in loads.items()}
+
+
+def _held_by(claim: Claim) -> Held:
     """What one job holds, by node."""
     loads: dict[int, list[Resources]] = {}
     for member in claim.kept:

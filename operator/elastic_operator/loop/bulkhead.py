@@ -1,0 +1,79 @@
+"""Sets aside what makes the operator raise: one job, pod, policy or node, while a pass goes on for all others.
+
+The same as a panic that controller-runtime recovers from for one object of its queue: the error is logged and counted,
+and the object is tried again with back-off, at once when its spec changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS = 1.0
+LONGEST_SECONDS = 300.0
+MOST_CHARACTERS = 300
+"""Of an error's own text in what a user reads."""
+KEPT_SECONDS = 900.0
+"""An object that raised nothing for so long begins again with the shortest wait."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What one object made the operator raise. It is left out until `again_at` (monotonic), or while `version` holds.
+
+    `in_allocation`: it was the allocation of GPUs that raised, so the object has no part in the next ones.
+    """
+
+    version: object
+    message: str
+    attempts: int
+    again_at: float
+    in_allocation: bool
+
+
+class Bulkhead:
+    """The objects that are set aside, by uid. `count` hears the kind of each when it raises."""
+
+    def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
+        self._count = count
+        self._faults: dict[str, Fault] = {}
+
+    def set_aside(
+        self, kind: str, uid: str, name: str, error: Exception, *, version: object = None, in_allocation: bool = False
+    ) -> Fault:
+        """Leave the object out until its next try; the error and its traceback go to the log."""
+        now, known = time.monotonic(), self._faults.get(uid)
+        attempts = known.attempts + 1 if known is not None and known.version == version else 1
+        wait = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(attempts - 1, 10))
+        told = f"{type(error).__name__}: {error}"
+        told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."
+        message = (
+            f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
+            " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
+        )
+        self._count(kind)
+        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, told, exc_info=error)
+        self._forget_old(now)
+        fault = self._faults[uid] = Fault(version, message, attempts, now + wait, in_allocation)
+        return fault
+
+    def fault(self, uid: str, version: object = None) -> Fault | None:
+        """Why the object is to be left out now; None if it is not, or is to be tried again."""
+        if not self._faults:
+            return None
+        known = self._faults.get(uid)
+        return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
+
+    def next_try(self) -> float:
+        """When (monotonic) the next object is to be tried again; infinity if none is set aside."""
+        now = time.monotonic()
+        return min((fault.again_at for fault in self._faults.values() if fault.again_at > now), default=inf)
+
+    def _forget_old(self, now: float) -> None:
+        for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:
+            del self._faults[uid]

@@ -1,0 +1,67 @@
+"""How the work of an allocation grows: twice the objects, about twice the calls of functions. Seconds prove nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.model import JobDemand, Node
+from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from tests.plan.quota.cases import make_request
+
+MOST = 2.2
+"""How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions of the planner are called."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call" and "/plan/" in frame.f_code.co_filename
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def queued_jobs_of_one_team(jobs: int) -> None:
+    """A full cluster, and so many jobs that wait, each with its sentence."""
+    nodes = [make_node(f"n{i}", 8, used=7, by="x") for i in range(20)]
+    running = make_job("running", 1, 20, on=" ".join(f"n{i}" for i in range(20)))
+    queued = [make_job(f"q{i:05}", 1, 4, age=i) for i in range(jobs)]
+    allocation = allocate(make_snapshot(nodes, [running, *queued], teams=[make_team()]))
+    assert all(allocation[uid].message for uid in allocation)
+
+
+def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
+    """Nodes that one job of a team without a guarantee holds whole."""
+    nodes = [make_node(f"n{i}", 8) for i in range(gpus // 8)]
+    places = " ".join(f"n{i // 8}" for i in range(gpus))
+    return nodes, make_job("borrower", 1, gpus, on=places, team="borrower")
+
+
+def waiting_pods_of_one_deployment(pods: int) -> None:
+    """More than their team is entitled to, beside much that is borrowed."""
+    nodes, borrower = borrowed(80)
+    requests = tuple(make_request(f"r{i:05}", team="owner", age=i) for i in range(pods))
+    teams = [make_team("owner", 8), make_team("borrower", 0)]
+    allocate(make_snapshot(nodes, [borrower], teams=teams, requests=requests))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [queued_jobs_of_one_team, waiting_pods_of_one_deployment],
+)
+def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work: Callable[[int], None]) -> None:
+    work(10)  # what is made once
+    few, many = calls_of(lambda: work(150)), calls_of(lambda: work(300))
+    assert many <= MOST * few, f"{few} calls, then {many}"

@@ -1,0 +1,50 @@
+"""How many pods are made at once, and that nothing else waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.loop import act
+from elastic_operator.loop.act import MOST_PODS, Actor
+from elastic_operator.plan.decisions import CreatePod
+from tests.plan.jobs import make_job
+
+
+async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of_the_event_loop(monkeypatch):
+    turns, built, most = 0, list[int](), 0
+    waiting: set[asyncio.Future[None]] = set()
+    real = act.build_pod
+
+    def build(*arguments: Any, **more: Any) -> Any:
+        built.append(turns)
+        return real(*arguments, **more)
+
+    async def create(*_arguments: Any, **_more: Any) -> Any:
+        nonlocal most
+        answer = asyncio.get_running_loop().create_future()
+        waiting.add(answer)
+        most = max(most, len(waiting))
+        await answer
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(act, "build_pod", build)
+    monkeypatch.setattr(act.apply, "create_pod", create)
+    actor = Actor(None, None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
+    job, sent = make_job(), set[str]()
+    creates = [CreatePod("worker", index, None, 1, (1, 200)) for index in range(100)]
+    tasks = [asyncio.ensure_future(actor._create(job, create, "10.0.0.1", sent)) for create in creates]
+    while not all(task.done() for task in tasks):
+        turns += 1
+        await asyncio.sleep(0)
+        if len(waiting) == MOST_PODS or len(built) == len(creates):
+            for answer in waiting:
+                answer.set_result(None)
+            waiting.clear()
+    assert len(built) == len(sent) == 100
+    assert most == MOST_PODS
+    assert len(set(built)) == len(built), "two manifests were built in one turn"
+    for task in tasks:
+        assert isinstance(task.exception(), Unreachable)
