@@ -69,6 +69,11 @@ def requiring(key: str, operator: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
+def claiming(**source: Any) -> dict[str, Any]:
+    """A volume of an existing claim, as `source` names it."""
+    return {"name": "data", "persistentVolumeClaim": source}
+
+
 def nested(levels: int) -> dict[str, Any]:
     """A mapping in a mapping in a mapping."""
     inner: dict[str, Any] = {}
@@ -153,6 +158,9 @@ MISTAKES = [
     in_pod("", "'false'", "must be true or false", enableServiceLinks="false"),
     in_pod("overhead.cpu", "'much'", NUMBER, overhead={"cpu": "much"}),
     in_pod("affinity.nodeAffinity", "a list", "must be a mapping", affinity={"nodeAffinity": []}),
+    in_pod("volumes[0].persistentVolumeClaim.claimName", "", "must be present", volumes=[claiming(readOnly=True)]),
+    in_pod("volumes[0].persistentVolumeClaim.claimName", "''", "must not be empty", volumes=[claiming(claimName="")]),
+    in_pod("imagePullSecrets[0].name", "a list", STRING, imagePullSecrets=[{"name": ["registry"]}]),
     in_pod(f"{EXPRESSION}.operator", "'Inn'", "must be 'In', 'NotIn', 'Exists'", affinity=requiring("a", "Inn")),
     in_pod("containers[1].name", "'pytorch'", UNIQUE, containers=[make_container(), make_container()]),
     in_pod("initContainers[0].name", "'pytorch'", UNIQUE, initContainers=[make_container()]),
