@@ -190,7 +190,7 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
-@pytest.mark.parametrize("times", [2000, 2**20, -(10**400)])
+@pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
 def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
