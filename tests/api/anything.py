@@ -16,6 +16,7 @@ ODD = [
     "",
     "x",
     "1",
+    "9" * 5000,
     [],
     [None],
     [1],
@@ -47,6 +48,7 @@ FULL = make_job(
                 {"name": "w", "persistentVolumeClaim": {"claimName": "c"}},
                 {"name": "x", "ephemeral": {"volumeClaimTemplate": {}}},
             ],
+            "imagePullSecrets": [{"name": "registry"}],
             "hostNetwork": True,
             "nodeSelector": {"a": "b"},
             "overhead": {"cpu": "1m"},
@@ -54,7 +56,10 @@ FULL = make_job(
             "affinity": {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "gpus", "operator": "Gt", "values": ["1"]}]},
+                            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+                        ]
                     }
                 },
                 "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []},

@@ -70,6 +70,11 @@ def requiring(key: str, operator: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
+def claiming(**source: Any) -> dict[str, Any]:
+    """A volume of an existing claim, as `source` names it."""
+    return {"name": "data", "persistentVolumeClaim": source}
+
+
 TOO_DEEP = "must not be nested deeper than 64 levels"
 ABSENT = "must be absent: there is no such field; check its spelling and its indentation"
 STRING = "must be a string; put a number or a truth value in quotes"
@@ -147,6 +152,9 @@ MISTAKES = [
     in_pod("", "'false'", "must be true or false", enableServiceLinks="false"),
     in_pod("overhead.cpu", "'much'", NUMBER, overhead={"cpu": "much"}),
     in_pod("affinity.nodeAffinity", "a list", "must be a mapping", affinity={"nodeAffinity": []}),
+    in_pod("volumes[0].persistentVolumeClaim.claimName", "", "must be present", volumes=[claiming(readOnly=True)]),
+    in_pod("volumes[0].persistentVolumeClaim.claimName", "''", "must not be empty", volumes=[claiming(claimName="")]),
+    in_pod("imagePullSecrets[0].name", "a list", STRING, imagePullSecrets=[{"name": ["registry"]}]),
     in_pod(f"{EXPRESSION}.operator", "'Inn'", "must be 'In', 'NotIn', 'Exists'", affinity=requiring("a", "Inn")),
     in_pod("containers[1].name", "'pytorch'", UNIQUE, containers=[make_container(), make_container()]),
     in_pod("initContainers[0].name", "'pytorch'", UNIQUE, initContainers=[make_container()]),
@@ -163,8 +171,6 @@ MISTAKES = [
     in_main(GPU_REQUEST, "1", "must equal the limit, 2; or remove", resources={"requests": ONE, "limits": TWO}),
     Mistake(make_job(worker={"template": make_template(with_gpus(4))}), TEMPLATE, "", "must ask for GPUs: the master"),
     Mistake(make_job(worker={"template": {}}), "spec.worker.template.spec", "", "must be present"),
-    Mistake(make_job(template=make_template(x=nested({}, 65))), "spec", "", "must not be nested deeper than 64 levels"),
-    Mistake(
-        make_job(template=make_template(x=nested({}, 200))), "spec", "", "must not be nested deeper than 64 levels"
-    ),
+    Mistake(make_job(template=make_template(x=nested({}, 65))), "spec", "", TOO_DEEP),
+    Mistake(make_job(template=make_template(x=nested({}, 200))), "spec", "", TOO_DEEP),
 ]

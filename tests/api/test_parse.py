@@ -1,5 +1,6 @@
 """Whatever a user managed to store becomes a spec, or an error that says what to write instead."""
 
+import json
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import CleanPodPolicy, RuntimeMode
-from elastic_operator.api.parse import MAX_DEPTH, parse_spec, parse_status
+from elastic_operator.api.parse import MAX_DEPTH, MAX_TEMPLATE, parse_spec, parse_status
 from elastic_operator.api.status import ConditionType
 from elastic_operator.api.template import fingerprint, main_container
 from elastic_worker.contract import RESERVED_ENV
@@ -34,6 +35,27 @@ def of_pod(**fields: Any) -> dict[str, Any]:
 
 
 # --- specs
+
+
+@pytest.mark.parametrize("role", ["", "master", "worker"])
+def test_a_template_that_is_larger_than_256_kb_is_refused_with_its_size(role: str):
+    def job(size: int) -> dict[str, Any]:
+        template = make_template(make_container(args=[""]))
+        template["spec"]["containers"][0]["args"] = [
+            "é" * ((size - len(json.dumps(template, separators=(",", ":")))) // 2)
+        ]
+        return make_job(**{role: {"template": template}} if role else {"template": template})
+
+    parse_spec(job(MAX_TEMPLATE))
+    field = f"spec.{role}.template" if role else "spec.template"
+    assert refusal(job(MAX_TEMPLATE + 2)).startswith(f"{field}: must be at most 256 kB as JSON, not 257 kB: bring")
+
+
+def test_a_key_of_any_length_is_shown_by_its_beginning():
+    message = refusal(of_pod(nodeSelector={"k" * 100_000: 1}))
+    assert message.startswith("spec.template.spec.nodeSelector[kkkk")
+    assert message.endswith("k...]: 1: must be a string; put a number or a truth value in quotes")
+    assert len(message) < 200
 
 
 def test_the_smallest_job_gets_the_defaults():

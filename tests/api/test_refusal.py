@@ -1,14 +1,23 @@
 """What the API server says of a refused pod becomes a text about the job's fields."""
 
+from collections.abc import Callable
+
 import pytest
 
 from elastic_operator.api.parse import parse_spec
-from elastic_operator.api.refusal import REMEDY, pod_refusal
+from elastic_operator.api.refusal import REMEDY, pod_blocked, pod_refusal
+from elastic_operator.api.status import MAX_MESSAGE, ConditionType, JobStatus, Retry, shortened
+from elastic_operator.plan.observation import record, set_condition
 from tests.api.jobs import make_container, make_job, make_template
 
 INVALID = 'Pod "toy-master-0" is invalid: '
 DECODING = 'Pod in version "v1" cannot be handled as a Pod: '
 ABSENT = "must be absent: there is no such field; check its spelling and its indentation"
+
+
+def pod_refusal_of(message: str) -> str:
+    """What is told of a worker's pod that was refused with that message."""
+    return pod_refusal(parse_spec(make_job()), role="worker", message=message)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +80,24 @@ def test_a_variable_is_named_by_its_place_among_the_users(place: str, told: str)
     message = f"{INVALID}spec.{place}: Invalid value"
     refusal = pod_refusal(spec, role="master", message=message, own_variables=19)
     assert refusal.startswith(f"spec.template.spec.{told}: Invalid value")
+
+
+@pytest.mark.parametrize("told", [pod_refusal_of, pod_blocked], ids=["refused", "blocked"])
+@pytest.mark.parametrize(
+    "written",
+    ["json: cannot unmarshal ", "spec.containers[0].env[7].name: Invalid value, ", f"containers[{'9' * 5000}].env[0]"],
+    ids=["sentences", "variables", "digits"],
+)
+def test_what_the_api_server_repeats_of_a_large_template_is_cut_in_its_middle(written: str, told: Callable[[str], str]):
+    text = shortened(told(f"{INVALID}the first {written * 20_000}exceeded quota"))
+    assert len(text) == MAX_MESSAGE
+    assert "the first" in text
+    assert "characters in all" in text
+    assert text.endswith((REMEDY, "have the ResourceQuota raised, or wait."))
+
+
+def test_a_text_of_a_status_has_at_most_four_thousand_characters():
+    status = set_condition(JobStatus(), ConditionType.READY, "False", "InvalidSpec", "x" * 800_000, 1, 0.0)
+    status = record(status, 0.0, 1, 2, "Lost", "y" * 800_000)
+    status = status.model_copy(update={"retry": Retry(reason="z" * 800_000, not_before=status.history[0].time)})
+    assert len(status.model_dump_json()) < 4 * MAX_MESSAGE

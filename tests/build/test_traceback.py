@@ -1,12 +1,13 @@
 """On logs of the real torchrun (see record_logs.py), and on what else a log may hold."""
 
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.build.traceback import MAX_TRACEBACK, TAIL_LINES, Failure, failure_of
+from elastic_operator.build.traceback import MAX_LOG, MAX_TRACEBACK, TAIL_LINES, Failure, failure_of
 
 LOGS = Path(__file__).parent / "logs"
 KEY_ERROR = """\
@@ -141,6 +142,39 @@ def test_only_the_end_of_a_long_traceback_is_kept():
     found = failure_of(text).traceback
     assert len(found) == MAX_TRACEBACK
     assert found.endswith("end'")
+
+
+SUMMARY = "Root Cause (first observed failure):\n"
+HOSTILE = {
+    "a prefix without an end": lambda size: "[a" + "1" * size,
+    "prefixes without an end": lambda size: "[a1" * (size // 3),
+    "a rank without an end": lambda size: "[rank" + "9" * size,
+    "tracebacks without an end": lambda size: SUMMARY + "  traceback : Traceback \n" * (size // 25),
+    "spaces": lambda size: SUMMARY + " " * size,
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_log_of_four_times_the_size_takes_about_four_times_the_time(hostile):
+    def seconds(log):
+        times = []
+        for _ in range(5):
+            begun = time.process_time()
+            failure_of(log)
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    assert seconds(hostile(MAX_LOG)) < 10 * seconds(hostile(MAX_LOG // 4))
+
+
+def test_of_a_log_that_is_too_long_only_the_end_is_read():
+    assert failure_of(KEY_ERROR + "\n" * MAX_LOG + "the end").traceback == "the end"
+
+
+@pytest.mark.parametrize("line", ["  rank      : {}", "  exitcode  : -{}", "[rank{}]: boom"])
+def test_a_number_with_too_many_digits_is_none(line: str):
+    failure = failure_of(SUMMARY + line.format("9" * 5000))
+    assert (failure.rank, failure.exit_code) == (None, None)
 
 
 pieces = st.sampled_from([line for path in sorted(LOGS.iterdir()) for line in path.read_text().splitlines()])

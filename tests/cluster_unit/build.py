@@ -69,3 +69,14 @@ def node(name: str = "n1", *, gpus: int = 4, **fields: Any) -> objects.Node:
         },
     }
     return objects.decode(body | fields, objects.Node)
+
+
+def bound_claim(name: str, *, volume: str, namespace: str = "team-a") -> objects.PersistentVolumeClaim:
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "1"}
+    body = {"metadata": meta, "spec": {"volumeName": volume}, "status": {"phase": "Bound"}}
+    return objects.decode(body, objects.PersistentVolumeClaim)
+
+
+def volume(name: str) -> objects.PersistentVolume:
+    meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1"}
+    return objects.decode({"metadata": meta}, objects.PersistentVolume)

@@ -8,6 +8,7 @@ from elastic_operator.cluster import convert
 from elastic_operator.cluster.convert import Usage
 from elastic_operator.plan import model
 from elastic_operator.plan.job import MainContainer, OwnPod
+from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 
 CREATED = 1767225600.0
@@ -174,8 +175,17 @@ def test_labels_and_annotations_of_ours_are_read_and_odd_ones_are_not_believed()
         "annotations": {"elastic-pytorch.dev/nnodes": "2:8"},
     }
     assert (own(**fields).incarnation, own(**fields).nnodes) == (4, (2, 8))
-    odd = {"labels": {"elastic-pytorch.dev/incarnation": "-x"}, "annotations": {"elastic-pytorch.dev/nnodes": "many"}}
-    assert (own(**odd).incarnation, own(**odd).nnodes) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "nnodes"),
+    [("-x", "many"), ("9" * 63, f"{'9' * 5000}:1"), ("²", "²:3"), ("", "1:")],
+    ids=["words", "digits", "superscripts", "nothing"],
+)
+def test_odd_labels_and_annotations_of_ours_are_not_believed(incarnation: str, nnodes: str):
+    labels, annotations = {contract.LABEL_INCARNATION: incarnation}, {contract.ANNOTATION_NNODES: nnodes}
+    odd = own(labels=labels, annotations=annotations)
+    assert (odd.incarnation, odd.nnodes) == (0, None)
 
 
 def test_gpus_are_summed_over_all_resources_that_count_as_such():

@@ -99,6 +99,17 @@ def test_a_pod_is_ours_only_by_controller_namespace_and_name():
     assert ledger.node_usage("n1").used["pods"] == len(pods)
 
 
+def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came():
+    odd = own("toy-worker-1", gpus=2, creationTimestamp="once upon a time")
+    ledger = ledger_of(own(gpus=1), odd)
+    assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
+    assert ledger.node_usage("n1").used[GPU] == 3
+    assert ledger.foreign_names(JOB_UID) == {"toy-worker-1"}
+    ledger.job_changed(JOB_UID)
+    ledger.pod_changed(odd, None)
+    assert ledger.node_usage("n1").used[GPU] == 1
+
+
 def test_names_that_others_hold_are_known_to_the_job():
     ledger = ledger_of(own(), pod("toy-worker-1"), pod("toy-worker-2", namespace="b"), pod("toy-worker"), pod("toy"))
     assert ledger.foreign_names(JOB_UID) == {"toy-worker-1"}

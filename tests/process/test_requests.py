@@ -12,7 +12,15 @@ from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
-from elastic_operator.cluster.reservation import FIRST_SECONDS, Avoided, Reservation, reservation_of
+from elastic_operator.cluster.reservation import (
+    FIRST_SECONDS,
+    MOST_AVOIDED,
+    MOST_CHARACTERS,
+    MOST_SECONDS,
+    Avoided,
+    Reservation,
+    reservation_of,
+)
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.requests import Requests
 from elastic_operator.plan.fit import misfit
@@ -182,6 +190,19 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
+@pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
+def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
+    said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
+    reserved = reservation_of(World().pod(nominated="n1", reservation=said))
+    assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MOST_SECONDS
+
+
+def test_the_longest_reservation_that_the_operator_writes_can_be_read():
+    nodes = [f"{number:0253}" for number in range(MOST_AVOIDED + 1)]
+    reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Avoided(NOW - 1e-3, 2**31) for node in nodes[:-1]})
+    assert reservation_of(World().pod(nominated=nodes[-1], reservation=reserved)) == reserved
+
+
 def test_every_alternative_of_its_affinity_is_kept_from_a_node_to_avoid():
     terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, {"matchFields": []}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -212,7 +233,18 @@ def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     assert not request.promised
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[]", '{"node": 5}', '{"node": "n1", "until": "soon"}', "null"])
+UNREADABLE = {
+    "no JSON": "no JSON",
+    "a list": "[]",
+    "a number for a node": '{"node": 5}',
+    "a word for a time": '{"node": "n1", "until": "soon"}',
+    "null": "null",
+    "nested deeper than programs like to follow": '{"x":' + "[" * 5000,
+    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MOST_CHARACTERS + '"}',
+}
+
+
+@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_an_annotation_that_cannot_be_read_says_nothing(text: str):
     world = World()
     pod = world.pod(nominated="n1", reservation=text)

@@ -12,6 +12,8 @@ ABSENT = object()
 """The value of a field that is not there."""
 _MAX_SHOWN_CHARACTERS = 64
 _MAX_SHOWN_ERRORS = 8
+_MAX_STEP = 320
+"""Characters of one step of a path; the longest key that Kubernetes knows, a label's, has 317."""
 
 Path = tuple[str | int, ...]
 
@@ -59,6 +61,8 @@ def _message(errors: tuple[FieldError, ...]) -> str:
 
 
 def _step(part: str | int) -> str:
+    if isinstance(part, str) and len(part) > _MAX_STEP:
+        part = part[:_MAX_SHOWN_CHARACTERS] + "..."
     return f"[{part}]" if isinstance(part, int) or "." in part or "/" in part else f".{part}"
 
 

@@ -6,6 +6,7 @@ that were stored under an older CRD. Whatever a user managed to store, the outco
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,13 @@ from elastic_operator.api.template_rules import role_errors, template_errors
 MAX_DEPTH = 64
 """Of nested mappings and lists in a spec. A pod template needs fewer than 20; copying and dumping recurse."""
 
+MAX_TEMPLATE = 256 * 1024
+"""Bytes of a pod template as JSON. Each pod is made from a copy, and each message may repeat it."""
+TOO_LARGE = (
+    "must be at most 256 kB as JSON, not {size} kB: bring long lists and texts in by a ConfigMap, a volume or the image"
+)
+_TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
+
 
 def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES) -> JobSpec:
     """The spec of the job `body` (the whole object), its templates free of nulls.
@@ -37,6 +45,7 @@ def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RE
     raw = body.get("spec", {})
     if _deeper_than(raw, MAX_DEPTH):
         raise InvalidSpecError([FieldError(("spec",), f"must not be nested deeper than {MAX_DEPTH} levels")])
+    _refuse_any(_size_errors(raw))
     spec = _validated(raw)
     templates = _templates_in_use(spec)
     _refuse_any(error for path, template in templates.items() for error in _shape_errors(template, at=path))
@@ -101,6 +110,24 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)
+
+
+def _size_errors(raw: object) -> Iterator[FieldError]:
+    """The templates that are too large to be copied for each pod. Other fields have limits in the CRD."""
+    for path in _TEMPLATES:
+        template = _at(raw, path)
+        size = len(
+            json.dumps(template, ensure_ascii=False, separators=(",", ":"), default=str).encode(errors="replace")
+        )
+        if size > MAX_TEMPLATE:
+            yield FieldError(("spec", *path), TOO_LARGE.format(size=-(-size // 1024)))
+
+
+def _at(value: object, path: Path) -> object:
+    """What stands at a path; None where that does not exist."""
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
 
 
 def _refuse_any(errors: Iterator[FieldError]) -> None:

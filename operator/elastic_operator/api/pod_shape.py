@@ -106,7 +106,7 @@ class Container(Shape):
 
 
 class PersistentVolumeClaim(Shape):
-    claim_name: str | None = None
+    claim_name: Name
 
 
 class Volume(Shape):
@@ -161,6 +161,10 @@ class TopologySpreadConstraint(Shape):
     when_unsatisfiable: str | None = None
 
 
+class PullSecret(Shape):
+    name: str | None = None
+
+
 class PodSpec(Shape):
     containers: list[Container] = Field(min_length=1)
     init_containers: list[Container] | None = None
@@ -173,7 +177,7 @@ class PodSpec(Shape):
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     resource_claims: list[Object] | None = None
     scheduling_gates: list[Object] | None = None
-    image_pull_secrets: list[Object] | None = None
+    image_pull_secrets: list[PullSecret] | None = None
     scheduler_name: str | None = None
     node_name: str | None = None
     priority_class_name: str | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import shortened
 from elastic_operator.api.template import main_container
 
 _PREAMBLE = re.compile(
@@ -18,7 +19,7 @@ _PREAMBLE = re.compile(
 _WRONG_TYPE = re.compile(r"json: cannot unmarshal (.+?) into Go struct field \w+\.(\S+) of type (\S+)")
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]*)"')
 _FIELD = re.compile(r"(^|\[|, )(?=(?:spec|metadata)[.\[])")
-_VARIABLE = re.compile(r"(?<=\bcontainers\[)(\d+)(\]\.env\[)(\d+)(?=\])")
+_VARIABLE = re.compile(r"(?<=\bcontainers\[)(\d{1,9})(\]\.env\[)(\d{1,9})(?=\])")
 _UNKNOWN = r"\1: must be absent: there is no such field; check its spelling and its indentation"
 REMEDY = "Correct the template; while it is edited the job must be suspended (spec.suspend: true)."
 
@@ -40,7 +41,7 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
     """
     own = spec.master if role == "master" else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
-    told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", message))
+    told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", shortened(message)))
     told = _UNKNOWN_FIELD.sub(_UNKNOWN, told)
     told = _FIELD.sub(rf"\1{template}.", told)
     told = _VARIABLE.sub(lambda match: _as_written(match, spec.template_of(role), own_variables), told)
@@ -58,4 +59,4 @@ def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables
 def pod_blocked(message: str) -> str:
     """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it."""
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "Have that changed, or the template.")
-    return f"the API server takes no more pods of this job: {message.rstrip('.')}. {remedy}"
+    return f"the API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"

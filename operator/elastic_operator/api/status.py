@@ -10,13 +10,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer
 
 from elastic_operator.api.job import ApiModel
 
 MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
 MAX_CONDITIONS = 16
+MAX_MESSAGE = 4096
+"""Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
+stands in it several times: one that is larger than etcd takes would never be written."""
+_KEPT_END = 512
+"""Of a text that is too long: what can be done about it stands at the end."""
 
 
 def rfc3339(time: datetime) -> str:
@@ -24,6 +29,15 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def shortened(text: str) -> str:
+    """The text, without its middle if it is longer than MAX_MESSAGE."""
+    if len(text) <= MAX_MESSAGE:
+        return text
+    left_out = f" ... ({len(text)} characters in all) ... "
+    return text[: MAX_MESSAGE - _KEPT_END - len(left_out)] + left_out + text[-_KEPT_END:]
+
+
+Text = Annotated[str, AfterValidator(shortened)]
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
@@ -93,7 +107,7 @@ class Condition(StatusModel):
     type: str = Field(description="What is said to be so or not, such as Ready.")
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, as one CamelCase word.")
-    message: str = Field(default="", description="Why, as a sentence, and what can be done.")
+    message: Text = Field(default="", description="Why, as a sentence, and what can be done.")
     last_transition_time: Time = Field(description="When status changed last.")
     observed_generation: int = Field(default=0, description="The metadata.generation this condition speaks of.")
 
@@ -101,7 +115,7 @@ class Condition(StatusModel):
 class Retry(StatusModel):
     """What waits before it is tried again."""
 
-    reason: str = Field(description="What went wrong before.")
+    reason: Text = Field(description="What went wrong before.")
     not_before: Time = Field(description="When it is tried again.")
     attempt: int = Field(
         default=1, description="How many times in a row it went wrong; the waiting time doubles with each."
@@ -135,7 +149,7 @@ class Change(StatusModel):
     from_: int = Field(alias="from", description="Pods before.")
     to: int = Field(description="Pods after.")
     reason: str = Field(description="Why, as one CamelCase word.")
-    message: str = Field(default="", description="Why, as a sentence.")
+    message: Text = Field(default="", description="Why, as a sentence.")
     pause_seconds: float | None = Field(
         default=None, description="How long no step was taken, in Elastic mode, once it is known."
     )

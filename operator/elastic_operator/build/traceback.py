@@ -3,7 +3,7 @@
 torchrun ends with a summary that names the first failing rank of its pod, but has the traceback only if the script uses
 torch's `@record`. Otherwise the training process itself has printed it, long before the summary and among the output of
 the other ranks; torch writes `[rank3]: ` before its lines once the process group exists. All of this is text that users
-can change: what is not found is None or empty, and nothing raises.
+can change: what is not found is None or empty, nothing raises, and the time it takes grows with the size, no faster.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from itertools import takewhile
 
 TAIL_LINES = 500
 """Of the log that are worth reading: the summary of eight ranks takes 70 lines, each of their tracebacks 20 to 40."""
+MAX_LOG = 16_384
+"""Characters of a log that are read, its last ones."""
 MAX_TRACEBACK = 4096
 """Characters kept; what is cut is the beginning, for the exception stands at the end."""
 _MAX_MESSAGE_LINES = 20
@@ -26,11 +28,12 @@ _CHAINED = ("The above exception was the direct cause of", "During handling of t
 _AGENT_LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ .*\] ?")
 _AGENT_FAILED = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
 _AGENT_RAISES = re.compile(r"torch\.distributed\.elastic\..*\.ChildFailedError:")
-_TEE_PREFIX = re.compile(r"\[[A-Za-z_][\w.-]*\d+\]:(?=$|[^ ])")
-_RANK_PREFIX = re.compile(r"\[rank(\d+)\]: ?")
-_RANK = re.compile(r"^ +rank +: (\d+)", re.MULTILINE)
-_EXIT_CODE = re.compile(r"^ +exitcode +: (-?\d+)", re.MULTILINE)
-_RECORDED = re.compile(r"^ +traceback : (Traceback .*?)^=+$", re.MULTILINE | re.DOTALL)
+_TEE_PREFIX = re.compile(r"\[[A-Za-z_][\w.-]*+(?<=\d)\]:(?=$|[^ ])")
+_RANK_PREFIX = re.compile(r"\[rank(\d{1,9})\]: ?")
+_RANK = re.compile(r"^ +rank +: (\d{1,9})(?!\d)", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^ +exitcode +: (-?\d{1,9})(?!\d)", re.MULTILINE)
+_RECORDED = re.compile(r"^ +traceback : (?=Traceback )", re.MULTILINE)
+_RULE = re.compile(r"^=+$", re.MULTILINE)
 _PEER_GONE = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|Socket closed|connectFullMesh failed"
     r"|ncclRemoteError|DistNetworkError|RendezvousConnectionError|RendezvousClosedError|SignalException"
@@ -60,13 +63,11 @@ class Failure:
 
 def failure_of(log_tail: str) -> Failure:
     """What the last lines of a main container's log (see TAIL_LINES) say about its end."""
-    lines = log_tail.splitlines()
+    lines = log_tail[-MAX_LOG:].splitlines()
     summary = _summary(lines)
     rank, exit_code = (_number(pattern, summary) for pattern in (_RANK, _EXIT_CODE))
-    recorded = _RECORDED.search(summary)
-    if recorded:
-        text = "\n".join(line.removeprefix("  ") for line in recorded[1].splitlines())
-    else:
+    text = _recorded(summary)
+    if not text:
         text = _printed_by(rank, _last_attempt(lines) if summary else lines)
     return Failure(rank, exit_code, text.strip("\n")[-MAX_TRACEBACK:])
 
@@ -80,6 +81,15 @@ def _summary(lines: Sequence[str]) -> str:
     """torchrun's section on the root cause, empty if there is none."""
     starts = [number for number, line in enumerate(lines) if line == _SUMMARY]
     return "\n".join(lines[starts[-1] :]) if starts else ""
+
+
+def _recorded(summary: str) -> str:
+    """The traceback in torchrun's section, from there to the line that ends the section."""
+    begin = _RECORDED.search(summary)
+    end = _RULE.search(summary, begin.end()) if begin else None
+    if begin is None or end is None:
+        return ""
+    return "\n".join(line.removeprefix("  ") for line in summary[begin.end() : end.start()].splitlines())
 
 
 def _last_attempt(lines: Sequence[str]) -> Sequence[str]:

@@ -195,7 +195,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         uid=meta.uid,
         role=role,
         index=index,
-        incarnation=int(meta.labels.incarnation) if meta.labels.incarnation.isdecimal() else 0,
+        incarnation=_number(meta.labels.incarnation) or 0,
         phase=pod.status.phase,
         created=epoch(meta.creation_timestamp or ""),
         node=node_of(pod),
@@ -219,12 +219,13 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
 
 
 def _number(text: str) -> int | None:
+    """A number as the operator writes them: users can write anything, and long ones cannot even be read."""
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _nnodes(text: str) -> tuple[int, int] | None:
-    low, _, high = text.partition(":")
-    return (int(low), int(high)) if low.isdecimal() and high.isdecimal() else None
+    low, high = (_number(part) for part in text.partition(":")[::2])
+    return None if low is None or high is None else (low, high)
 
 
 def _time(time: str | None) -> float | None:

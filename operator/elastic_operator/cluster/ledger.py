@@ -8,6 +8,7 @@ One that is being deleted and does not go counts as used again after some time: 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
@@ -25,6 +26,8 @@ from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.sums import PodSum
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import HostPort, Resources
+
+log = logging.getLogger(__name__)
 
 ASSUMED_SECONDS = 15.0
 """A create that was made and whose pod is not seen counts for so long. Far more than a watch event takes."""
@@ -297,13 +300,24 @@ class Ledger:
         requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
         owner = controlling_job(pod)
-        own = None
-        place = self._place_of(pod, owner)
-        if place is not None:
-            role, index = place
-            own = convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
+        own = self._own(pod, owner, requests)
         waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
         return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
+
+    def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
+        """A pod of ours; None for foreign pods, and for one that cannot be read: it only uses, as those do.
+
+        Its user may have written anything into it. If that were raised here, the account of all pods would be wrong.
+        """
+        place = self._place_of(pod, owner)
+        if place is None:
+            return None
+        role, index = place
+        try:
+            return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
+        except Exception:
+            log.exception("pod=%s/%s cannot be read: counted as foreign", pod.metadata.namespace, pod.metadata.name)
+            return None
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them at each pass."""

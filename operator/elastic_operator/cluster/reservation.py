@@ -19,8 +19,12 @@ from elastic_worker import contract
 FIRST_SECONDS = 60.0
 MOST_SECONDS = 3600.0
 """A node on which a reservation ran out is left alone for so long, twice as long each time."""
+_MOST_TIMES = 10
+"""From here on it is the same time again."""
 MOST_AVOIDED = 16
 """So many nodes are remembered in one annotation, those that failed last."""
+MOST_CHARACTERS = 16_384
+"""Of an annotation; three times what those names and numbers take. A longer one is not ours, and is not read."""
 BACKWARDS_SECONDS = 60.0
 """A reservation from a later time than this ahead is from a clock that has been put back."""
 
@@ -55,7 +59,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     def ran_out(self, now: float) -> Reservation:
         """What is left of it when it ran out: its node is avoided for a while."""
         before = self.avoid.get(self.node)
-        times = before.times + 1 if before else 1
+        times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
         wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
@@ -68,11 +72,11 @@ def reservation_of(pod: Pod) -> Reservation:
     kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_forgotten`.
     """
     text = pod.metadata.annotations.reserved
-    if not text:
+    if not text or len(text) > MOST_CHARACTERS:
         return Reservation()
     try:
         said = msgspec.json.decode(text, type=Reservation)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return Reservation()
     return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from elastic_operator.build.traceback import TAIL_LINES, Failure, failure_of
+from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
@@ -49,18 +49,27 @@ class FailureLogs:
         return replace(pod, phase="Running", main=running)
 
     async def _read(self, namespace: str, pod: OwnPod) -> None:
-        text = ""
+        """Keep what the pod said. Whatever goes wrong, it is not waited for any longer: at worst it said nothing."""
+        said = Failure()
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                container = self.container_of(pod.uid) or MAIN_CONTAINER
-                text = await apply.read_log_tail(self.session, namespace, pod.name, container, lines=TAIL_LINES)
+            said = failure_of(await self._log_of(namespace, pod))
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %s", namespace, pod.name, error)
+        except Exception:
+            log.exception("pod=%s/%s its log is beyond understanding", namespace, pod.name)
+        finally:
+            self._reading.pop(pod.uid, None)
         if len(self._said) >= KEPT:
             self._said.pop(next(iter(self._said)))
-        self._said[pod.uid] = failure_of(text)
-        self._reading.pop(pod.uid, None)
+        self._said[pod.uid] = said
         self.changed()
+
+    async def _log_of(self, namespace: str, pod: OwnPod) -> str:
+        container = self.container_of(pod.uid) or MAIN_CONTAINER
+        async with asyncio.timeout(READ_SECONDS):
+            return await apply.read_log_tail(
+                self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
+            )
 
 
 def _in_words(failure: Failure) -> str:

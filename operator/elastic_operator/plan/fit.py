@@ -12,7 +12,8 @@ from typing import Any
 
 from elastic_operator.plan.model import HostPort, Node, PodShape, Taint, Toleration
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_INT64 = range(-(2**63), 2**63)
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _CONDITION_TAINTS = {
     "node.kubernetes.io/unschedulable": "cordoned",
@@ -101,11 +102,23 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, value: str, values: Iterable[str]) -> bool:
-    """Gt and Lt: both sides must be integers, and there must be one to compare with."""
+    """Gt and Lt: both sides must be integers of 64 bits, and there must be one to compare with."""
     bounds = list(values)
-    if len(bounds) != 1 or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(bounds[0]):
+    if len(bounds) != 1:
         return False
-    return int(value) > int(bounds[0]) if operator == "Gt" else int(value) < int(bounds[0])
+    own, bound = _integer(value), _integer(bounds[0])
+    if own is None or bound is None:
+        return False
+    return own > bound if operator == "Gt" else own < bound
+
+
+def _integer(text: str) -> int | None:
+    """The number, as Go's strconv.ParseInt reads one of 64 bits; however many digits there are."""
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        return None
+    number = int(match[1] + match[2])
+    return number if number in _INT64 else None
 
 
 def collide(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:

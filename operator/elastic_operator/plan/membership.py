@@ -14,6 +14,9 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.plan.decisions import Grant, Membership, Slot
 from elastic_operator.plan.observation import Observation, master_of
 
+_MOST_WISHES = 2**53
+"""A higher number was written by somebody else; one of 4,300 digits could be read, but not be written."""
+
 Member = tuple[str, str]
 """Name and uid; "" for the uid of a pod that is not there yet."""
 
@@ -31,7 +34,7 @@ def changed_membership(seen: Observation, now: float) -> Membership | None:
     number = told.pop("wish", None)
     if told == wanted:
         return None
-    wish = number + 1 if isinstance(number, int) and number > 0 else int(now)
+    wish = number + 1 if isinstance(number, int) and 0 < number < _MOST_WISHES else int(now)
     return Membership(master.name, master.uid, _text(wish, wanted))
 
 

@@ -189,12 +189,7 @@ AT_THE_POD = [
         "may not specify more than 1 volume type",
         volumes=[{**VOLUME, "hostPath": {"path": "/"}}],
     ),
-    in_pod(
-        "volumes[0].persistentVolumeClaim.claimName",
-        "",
-        "Required value",
-        volumes=[{"name": "v", "persistentVolumeClaim": {}}],
-    ),
+    in_pod("volumes[0].secret.secretName", "", "Required value", volumes=[{"name": "v", "secret": {}}]),
     Mistake(
         make_job(template=make_template(make_container(volumeMounts=[MOUNT, MOUNT]), volumes=[VOLUME])),
         f"{MAIN}.volumeMounts[1].mountPath",
@@ -224,8 +219,6 @@ AT_THE_POD = [
     ),
     in_template(labelled(labels={"a b": "c"}), ".metadata.labels", '"a b"', LABEL),
     in_template(labelled(labels={"a": "b c"}), ".metadata.labels", '"b c"', LABEL),
-    in_template(
-        labelled(annotations={"a": "x" * 300_000}), ".metadata.annotations", "", "may not be more than 262144 bytes"
-    ),
+    in_template(labelled(labels={"a": "b" * 64}), ".metadata.labels", '"bbb', "must be no more than 63"),
 ]
 """Stored, since to the API server a template is opaque, and refused in the shape of a pod."""
