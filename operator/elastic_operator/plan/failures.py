@@ -44,7 +44,8 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
     failures = seen.status.failures + counts
     attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
-    status = seen.status.model_copy(update={"failures": failures, "restarts": seen.status.restarts + 1})
+    update = {"failures": failures, "restarts": seen.status.restarts + 1, "running_since": None}
+    status = seen.status.model_copy(update=update)
     limit = seen.job.spec.recovery.max_failures_without_progress
     if counts and failures >= max(1, limit):
         told = f"{what} (failure {failures} in a row)"

@@ -31,7 +31,7 @@ from elastic_operator.plan.taken_back import blocked, refused, stuck
 from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
-"""Running so long forgets earlier failures."""
+"""Running so long without another one forgets earlier failures and waits."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -141,14 +141,24 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Ten quiet minutes forget what went wrong before; a size that failed is tried again when its time has come."""
-    since = seen.status.running_since
-    if since is None or not (seen.status.failures or seen.status.retry):
+    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
+    status = seen.status
+    if status.running_since is None:
         return seen
-    due = seconds(since) + STEADY_SECONDS
+    running_since = seconds(status.running_since)
+    if status.failures:
+        seen = _forgets(seen, now, running_since, failures=0)
+    if status.retry:
+        seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
+    return seen
+
+
+def _forgets(seen: Observation, now: float, since: float, **fields: object) -> Observation:
+    """The job with these fields of its status, if it has been quiet for long enough since then."""
+    due = since + STEADY_SECONDS
     if now < due:
         return replace(seen, wake_at=(*seen.wake_at, due))
-    return replace(seen, status=seen.status.model_copy(update={"failures": 0, "retry": None}))
+    return replace(seen, status=seen.status.model_copy(update=fields))
 
 
 _TORCHRUN = (
