@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
@@ -66,12 +67,16 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
     assert seen.job.spec is not None
     patience = seen.job.spec.recovery.node_loss_seconds
     own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
-    lost_nodes = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
+    due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
+    kept_nodes = due - seen.job.disruption.dead if seen.job.disruption else frozenset()
+    lost_nodes = due - kept_nodes
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
     wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
+        if pod.node in kept_nodes:
+            wake += [seen.job.disruption.until] if seen.job.disruption and seen.job.disruption.until < inf else []
+        elif pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
             wake.append(unready_since[pod.node] + patience)
         if pod.node in lost_nodes and not pod.ended:
             gone.append((pod, f"node {pod.node} has been unreachable for {patience} s"))
@@ -93,6 +98,7 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         live=tuple(live),
         gone=tuple(gone),
         lost_nodes=lost_nodes,
+        kept_nodes=kept_nodes,
         finishing=finishing,
         wake_at=tuple(wake),
     )
@@ -140,6 +146,21 @@ def _outdated(seen: Observation, now: float) -> Observation:
     return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
+def _unreachable(seen: Observation, now: float) -> Observation:
+    """Pods on nodes that are kept are waited for, and that is said; once, as long as it is so."""
+    known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
+    was_told = known is not None and known.status == "True"
+    if not seen.kept_nodes and not was_told:
+        return seen
+    kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
+    if not seen.kept_nodes or seen.job.disruption is None:
+        return replace(seen, status=set_condition(seen.status, kind, "False", "Over", "", generation, now))
+    told = seen.job.disruption.told
+    status = set_condition(seen.status, kind, "True", "ManyAtOnce", told, generation, now)
+    events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
+    return replace(seen, status=status, events=events)
+
+
 def _steady(seen: Observation, now: float) -> Observation:
     """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
     status = seen.status
@@ -167,6 +188,7 @@ _TORCHRUN = (
     give_up_after_failure,
     _suspension,
     _outdated,
+    _unreachable,
     losses,
     refused,
     blocked,
@@ -179,6 +201,7 @@ _ELASTIC = (
     elastic.failure,
     _suspension,
     _outdated,
+    _unreachable,
     elastic.losses,
     elastic.absence,
     refused,
