@@ -1,4 +1,4 @@
-"""Stories of one operator in which time decides: turns within a team, nodes that do not come or that go, statuses."""
+"""Stories of one operator in which time decides: turns within a team, nodes that do not come, statuses left alone."""
 
 from __future__ import annotations
 
@@ -10,20 +10,7 @@ import pytest
 from elastic_operator.settings import Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Request
-from tests.simulate.facts import name_of
-from tests.virtual.deeds import (
-    HOME,
-    condition,
-    deletes_a_pod,
-    event,
-    has_status,
-    job,
-    kill,
-    leads,
-    nodes,
-    replica,
-    settled,
-)
+from tests.virtual.deeds import HOME, condition, event, has_status, job, kill, leads, nodes, replica, settled
 from tests.virtual.story import Deed, Row, Story, tell
 from tests.virtual.world import SETTINGS, ProcessWorld
 
@@ -78,63 +65,6 @@ def pods_that_ask(count: int) -> Callable[[ProcessWorld], object]:
     )
 
 
-def readiness(ready: bool, indices: slice) -> Deed:
-    """What these nodes, in the order of their names, say of themselves from now on."""
-
-    def do(world: ProcessWorld) -> None:
-        for node in sorted(world.server.all(kinds.NODES), key=name_of)[indices]:
-            world.server.update(kinds.NODES, node, status={**node["status"], "conditions": [world.readiness(ready)]})
-        world.stir()
-
-    return do
-
-
-def some_pod_was_deleted(world: ProcessWorld) -> object:
-    """By an operator, since the row began."""
-    return world.replicas[0].line.requests(since=world.row_began, where=deletes_a_pod)
-
-
-def no_pod_is_on(index: int) -> Callable[[ProcessWorld], bool]:
-    """That node has no pod of a job."""
-
-    def look(world: ProcessWorld) -> bool:
-        name = sorted(map(name_of, world.server.all(kinds.NODES)))[index]
-        return all(pod["spec"].get("nodeName") != name for pod in world.pods())
-
-    return look
-
-
-ALL, FIRST, BUT_FIRST = slice(None), slice(1), slice(1, None)
-PATIENCE_SECONDS = 40
-SIX: tuple[Row, ...] = (
-    Row(
-        "three jobs run on six nodes",
-        (nodes(6, 4), replica(), *(job(name, small=2, big=2, gpus=4) for name in ("one", "two", "three"))),
-        (settled("one", 2), settled("two", 2), settled("three", 2)),
-        stays=70,
-    ),
-)
-IS_KEPT = (condition("one", "NodesUnreachable", "ManyAtOnce"), event("one", "NodesUnreachable"))
-CUT_OFF: Story = (
-    *SIX,
-    Row("all nodes are cut off", (readiness(False, ALL),), stays=PATIENCE_SECONDS - 2, never=(IS_KEPT[0],)),
-    Row("it is told", comes=IS_KEPT, within=5, stays=20, never=(some_pod_was_deleted,)),
-    Row("they are back", (readiness(True, ALL),), (condition("one", "NodesUnreachable", "Over"),), within=2),
-    Row("all run as before", comes=(settled("one", 2),), stays=600, never=(some_pod_was_deleted,)),
-)
-ONE_OFF: Story = (
-    *SIX,
-    Row("one node is off", (readiness(False, FIRST),), stays=PATIENCE_SECONDS - 2, never=(some_pod_was_deleted,)),
-    Row("its pod is given up", comes=(no_pod_is_on(0), some_pod_was_deleted), within=5),
-)
-DIED: Story = (
-    *SIX,
-    Row(
-        "all nodes are cut off", (readiness(False, ALL),), IS_KEPT, within=60, stays=3600, never=(some_pod_was_deleted,)
-    ),
-    Row("most are back", (readiness(True, BUT_FIRST),), stays=298, never=(some_pod_was_deleted,)),
-    Row("one does not come", comes=(no_pod_is_on(0), some_pod_was_deleted), within=5),
-)
 TURNS: Story = (
     Row(
         "one runs",
@@ -180,9 +110,6 @@ STORIES: dict[str, tuple[Story, Settings]] = {
     "jobs that cannot both run take turns": (TURNS, SETTINGS),
     "without time sharing who came first runs on": (WITHOUT_TURNS, SETTINGS),
     "a policy's status is not written again while nothing changes": (STATUS, SETTINGS),
-    "while all nodes are cut off no pod is given up": (CUT_OFF, SETTINGS),
-    "one node of six that is off is lost": (ONE_OFF, SETTINGS),
-    "a node that does not come back with the others is lost five minutes later": (DIED, SETTINGS),
     "pods for which no node comes are taken back, and another leader keeps to the back-off": (NODES, ASKING),
 }
 
