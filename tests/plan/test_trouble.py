@@ -97,6 +97,12 @@ def test_the_wait_doubles_up_to_a_minute(attempt, wait):
     assert 200 + wait <= retry.not_before.timestamp() - START <= 200 + wait + 1
 
 
+def test_a_failure_waits_no_longer_because_a_larger_size_could_not_be_had_before():
+    job = failed_job(retry=Retry(reason="", not_before=at(0), attempt=9, size=5))
+    retry = plan(job, make_grant()).status.retry
+    assert (retry.attempt, retry.not_before) == (1, at(201))
+
+
 def test_nothing_is_created_before_the_wait_is_over():
     status = make_status(incarnation=2, replicas=0, retry=Retry(reason="boom", not_before=at(210)))
     job = make_job((), status=status)
