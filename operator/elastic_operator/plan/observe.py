@@ -65,17 +65,17 @@ def _hold(seen: Observation, now: float) -> Observation:
 def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
     """Members on one side, pods that must go on the other."""
     assert seen.job.spec is not None
-    patience = seen.job.spec.recovery.node_loss_seconds
+    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
     own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
     due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
-    kept_nodes = due - seen.job.disruption.dead if seen.job.disruption else frozenset()
+    kept_nodes = due - disruption.dead if disruption else frozenset()
     lost_nodes = due - kept_nodes
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
     wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if pod.node in kept_nodes:
-            wake += [seen.job.disruption.until] if seen.job.disruption and seen.job.disruption.until < inf else []
+        if disruption and pod.node in kept_nodes:
+            wake.append(disruption.until)
         elif pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
             wake.append(unready_since[pod.node] + patience)
         if pod.node in lost_nodes and not pod.ended:
@@ -100,7 +100,7 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         lost_nodes=lost_nodes,
         kept_nodes=kept_nodes,
         finishing=finishing,
-        wake_at=tuple(wake),
+        wake_at=tuple(time for time in wake if time < inf),
     )
 
 
