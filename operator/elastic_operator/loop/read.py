@@ -136,7 +136,7 @@ class Reader:
             *(store.revision for store in known),
             self.clock.revision,
             unready,
-            self.nodes.disruption,
+            self.nodes.disruptions.present,
             self.policies,
         )
 
@@ -156,7 +156,7 @@ class Reader:
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         names = self.ledger.foreign_names(body.metadata.uid)
         ceiling = self.policies.grace_ceiling(body.metadata.namespace)
-        disrupted = self.nodes.disruption if down else None
+        disrupted = self.nodes.disruptions.present if down else None
         return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted)
 
     def job(self, facts: Facts) -> Job:
