@@ -17,8 +17,8 @@ def away(*since: float, **fields) -> list[NodeTimes]:
     return [NodeTimes(f"away-{i}", ready=False, since=time, **fields) for i, time in enumerate(since)]
 
 
-def back(*since: float) -> list[NodeTimes]:
-    return [NodeTimes(f"back-{i}", ready=True, since=time) for i, time in enumerate(since)]
+def back(*since: float, went: float | None = None) -> list[NodeTimes]:
+    return [NodeTimes(f"back-{i}", ready=True, since=time, went=went) for i, time in enumerate(since)]
 
 
 def well(count: int) -> list[NodeTimes]:
@@ -41,6 +41,8 @@ def well(count: int) -> list[NodeTimes]:
         (away(100) + back(150, 160, 170, 180) + well(1), 170 + BACK_SECONDS),
         (back(150, 160, 170) + well(3), 150 + BACK_SECONDS),
         (away(150, 160) + well(4), None),
+        (away(150, 160) + back(100, went=-200) + well(3), None),
+        (away(150, 160) + back(190, went=140) + well(3), 190 + BACK_SECONDS),
         (back(-BACK_SECONDS, -200, -200) + well(3), None),
     ],
 )

@@ -30,13 +30,13 @@ class Disruptions:
         """Whether too many were away at the last look for any of them to be given up."""
         self._unborn: set[str] = set()
         """Nodes that were never Ready, at the last look."""
-        self._back: dict[str, float] = {}
-        """Nodes that are Ready again, since when."""
+        self._back: dict[str, tuple[float | None, float]] = {}
+        """Nodes that are Ready again: since when they were not, if that is known, and since when they are."""
 
     def look(self, before: Down | None, down: Down, now: float) -> None:
         """Judge anew; `before` are those that were down at the last look, None if there was none."""
-        back = self._just_back(before.keys() - down, now) if before is not None else self._back_as_written(now)
-        back = {name: since for name, since in back.items() if since + BACK_SECONDS > now and name not in down}
+        back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
+        back = {name: times for name, times in back.items() if times[1] + BACK_SECONDS > now and name not in down}
         self._back, was, self.present = back, self.present, None
         self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, down)} if down else set()
         if len(down) + len(back) > FEW:
@@ -47,21 +47,24 @@ class Disruptions:
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
 
-    def _just_back(self, names: set[str], now: float) -> dict[str, float]:
-        return self._back | dict.fromkeys(names - self._unborn, now)
+    def _just_back(self, before: Down, now: float) -> dict[str, tuple[float | None, float]]:
+        return {name: (went, now) for name, (_, went) in before.items() if name not in self._unborn}
 
-    def _back_as_written(self, now: float) -> dict[str, float]:
-        found = {}
+    def _back_as_written(self, now: float) -> dict[str, tuple[float | None, float]]:
+        found: dict[str, tuple[float | None, float]] = {}
         for node in self._stored.values():
             written = convert.ready_since(node)
             if convert.age_at(node, written) >= BACK_SECONDS:
-                found[node.metadata.name] = min(now, self._clock.current(written, of=node.metadata.uid))
+                found[node.metadata.name] = None, min(now, self._clock.current(written, of=node.metadata.uid))
         return found
 
     def _times(self, node: objects.Node, down: Down) -> NodeTimes:
         name = node.metadata.name
-        since = down[name][1] if name in down else self._back.get(name)
-        return NodeTimes(name, name not in down, since, convert.is_out_of_service(node))
+        dead = convert.is_out_of_service(node)
+        if name in down:
+            return NodeTimes(name, ready=False, since=down[name][1], out_of_service=dead)
+        went, since = self._back.get(name, (None, None))
+        return NodeTimes(name, ready=True, since=since, went=went, out_of_service=dead)
 
 
 def _is_unborn(node: objects.Node, down: Down) -> bool:

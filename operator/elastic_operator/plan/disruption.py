@@ -24,12 +24,14 @@ BACK_SECONDS = 300.0
 class NodeTimes:
     """A node and since when it is as it is: away if it is not Ready, else back, or None if it did not come back lately.
 
-    `out_of_service`: somebody has tainted it so, and by that has given it up.
+    `went` is since when one that is back was away, None where that is not known. `out_of_service`: somebody has tainted
+    it so, and by that has given it up.
     """
 
     name: str
     ready: bool
     since: float | None
+    went: float | None = None
     out_of_service: bool = False
 
 
@@ -58,9 +60,11 @@ def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
     alive = [node for node in nodes if not node.out_of_service]
     most = max(FEW, len(alive) // 3)
     away = [node.since for node in alive if not node.ready and node.since is not None]
-    waits = sorted(node.since + BACK_SECONDS for node in alive if node.ready and node.since is not None)
-    waits = [end for end in waits if end > now]
-    at_once = _at_once(sorted(away))
+    back = [(node.went, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    back = [(went, end) for went, end in back if end > now]
+    begin = _busiest([*away, *(went for went, _ in back if went is not None)])
+    at_once = sum(_within(begin, time) for time in away)
+    waits = sorted(end for went, end in back if went is None or _within(begin, went))
     too_many = at_once + len(waits) - most
     if too_many <= 0:
         return None
@@ -68,6 +72,12 @@ def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
     return Disruption(len(away), len(alive), until, frozenset(n.name for n in nodes if n.out_of_service))
 
 
-def _at_once(times: Sequence[float]) -> int:
-    """The most of these (sorted) times within one window."""
-    return max((bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times)), default=0)
+def _within(begin: float, time: float) -> bool:
+    return begin <= time <= begin + WINDOW_SECONDS
+
+
+def _busiest(times: Sequence[float]) -> float:
+    """When the window begins that has the most of these times."""
+    times = sorted(times)
+    counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
+    return max(zip(counts, times, strict=True), default=(0, 0.0))[1]
