@@ -16,7 +16,9 @@ from tests.cluster.templates import command, foreign_pod, job
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
-NEVER_HERE = {"ElasticPyTorchOperatorDown", "ElasticPyTorchTwoLeaders", "ElasticPyTorchReclaimStopped"}
+NEVER_HERE = {
+    f"ElasticPyTorch{alert}" for alert in ("NodesUnreachable", "OperatorDown", "TwoLeaders", "ReclaimStopped")
+}
 """Alerts of troubles that a working operator has not."""
 
 

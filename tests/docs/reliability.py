@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 FILE = REPOSITORY / "docs" / "reliability.md"
 SOAK = re.compile("<!-- soak: begin -->.*<!-- soak: end -->", re.DOTALL)
 """Its figures are tables too."""
-LINK = re.compile(r"^\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)( [¹²])?$")
+LINK = re.compile(r"^\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)( [¹²³])?$")
 HEADS = ["fault", "what was done", "what the user saw", "what was lost", "test", "run by"]
 GATE, REST = "`make test`", "`make test-all`"
 

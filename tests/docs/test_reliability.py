@@ -11,7 +11,13 @@ from tests.docs.reliability import FILE, HEADS, REPOSITORY, commands, rows
 
 PAGE = FILE.read_text()
 ROWS = rows(PAGE)
-MARKS = {"tests/cluster/": "", "tests/network/": "", "tests/apiserver/": "¹", "tests/worker/": "²"}
+MARKS = {
+    "tests/cluster/": "",
+    "tests/network/": "",
+    "tests/apiserver/": "¹",
+    "tests/worker/": "²",
+    "tests/virtual/": "³",
+}
 """Where a row's test is, and how the row says so."""
 ASKED_FOR = (
     "a node is off, and on again",

@@ -132,6 +132,8 @@ CASES = (
     Case("ReclaimSlow", "is never asked for", dict.fromkeys(reclaims("50"), "0x120"), 60),
     Case("ReclaimStopped", "is stopped", {"elastic_pytorch_reclaim_breaker_open": "0x5 1x10"}, 10, ({},)),
     Case("ReclaimStopped", "was stopped", {"elastic_pytorch_reclaim_breaker_open": "1x5 0x10"}, 10),
+    Case("NodesUnreachable", "are away", {"elastic_pytorch_kept_nodes": "0x5 4x10"}, 10, ({},)),
+    Case("NodesUnreachable", "were away", {"elastic_pytorch_kept_nodes": "4x5 0x10"}, 10),
     Case("OperatorDown", "nobody leads", leaders("1x5 0x30", "0x35"), 10, ({},)),
     Case("OperatorDown", "nobody is there", {}, 10, ({},)),
     Case("OperatorDown", "one leads", leaders("0x30", "1x30"), 10),

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from elastic_operator.loop.shown import Shown
-from elastic_operator.metrics.picture import PolicyPicture, WatchPicture
+from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.times import KINDS
 from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
+from tests.plan.test_disruption import UNREADY, kept, on_nodes
 
 
 def test_a_job_is_one_series_of_info_and_one_of_status():
@@ -15,6 +16,13 @@ def test_a_job_is_one_series_of_info_and_one_of_status():
     assert found["job_status", "job_name=toy", "limited_by=AtMaximum", "namespace=team-a", "status=Running"] == 1
     assert len([key for key in found if key[0] == "job_status"]) == 2
     assert of(found, "jobs") == {("status=Running",): 2}
+
+
+def test_nodes_that_many_jobs_wait_for_count_once():
+    jobs = (on_nodes(kept()), on_nodes(kept(), name="other"))
+    waiting = (JobPicture(seen=see(job, unready=UNREADY), status=make_status()) for job in jobs)
+    assert samples_of(*waiting)["kept_nodes",] == 2
+    assert samples_of(show())["kept_nodes",] == 0
 
 
 def test_its_pods_processes_and_gpus_are_those_of_now():

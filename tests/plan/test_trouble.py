@@ -8,6 +8,7 @@ from elastic_operator.api.status import Change, PodStatus, Retry
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
+from elastic_operator.plan.taken_back import STUCK_SECONDS
 from tests.plan.jobs import (
     BOTH,
     START,
@@ -25,6 +26,8 @@ from tests.plan.jobs import (
     see,
     started,
 )
+
+QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
 
 
 def test_a_lost_worker_is_replaced_and_counted_as_a_restart_not_a_failure():
@@ -94,6 +97,12 @@ def test_the_wait_doubles_up_to_a_minute(attempt, wait):
     assert 200 + wait <= retry.not_before.timestamp() - START <= 200 + wait + 1
 
 
+def test_a_failure_waits_no_longer_because_a_larger_size_could_not_be_had_before():
+    job = failed_job(retry=Retry(reason="", not_before=at(0), attempt=9, size=5))
+    retry = plan(job, make_grant()).status.retry
+    assert (retry.attempt, retry.not_before) == (1, at(201))
+
+
 def test_nothing_is_created_before_the_wait_is_over():
     status = make_status(incarnation=2, replicas=0, retry=Retry(reason="boom", not_before=at(210)))
     job = make_job((), status=status)
@@ -146,6 +155,43 @@ def test_ten_minutes_of_running_forget_failures():
     assert plan(make_job(status=status), BOTH, now=604).status.failures == 2
 
 
+def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_come():
+    status = started(failures=2, retry=Retry(reason="old", not_before=at(3000), attempt=2, size=3))
+    waits = plan(make_job(status=status), BOTH, now=3599)
+    assert (waits.status.failures, waits.status.retry) == (0, status.retry)
+    assert waits.wake_at == START + 3600
+    assert plan(make_job(status=status), BOTH, now=3600).status.retry is None
+
+
+def loses_a_worker(status, _now):
+    return make_job([make_pod("master-0")], status=status)
+
+
+def is_refused_more(status, _now):
+    return make_job(status=status, blocked=QUOTA)
+
+
+def cannot_be_placed(status, now):
+    since = START + now - STUCK_SECONDS
+    waiting = {"phase": "Pending", "main": MainContainer(), "unschedulable": "no cpu", "unschedulable_since": since}
+    return make_job([*group(1), make_pod("worker-1", **waiting)], status=status)
+
+
+@pytest.mark.parametrize("age", [10, 3600], ids=["a young job", "a job of an hour"])
+@pytest.mark.parametrize(
+    ("again", "waits"),
+    [(loses_a_worker, [0, 0, 2, 4, 8]), (is_refused_more, [10, 20, 40, 80]), (cannot_be_placed, [30, 60, 120, 240])],
+)
+def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the_job_has_run(again, waits, age):
+    status, now, found = started(), age, []
+    for _ in waits:
+        status = see(again(status, now), now=now).status
+        found.append(seconds(status.retry.not_before) - START - now if status.retry else 0)
+        now += found[-1] + 1
+        status = status.model_copy(update={"replicas": 2})
+    assert all(least <= wait <= 1.5 * least for least, wait in zip(waits, found, strict=True)), found
+
+
 @pytest.mark.parametrize("finished", [100, 1900], ids=["right", "half an hour ahead"])
 def test_an_agent_that_gives_up_right_after_a_pod_was_lost_is_no_failure_whatever_its_node_s_clock_says(finished):
     lost = Change(time=at(95), from_=3, to=2, reason="PodLost", message="")
@@ -189,9 +235,6 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
     pods = (lost, ended(make_pod("worker-0"), 1, finished=100, message="ValueError: no"))
     planned = plan(make_job(pods, status=started()), make_grant())
     assert "ValueError: no" in planned.status.retry.reason
-
-
-QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
 
 
 def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.convert import OUT_OF_SERVICE
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.overdue import OVERDUE_SECONDS
@@ -103,14 +105,24 @@ class World:
     def pod_goes(self, job: str, place: str) -> None:
         self.stores.pods.observe_deleted(f"uid-{job}-{place}", self._next())
 
-    def node(self, name: str, gpus: int, ready: bool, cordoned: bool, since: float | None = None) -> None:
+    def node(
+        self,
+        name: str,
+        gpus: int,
+        ready: bool,
+        cordoned: bool,
+        since: float | None = None,
+        made: float | None = None,
+        taints: Sequence[dict[str, str]] = (),
+    ) -> None:
         written = datetime.fromtimestamp(since or self.now, UTC).isoformat()
+        created = datetime.fromtimestamp(made or START - 86_400, UTC).isoformat()
         condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": written}
-        body = node(name, gpus=gpus, spec={"unschedulable": cordoned})
+        body = node(name, gpus=gpus, spec={"unschedulable": cordoned, "taints": taints})
         status = msgspec.convert(
             {"allocatable": {GPU: str(gpus), "cpu": "8", "pods": "110"}, "conditions": [condition]}, objects.NodeStatus
         )
-        meta = msgspec.structs.replace(body.metadata, resource_version=self._next())
+        meta = msgspec.structs.replace(body.metadata, resource_version=self._next(), creation_timestamp=created)
         self.stores.nodes.observe(msgspec.structs.replace(body, metadata=meta, status=status))
 
     def node_goes(self, name: str) -> None:
@@ -306,6 +318,67 @@ def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
     world.pod("second", "master-0", "n1", "Running", False, True)
     world.time_passes(3600.0)
     assert world.look().seen["uid-second"].lost_nodes == {"n1"}
+
+
+def cut_off(nodes: int) -> World:
+    """A job on the first node, and so many nodes that are not Ready any more."""
+    world = World()
+    for index in range(nodes):
+        world.node(f"n{index}", 4, True, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n0", "Running", False, True)
+    world.time_passes(3600.0)
+    world.look()
+    for index in range(nodes):
+        world.node(f"n{index}", 4, False, False)
+    world.look()
+    return world
+
+
+def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
+    seen = world.look().seen["uid-second"]
+    return set(seen.lost_nodes), set(seen.kept_nodes)
+
+
+@pytest.mark.parametrize("another_leads", [False, True])
+def test_of_many_nodes_that_went_at_once_none_is_lost_before_most_have_been_back_for_five_minutes(another_leads):
+    world = cut_off(6)
+    world.time_passes(40.0)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(3600.0)
+    if another_leads:
+        world.view = world.new_view()
+    assert lost_and_kept(world) == (set(), {"n0"})
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, True, False)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(299.0)
+    if another_leads:
+        world.view = world.new_view()
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(1.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def test_a_node_that_is_tainted_out_of_service_is_lost_all_the_same():
+    world = cut_off(6)
+    world.time_passes(40.0)
+    world.node("n0", 4, False, False, since=world.now - 40, taints=[{"key": OUT_OF_SERVICE, "effect": "NoExecute"}])
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def test_nodes_that_are_made_are_none_that_went_or_came_back():
+    world = cut_off(1)
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, False, False, made=world.now)
+    world.time_passes(20.0)
+    world.look()
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, True, False, made=world.now - 20)
+    world.time_passes(20.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+    world.view = world.new_view()
+    assert lost_and_kept(world) == ({"n0"}, set())
 
 
 def world_with_a_job(**settings: Any) -> World:

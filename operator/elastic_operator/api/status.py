@@ -58,6 +58,7 @@ class ConditionType(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STALLED = "Stalled"
+    NODES_UNREACHABLE = "NodesUnreachable"
 
 
 class Phase(StrEnum):

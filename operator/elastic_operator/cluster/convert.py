@@ -33,6 +33,9 @@ _CLUSTER_REASONS = frozenset(
 )
 """status.reason of pods that the kubelet, not the program in them, ended or refused; beside these, `OutOf...`."""
 
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The taint by which somebody says that a node is off, and that its pods may go."""
+
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -74,6 +77,22 @@ def node(node: Node, usage: Usage) -> model.Node:
         used_by=usage.used_by,
         leaving_by=usage.leaving_by,
     )
+
+
+def is_out_of_service(node: Node) -> bool:
+    """Whether somebody has given it up, by a taint."""
+    return any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ())
+
+
+def ready_since(node: Node) -> float:
+    """Since when a node that is Ready is so, as written."""
+    ready = _condition(node.status.conditions, "Ready")
+    return epoch((ready and ready.last_transition_time) or "")
+
+
+def age_at(node: Node, time: float) -> float:
+    """How old the node was at that time, as written by the same clock."""
+    return time - epoch(node.metadata.creation_timestamp or "")
 
 
 def unready_since(node: Node) -> float | None:

@@ -9,6 +9,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
+from elastic_operator.loop.disruptions import Disruptions
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Node
 
@@ -28,6 +29,7 @@ class Nodes:
         self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
+        self.disruptions = Disruptions(stored, clock)
         self._known: dict[str, tuple[objects.Node, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
 
@@ -98,6 +100,7 @@ class Nodes:
             if known is not None and now - since >= LATE_SECONDS:
                 since = known[name][1] if known.get(name, (None,))[0] == written else now
             down[name] = (written, since)
+        self.disruptions.look(self._down, down, now)
         self._down = down
         return {name: since for name, (_, since) in down.items()}
 

@@ -25,6 +25,7 @@ from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
+from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation
@@ -64,7 +65,8 @@ class Facts(NamedTuple):
     """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
-    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said.
+    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
+    `disruption` that too many nodes are away for those to be given up.
     """
 
     body: objects.CustomObject
@@ -78,6 +80,7 @@ class Facts(NamedTuple):
     unready: tuple[tuple[str, float], ...]
     grace_ceiling: int | None
     report: Report | None
+    disruption: Disruption | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -140,7 +143,13 @@ class Reader:
         """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
         stores = self.stores
         known = (stores.priority_classes, stores.claims, stores.volumes)
-        return (*(store.revision for store in known), self.clock.revision, unready, self.policies)
+        return (
+            *(store.revision for store in known),
+            self.clock.revision,
+            unready,
+            self.nodes.disruptions.present,
+            self.policies,
+        )
 
     def facts(
         self,
@@ -158,7 +167,8 @@ class Reader:
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         names = self.ledger.foreign_names(body.metadata.uid)
         ceiling = self.policies.grace_ceiling(body.metadata.namespace)
-        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report)
+        disrupted = self.nodes.disruptions.present if down else None
+        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -182,6 +192,7 @@ class Reader:
             refused=facts.refused,
             provisioning=self.settings.pending_pods,
             report=facts.report,
+            disruption=facts.disruption,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:

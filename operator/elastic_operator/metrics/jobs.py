@@ -30,6 +30,13 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
     yield from (_one(jobs, name, about, of, kind=CounterMetricFamily) for name, about, of in SO_FAR)
     yield from _training(jobs)
     yield _time(jobs)
+    yield _kept_nodes(jobs)
+
+
+def _kept_nodes(jobs: list[JobPicture]) -> Metric:
+    about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many went at once."
+    kept: set[str] = set().union(*(job.seen.kept_nodes for job in jobs))
+    return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
 
 def _by_status(jobs: list[JobPicture]) -> Metric:

@@ -77,7 +77,7 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
     running = sum(is_running(pod) for pod in seen.live)
     told = f"{running} of {pods(status.target_replicas)} run."
     trouble = "; ".join(filter(None, [*why_pods_wait(seen, now), _held_name(seen), _left_behind(seen)]))
-    told = f"{told} {trouble}".strip()
+    told = f"{told} {trouble}".strip() + _kept(seen)
     if not _enough(seen):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
@@ -90,7 +90,10 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
         why = report.reason if report and report.reason else "The pods have not met yet"
         return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
     if _complete(seen, now):
-        return Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{_silence(seen)}"
+        return (
+            Phase.RUNNING,
+            f"{pods(status.target_replicas)}, world size {status.world_size}.{_silence(seen)}{_kept(seen)}",
+        )
     lost = bool(status.history) and status.history[0].reason in LOSSES
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
 
@@ -102,6 +105,14 @@ def _silence(seen: Observation) -> str:
         return ""
     since = rfc3339(at(report.silent_since))
     return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
+
+
+def _kept(seen: Observation) -> str:
+    """That some of its nodes cannot be heard and are waited for, as many others."""
+    if not seen.kept_nodes or seen.job.disruption is None:
+        return ""
+    many = f"{seen.job.disruption.away} of {seen.job.disruption.of} nodes"
+    return f" {many} are not Ready, {listed(sorted(seen.kept_nodes))} among them: its pods there are not given up yet."
 
 
 def _enough(seen: Observation) -> bool:

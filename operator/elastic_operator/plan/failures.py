@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import Retry
+from elastic_operator.api.status import JobStatus, Retry
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, fail, present, replace_all, seconds
@@ -43,8 +43,9 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     what = describe_failure(first)
     counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
     failures = seen.status.failures + counts
-    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
-    status = seen.status.model_copy(update={"failures": failures, "restarts": seen.status.restarts + 1})
+    attempt = _attempts(seen.status) + 1
+    update = {"failures": failures, "restarts": seen.status.restarts + 1, "running_since": None}
+    status = seen.status.model_copy(update=update)
     limit = seen.job.spec.recovery.max_failures_without_progress
     if counts and failures >= max(1, limit):
         told = f"{what} (failure {failures} in a row)"
@@ -53,6 +54,12 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(seen, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
+
+
+def _attempts(status: JobStatus) -> int:
+    """How often in a row it was started over; a size that could not be had is no such attempt."""
+    retry = status.retry
+    return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
 
 
 def describe_failure(pod: OwnPod) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.model import HostPort, Resources
 from elastic_operator.plan.reported import Report
 
@@ -88,8 +89,9 @@ class Job:
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where
-    its pods may ask for nodes. `report` is what a master of it last said.
+    `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
+    pods may ask for nodes. `report` is what a master of it last said. `disruption` is there while so many nodes are
+    away that none is given up.
     """
 
     namespace: str
@@ -110,6 +112,7 @@ class Job:
     fault: str = ""
     provisioning: Provisioning | None = None
     report: Report | None = None
+    disruption: Disruption | None = None
 
     @property
     def key(self) -> str:

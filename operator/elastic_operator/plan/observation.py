@@ -22,6 +22,7 @@ class Observation:
     `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
     be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
     the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
+    `kept_nodes` would be lost, too, if not so many were away at once.
     """
 
     job: Job
@@ -29,6 +30,7 @@ class Observation:
     live: tuple[OwnPod, ...] = ()
     gone: tuple[tuple[OwnPod, str], ...] = ()
     lost_nodes: frozenset[str] = frozenset()
+    kept_nodes: frozenset[str] = frozenset()
     hold_until: float = 0.0
     held_back: bool = False
     finishing: bool = False

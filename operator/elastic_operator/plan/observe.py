@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
@@ -31,7 +32,7 @@ from elastic_operator.plan.taken_back import blocked, refused, stuck
 from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
-"""Running so long forgets earlier failures."""
+"""Running so long without another one forgets earlier failures and waits."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -64,14 +65,18 @@ def _hold(seen: Observation, now: float) -> Observation:
 def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
     """Members on one side, pods that must go on the other."""
     assert seen.job.spec is not None
-    patience = seen.job.spec.recovery.node_loss_seconds
+    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
     own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
-    lost_nodes = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
+    due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
+    kept_nodes = due - disruption.dead if disruption else frozenset()
+    lost_nodes = due - kept_nodes
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
     wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
+        if disruption and pod.node in kept_nodes:
+            wake.append(disruption.until)
+        elif pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
             wake.append(unready_since[pod.node] + patience)
         if pod.node in lost_nodes and not pod.ended:
             gone.append((pod, f"node {pod.node} has been unreachable for {patience} s"))
@@ -93,8 +98,9 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         live=tuple(live),
         gone=tuple(gone),
         lost_nodes=lost_nodes,
+        kept_nodes=kept_nodes,
         finishing=finishing,
-        wake_at=tuple(wake),
+        wake_at=tuple(time for time in wake if time < inf),
     )
 
 
@@ -140,15 +146,40 @@ def _outdated(seen: Observation, now: float) -> Observation:
     return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
-def _steady(seen: Observation, now: float) -> Observation:
-    """Ten quiet minutes forget what went wrong before; a size that failed is tried again when its time has come."""
-    since = seen.status.running_since
-    if since is None or not (seen.status.failures or seen.status.retry):
+def _unreachable(seen: Observation, now: float) -> Observation:
+    """Pods on nodes that are kept are waited for, and that is said; once, as long as it is so."""
+    known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
+    was_told = known is not None and known.status == "True"
+    if not seen.kept_nodes and not was_told:
         return seen
-    due = seconds(since) + STEADY_SECONDS
+    kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
+    if not seen.kept_nodes or seen.job.disruption is None:
+        return replace(seen, status=set_condition(seen.status, kind, "False", "Over", "", generation, now))
+    told = seen.job.disruption.told
+    status = set_condition(seen.status, kind, "True", "ManyAtOnce", told, generation, now)
+    events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
+    return replace(seen, status=status, events=events)
+
+
+def _steady(seen: Observation, now: float) -> Observation:
+    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
+    status = seen.status
+    if status.running_since is None:
+        return seen
+    running_since = seconds(status.running_since)
+    if status.failures:
+        seen = _forgets(seen, now, running_since, failures=0)
+    if status.retry:
+        seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
+    return seen
+
+
+def _forgets(seen: Observation, now: float, since: float, **fields: object) -> Observation:
+    """The job with these fields of its status, if it has been quiet for long enough since then."""
+    due = since + STEADY_SECONDS
     if now < due:
         return replace(seen, wake_at=(*seen.wake_at, due))
-    return replace(seen, status=seen.status.model_copy(update={"failures": 0, "retry": None}))
+    return replace(seen, status=seen.status.model_copy(update=fields))
 
 
 _TORCHRUN = (
@@ -157,6 +188,7 @@ _TORCHRUN = (
     give_up_after_failure,
     _suspension,
     _outdated,
+    _unreachable,
     losses,
     refused,
     blocked,
@@ -169,6 +201,7 @@ _ELASTIC = (
     elastic.failure,
     _suspension,
     _outdated,
+    _unreachable,
     elastic.losses,
     elastic.absence,
     refused,

@@ -279,6 +279,13 @@ def test_a_job_without_checkpoints_to_wait_for_grows_less_and_less_often():
     assert growth_delay(history(100).model_copy(update={"training": Training(step=9)})) == START + 100 + 600
 
 
+@pytest.mark.parametrize("age", [100, 3600], ids=["a young job", "a job of an hour"])
+def test_a_master_that_fails_counts_and_is_waited_for_however_long_the_job_has_run(age):
+    pods = (ended(make_master(), 1, finished=age), make_worker(0), make_worker(1))
+    status = plan(make_elastic_job(pods), make_grant(keep=["worker-0", "worker-1"]), now=age).status
+    assert (status.failures, status.retry.attempt, status.running_since) == (1, 1, None)
+
+
 def test_ten_quiet_minutes_are_not_counted_while_there_is_no_master():
     planned = without_master(failures=1, retry=Retry(reason="x", not_before=at(0)))
     assert planned.status.running_since is None
