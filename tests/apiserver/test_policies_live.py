@@ -61,24 +61,6 @@ def test_a_parent_shows_what_its_children_use(operators: Operators, policies: Po
     policies.wait_row("a", GUARANTEED=1, USED=3, BORROWED=2, READY="True")
 
 
-def test_a_status_is_not_written_again_while_nothing_changes(
-    operators: Operators, policies: Policies, world: World
-) -> None:
-    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(2))
-    operator = operators.start()
-    world.start(elastic_job(big=4))
-    world.wait_settled("toy", 4)
-    policies.wait_row("a", USED=4)
-    eventually("a job that runs", lambda: policies.status("a")["jobs"] == {"running": 1, "queued": 0})
-    version = policies.get("a")["metadata"]["resourceVersion"]
-    policies.create("b", flavors=quota(1))
-    policies.wait_row("b", USED=0)
-    world.see_passes(operator)
-    policies.change("b", flavors=quota(0))
-    policies.wait_row("b", GUARANTEED=0)
-    assert policies.get("a")["metadata"]["resourceVersion"] == version
-
-
 def test_guarantees_beyond_all_gpus_and_foreign_pods_beyond_a_limit_are_told(
     operators: Operators, policies: Policies, world: World
 ) -> None:

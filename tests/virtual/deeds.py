@@ -212,12 +212,12 @@ def no(fact: Fact) -> Fact:
     return lambda world: not fact(world)
 
 
-def event(name: str, reason: str = "") -> Fact:
-    """There is an event about the object of that name."""
+def event(name: str, reason: str = "", note: str = "") -> Fact:
+    """There is an event about the object of that name, with that text in its note."""
 
     def look(world: ProcessWorld) -> bool:
         found = [e for e in world.server.all(kinds.EVENTS) if e["regarding"]["name"] == name]
-        return any(reason in one["reason"] for one in found)
+        return any(reason in one["reason"] and note in one["note"] for one in found)
 
     return look
 

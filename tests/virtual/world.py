@@ -112,12 +112,6 @@ class ProcessWorld(Cluster):
         """Who leads."""
         return next((replica for replica in self.replicas if replica.leads), None)
 
-    @property
-    def standby(self) -> Replica | None:
-        """One that does not, and runs."""
-        others = [each for each in self.replicas if each.lives and not each.leads and not each.place.frozen]
-        return next(iter(others), None)
-
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def until(self, what: str, look: Callable[[], object], *, seconds: float) -> float:
@@ -137,6 +131,10 @@ class ProcessWorld(Cluster):
     def begin_row(self) -> None:
         """Another row of the story begins."""
         self.row_began = self.moments.passed
+
+    def since_row_began(self, time: str) -> float:
+        """How many seconds later that time of the API's is."""
+        return datetime.fromisoformat(time).timestamp() - (self.moments.time() - self.moments.passed + self.row_began)
 
     def check(self) -> None:
         """Nothing has gone wrong so far. Raises ViolationError."""

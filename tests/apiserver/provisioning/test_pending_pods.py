@@ -40,27 +40,6 @@ def test_room_on_a_node_there_is_serves_as_well(start: Start, pool: Pool) -> Non
 
 
 @pytest.mark.extended
-def test_pods_for_which_no_node_comes_are_taken_back_and_another_leader_keeps_to_the_back_off(
-    start: Start, pool: Pool
-) -> None:
-    first = start(timeout_seconds=10)
-    pool.submit()
-    waiting = pool.wait_asked()
-    retry = pool.wait_taken_back()
-    assert (retry["waitsFor"], retry["attempt"]) == ("Nodes", 1)
-    told = "No node came within 10 s"
-    eventually(told, lambda: told in pool.events().get("ScaleUpBlocked", ""), report=pool.events)
-    pool.wait_limited("NodeSelectorUnsatisfied", saying="New nodes are asked for from 20")
-    first.kill()
-    start()
-    again = pool.wait_asked()
-    assert not set(again.values()) & set(waiting.values())
-    assert min(pod["metadata"]["creationTimestamp"] for pod in pool.pods()) >= retry["notBefore"]
-    pool.grow(1)
-    assert pool.wait_running(2) == again
-
-
-@pytest.mark.extended
 def test_while_nodes_are_not_asked_for_a_node_that_comes_is_used(start: Start, pool: Pool) -> None:
     start(timeout_seconds=10)
     pool.submit()
