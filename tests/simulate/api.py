@@ -10,12 +10,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from elastic_operator.cluster.errors import AlreadyExists
+from tests.kit.requests import Request, failure
 from tests.simulate import server as kinds
 from tests.simulate.server import PRIORITIES, Body, Server, merged
 
@@ -64,34 +65,6 @@ _ANY = re.compile(r"/(?:api/v1|apis/([^/]+/[^/]+))/(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One request; `path` is without its query."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
-
-    @property
-    def watches(self) -> bool:
-        """Whether it opens a watch."""
-        return self.query.get("watch") == "true"
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may change something."""
-        return self.method != "GET"
-
-    @property
-    def of_lease(self) -> bool:
-        """Whether it is about a lease."""
-        return "/leases" in self.path
-
-    def __str__(self) -> str:
-        return f"{'WATCH' if self.watches else self.method} {self.path}"
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A status and a body."""
 
@@ -114,8 +87,7 @@ class RefusedError(Exception):
 
 def refusal(status: int, reason: str, message: str) -> Answer:
     """A Status that says no."""
-    told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return Answer(status, _encode({**told, "reason": reason, "message": message, "code": status}))
+    return Answer(status, _encode(failure(status, reason, message)))
 
 
 Admission = Callable[[Request, str, Body], None]
@@ -405,8 +377,7 @@ class Api:
             self.end(watch)
 
     def _error(self, status: int, reason: str, message: str) -> bytes:
-        shown = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
-        return _encode({"type": "ERROR", "object": shown}) + b"\n"
+        return _encode({"type": "ERROR", "object": failure(status, reason, message)}) + b"\n"
 
     def _changed(self, plural: str, old: Body | None, new: Body | None) -> None:
         self._history.append((self.server.revision, plural, old, new))

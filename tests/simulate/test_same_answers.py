@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
+from tests.kit.requests import Request
 from tests.simulate import server as kinds
-from tests.simulate.api import Api, Request
+from tests.simulate.api import Api
 from tests.simulate.cluster import Cluster
 from tests.simulate.requests import TABLES, Asked
 from tests.virtual.world import VirtualMoments

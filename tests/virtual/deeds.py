@@ -9,11 +9,11 @@ from typing import Any
 
 from elastic_operator.api.job import API_VERSION, KIND
 from tests.api.jobs import make_container, make_job, make_template
+from tests.kit.requests import Matcher, Refusal, Request, anything
 from tests.simulate import server as kinds
-from tests.simulate.api import Request
 from tests.simulate.facts import GPU, POOL, name_of
 from tests.simulate.server import Body
-from tests.virtual.line import Faults, Line, Matcher, Refusal, anything
+from tests.virtual.line import Faults, Line
 from tests.virtual.story import Deed, Fact
 from tests.virtual.world import ProcessWorld
 
@@ -224,7 +224,7 @@ def event(name: str, reason: str = "", note: str = "") -> Fact:
 
 def carried_out(world: ProcessWorld, where: Matcher) -> list[Request]:
     """Requests of all operators that the server did as it was asked, whether or not they heard of it."""
-    return [e.request for each in world.replicas for e in each.line.log if 200 <= e.answered < 300 and where(e.request)]
+    return [e.request for each in world.replicas for e in each.line.log if 200 <= e.status < 300 and where(e.request)]
 
 
 def made(world: ProcessWorld) -> Counter[str]:

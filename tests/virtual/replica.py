@@ -12,9 +12,10 @@ from elastic_operator.handlers import JobFeed
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
-from tests.simulate.api import Api, Request
+from tests.kit.requests import Entry, Request
+from tests.simulate.api import Api
 from tests.virtual.kopf import Kopf
-from tests.virtual.line import Entry, Line
+from tests.virtual.line import Line
 from tests.virtual.loop import Place
 
 

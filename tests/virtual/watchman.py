@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.simulate.api import LEASES, Request
+from tests.kit.requests import Request
+from tests.simulate.api import LEASES
 from tests.simulate.server import Server
 from tests.virtual.replica import is_a_write
 

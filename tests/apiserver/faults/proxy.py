@@ -34,6 +34,8 @@ import yarl
 from aiohttp import web
 from multidict import CIMultiDict
 
+from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything, failure
+
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
@@ -41,56 +43,6 @@ MAX_BODY = 64 << 20
 START_SECONDS = 10
 CLOSE_SECONDS = 2
 HOP_BY_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"}
-REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-
-
-class CutOff(Exception):  # noqa: N818 - it is no error but an order
-    """Raised by a `before` or `after` hook: the connection ends without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request; `path` is without its query."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def watches(self) -> bool:
-        """Whether it opens a watch."""
-        return self.query.get("watch", "") in ("1", "true")
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may change something."""
-        return self.method not in ("GET", "HEAD")
-
-    @property
-    def of_lease(self) -> bool:
-        """Whether it is about a lease."""
-        return "/leases" in self.path
-
-    def __str__(self) -> str:
-        return f"{'WATCH' if self.watches else self.method} {self.path}"
-
-
-@dataclass(slots=True)
-class Entry:
-    """A logged request: when it came (monotonic) and what status it was answered with (0: none, or not yet)."""
-
-    at: float
-    request: Request
-    status: int = 0
-
-
-Matcher = Callable[[Request], bool]
-
-
-def anything(_: Request) -> bool:
-    """Matches every request."""
-    return True
 
 
 class Filter:
@@ -102,22 +54,6 @@ class Filter:
     def body(self, request: Request, data: bytes) -> bytes:  # noqa: ARG002 - for those that override it
         """A whole body, or one event of a watch (a line of JSON, without its end); empty swallows an event."""
         return data
-
-
-@dataclass(slots=True)
-class _Refusal:
-    """Answers `times` matching requests (None: all) with a status."""
-
-    status: int
-    where: Matcher
-    times: int | None
-
-    def takes(self, request: Request) -> bool:
-        if self.times == 0 or not self.where(request):
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +70,7 @@ class _Faults:
     """What is wrong now."""
 
     hang: bool = False
-    refusals: list[_Refusal] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
 
 class Proxy:
@@ -199,7 +135,7 @@ class Proxy:
 
     def answer(self, status: int, *, where: Matcher = anything, times: int | None = None) -> None:
         """Answer matching requests (the next `times`, or all) with this status in the API server's place."""
-        self._faults.refusals.append(_Refusal(status, where, times))
+        self._faults.refusals.append(Refusal(status, where, times))
 
     def end_watches(self, status: int, *, where: Matcher = anything) -> None:
         """Send matching watches, once, an ERROR event with that status."""
@@ -289,7 +225,7 @@ class Proxy:
             await asyncio.Event().wait()
         if refusal := next((r for r in self._faults.refusals if r.takes(entry.request)), None):
             entry.status = refusal.status
-            return web.json_response(_status(refusal.status), status=refusal.status)
+            return web.json_response(_told(refusal.status), status=refusal.status)
         if entry.request.watches:
             return await self._watch(incoming, entry)
         passing = asyncio.ensure_future(self._pass(incoming, entry))
@@ -366,9 +302,8 @@ def _passed_on(headers: Mapping[str, str]) -> CIMultiDict[str]:
 
 
 def _error_event(code: int) -> bytes:
-    return json.dumps({"type": "ERROR", "object": _status(code)}).encode() + b"\n"
+    return json.dumps({"type": "ERROR", "object": _told(code)}).encode() + b"\n"
 
 
-def _status(code: int) -> dict[str, Any]:
-    told = {"message": f"the test's proxy answers {int(code)}", "reason": REASONS.get(code, ""), "code": int(code)}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **told}
+def _told(code: int) -> dict[str, Any]:
+    return failure(code, REASONS.get(code, ""), f"the test's proxy answers {int(code)}")

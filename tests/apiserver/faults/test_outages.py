@@ -16,8 +16,9 @@ import pytest
 from devcluster.cluster import Cluster
 from tests.apiserver.faults.conftest import GPUS_PER_NODE, is_ready, restart_clients
 from tests.apiserver.faults.lab import World, elastic_job
-from tests.apiserver.faults.proxy import Proxy, Request
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operators, eventually
+from tests.kit.requests import Request
 
 pytestmark = pytest.mark.apiserver
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.apiserver.faults.proxy import CutOff, Proxy, Request
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import eventually
+from tests.kit.requests import CutOff, Request
 
 pytestmark = pytest.mark.apiserver
 

@@ -10,10 +10,10 @@ import threading
 import pytest
 
 from tests.apiserver.faults.lab import World
-from tests.apiserver.faults.proxy import CutOff, Request
 from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks
 from tests.apiserver.reclaim.observed import Observed, Start, writes_job_status
+from tests.kit.requests import CutOff, Request
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
