@@ -29,7 +29,7 @@ class Cluster(Players):
 
     def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
         """A node, Ready."""
-        room = {GPU: str(gpus), "cpu": str(cpu), "pods": "110"}
+        room = {GPU: str(gpus), "cpu": str(cpu), "memory": str(64 << 30), "pods": "110"}
         name = self.new_name("n")
         meta = {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}}
         status = {"allocatable": room, "conditions": [self.readiness(True)]}
