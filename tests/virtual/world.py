@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +21,9 @@ from elastic_operator.loop.progress import Progress
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.kit import virtual_time
 from tests.simulate import server as kinds
-from tests.simulate.api import Api
 from tests.simulate.cluster import Cluster
 from tests.simulate.facts import FLAVORS, GPU, POOL, name_of, owner_of, staying
+from tests.simulate.moments import Moments
 from tests.simulate.server import Body
 from tests.simulate.violation import ViolationError, require
 from tests.virtual.loop import HERE, OUTSIDE, SharedLoop
@@ -39,28 +39,20 @@ LOOK_SECONDS = 0.05
 NAMESPACE = "elastic-system"
 
 
-class VirtualMoments:
+class VirtualMoments(Moments):
     """The API server's clock: the loop's time, and by how much it stepped."""
 
     def __init__(self) -> None:
         self.stepped = 0.0
 
     @property
-    def passed(self) -> float:
+    def passed(self) -> float:  # type: ignore[override]
         """Seconds since the world began."""
         return asyncio.get_running_loop().time()
 
-    def monotonic(self) -> float:
-        """The same."""
-        return self.passed
-
     def time(self) -> float:
         """Epoch seconds."""
-        return virtual_time.START + self.passed + self.stepped
-
-    def text(self, ahead: float = 0.0) -> str:
-        """Now, or so many seconds later, as the API writes times."""
-        return datetime.fromtimestamp(int(self.time() + ahead), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return super().time() + self.stepped
 
 
 class Said(logging.Handler):
@@ -84,9 +76,9 @@ class ProcessWorld(Cluster):
     """A cluster and its operators. To be made within its loop."""
 
     def __init__(self, dice: Random, *, settings: Settings = SETTINGS) -> None:
-        super().__init__(VirtualMoments(), dice)  # type: ignore[arg-type]
+        super().__init__(VirtualMoments(), dice)
         self.server.create(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        self.api, self.settings, self.said = Api(self.server), settings, Said()
+        self.settings, self.said = settings, Said()
         self.replicas: list[Replica] = []
         self.watchman = Watchman(self.server)
         self.row_began = 0.0
