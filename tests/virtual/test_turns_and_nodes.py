@@ -11,6 +11,7 @@ from tests.simulate import server as kinds
 from tests.virtual.deeds import (
     HOME,
     condition,
+    delete_pod,
     event,
     has_status,
     job,
@@ -19,6 +20,7 @@ from tests.virtual.deeds import (
     made,
     no,
     nodes,
+    occupy,
     replica,
     settled,
     taken_back,
@@ -152,7 +154,7 @@ STATUS: Story = (
     ),
     Row("but when it changes", (job("other", big=8),), (policy_is_written("team"),)),
 )
-NODES: Story = (
+IN_VAIN: Story = (
     Row("pods ask for nodes", (replica(), job(small=2, big=2)), (pods_that_ask(2),), within=4),
     Row(
         "they are taken back",
@@ -170,16 +172,36 @@ NODES: Story = (
             condition("toy", "FullSize", "NodeSelectorUnsatisfied", "New nodes are asked for from 20"),
         ),
     ),
+)
+NODES: Story = (
+    *IN_VAIN,
     Row("another leads", (kill(0), replica()), (leads(1),), within=20, never=(lambda world: world.pods("toy"),)),
     Row("it keeps to the back-off", comes=(pods_that_ask(2),), within=60, at_least=5),
     Row("a node comes", (nodes(1, 4),), (settled("toy", 2), has_status("toy", failures=0)), within=3, stays=60),
     Row("all is well", comes=(condition("toy", "Ready", "Running"),)),
+)
+MEANWHILE: Story = (
+    *IN_VAIN,
+    Row(
+        "a node comes", (nodes(1, 4),), (settled("toy", 2), lambda world: world.status("toy")["retry"]["attempt"] == 1)
+    ),
+)
+ROOM: Story = (
+    Row(
+        "a node is full",
+        (nodes(1, 2), occupy(2), replica(), job(small=2, big=2)),
+        (pods_that_ask(2), condition("toy", "FullSize", "WaitingForNodes", "autoscaler to add nodes until 20")),
+    ),
+    Row("somebody goes", (delete_pod("foreign-0"), delete_pod("foreign-1")), (settled("toy", 2),), stays=60),
+    Row("it was not asked again", comes=(lambda world: set(made(world).values()) == {1},)),
 )
 STORIES: dict[str, tuple[Story, Settings]] = {
     "jobs that cannot both run take turns": (TURNS, SETTINGS),
     "without time sharing who came first runs on": (WITHOUT_TURNS, SETTINGS),
     "a policy's status is not written again while nothing changes": (STATUS, SETTINGS),
     "pods for which no node comes are taken back, and another leader keeps to the back-off": (NODES, ASKING),
+    "while nodes are not asked for a node that comes is used": (MEANWHILE, ASKING),
+    "room on a node there is serves as well": (ROOM, ASKING),
 }
 
 
