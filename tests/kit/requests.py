@@ -58,6 +58,31 @@ def anything(_: Request) -> bool:
     return True
 
 
+def is_a_write(request: Request) -> bool:
+    """Whether it may change something other than a lease."""
+    return request.writes and not request.of_lease
+
+
+def makes_a_pod(request: Request) -> bool:
+    """Whether it creates one."""
+    return request.method == "POST" and request.path.endswith("/pods")
+
+
+def deletes_a_pod(request: Request) -> bool:
+    """Whether it asks for the end of one."""
+    return request.method == "DELETE" and "/pods/" in request.path
+
+
+def nominates(request: Request) -> bool:
+    """Whether it writes, or takes back, the nomination of a pod."""
+    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
+
+
+def writes_job_status(request: Request) -> bool:
+    """Whether it writes what is decided about a job."""
+    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
+
+
 @dataclass(slots=True)
 class Refusal:
     """Answers `times` matching requests (None: all) with a status."""

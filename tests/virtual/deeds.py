@@ -9,7 +9,7 @@ from typing import Any
 
 from elastic_operator.api.job import API_VERSION, KIND
 from tests.api.jobs import make_container, make_job, make_template
-from tests.kit.requests import Matcher, Refusal, Request, anything
+from tests.kit.requests import Matcher, Refusal, Request, anything, deletes_a_pod, makes_a_pod
 from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, name_of
 from tests.simulate.server import Body
@@ -235,16 +235,6 @@ def made(world: ProcessWorld) -> Counter[str]:
 def taken_back(world: ProcessWorld) -> Counter[str]:
     """How often the server deleted each pod for an operator."""
     return Counter(request.path.rsplit("/", 1)[1] for request in carried_out(world, deletes_a_pod))
-
-
-def makes_a_pod(request: Request) -> bool:
-    """Whether it creates one."""
-    return request.method == "POST" and request.path.endswith("/pods")
-
-
-def deletes_a_pod(request: Request) -> bool:
-    """Whether it deletes one."""
-    return request.method == "DELETE" and "/pods/" in request.path
 
 
 def of(plural: str) -> Matcher:

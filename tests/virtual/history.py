@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.kit.requests import Refusal, Request
+from tests.kit.requests import Refusal, is_a_write
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
 from tests.simulate.facts import place_of, terminating
@@ -76,22 +76,17 @@ def _make_up(world: ProcessWorld) -> None:
 # -- what happens to lines -------------------------------------------------------------------------------------------
 
 
-def of_writes(request: Request) -> bool:
-    """Whether it may change anything but the lease."""
-    return request.writes and not request.of_lease
-
-
 FAULTS: dict[str, Callable[[Line, Random], None]] = {
     "is refused": lambda line, _: setattr(line.faults, "refuse", True),
     "drops everything": lambda line, _: setattr(line.faults, "swallow", True),
     "waits": lambda line, _: setattr(line.faults, "stalled", True),
     "is slow": lambda line, dice: setattr(line.faults, "delay", dice.choice((0.3, 1.0, 2.0))),
     "has silent watches": lambda line, _: setattr(line.faults, "silent", lambda request: request.watches),
-    "loses answers to writes": lambda line, _: setattr(line.faults, "unanswered", of_writes),
+    "loses answers to writes": lambda line, _: setattr(line.faults, "unanswered", is_a_write),
     "gets 500": lambda line, _: line.faults.refusals.append(Refusal(500)),
     "gets 503 for some": lambda line, dice: line.faults.refusals.append(Refusal(503, times=dice.choice((1, 3, 10)))),
-    "gets 429": lambda line, _: line.faults.refusals.append(Refusal(429, of_writes, retry_after=2)),
-    "gets 409": lambda line, dice: line.faults.refusals.append(Refusal(409, of_writes, times=dice.choice((1, 3)))),
+    "gets 429": lambda line, _: line.faults.refusals.append(Refusal(429, is_a_write, retry_after=2)),
+    "gets 409": lambda line, dice: line.faults.refusals.append(Refusal(409, is_a_write, times=dice.choice((1, 3)))),
 }
 
 

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.requests import CutOff, Request
+from tests.kit.requests import CutOff, Request, deletes_a_pod, nominates, writes_job_status
 from tests.simulate import server as kinds
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import deletes_a_pod, job, nodes
+from tests.virtual.deeds import job, nodes
 from tests.virtual.world import ProcessWorld, live
 
 OWNER, GUEST = "red", "blue"
 SHORT, PASSES = 3.0, 130.0
 """The latter is longer than everything is left undecided."""
-
-
-def nominates(request: Request) -> bool:
-    """Whether it writes a pod's status."""
-    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
-
-
-def writes_job_status(request: Request) -> bool:
-    """Whether it writes a job's status."""
-    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path
 
 
 STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_a_pod}

@@ -18,7 +18,7 @@ from tests.apiserver.faults.conftest import GPUS_PER_NODE, is_ready, restart_cli
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operators, eventually
-from tests.kit.requests import Request
+from tests.kit.requests import Request, makes_a_pod
 
 pytestmark = pytest.mark.apiserver
 
@@ -91,10 +91,6 @@ class Story:
         """The pods that the operator took back."""
         gone = [e for e in self.proxy.log if e.request.method == "DELETE" and e.status == HTTPStatus.OK]
         return Counter(entry.request.path.rsplit("/", 1)[1] for entry in gone)
-
-
-def makes_a_pod(request: Request) -> bool:
-    return request.method == "POST" and request.path.endswith("/pods")
 
 
 def tells_of_comes(request: Request) -> bool:

@@ -12,8 +12,8 @@ import pytest
 from tests.apiserver.faults.lab import World
 from tests.apiserver.operators import eventually
 from tests.apiserver.reclaim.lab import Losses, Notebooks
-from tests.apiserver.reclaim.observed import Observed, Start, writes_job_status
-from tests.kit.requests import CutOff, Request
+from tests.apiserver.reclaim.observed import Observed, Start
+from tests.kit.requests import CutOff, Request, writes_job_status
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.extended]
 
