@@ -64,8 +64,9 @@ def test_a_job_runs_on_the_node_that_an_autoscaler_adds_for_its_pods(
 
     waiting = eventually("2 that ask", lambda: len(found := uids(asking=True)) == 2 and found, report=world.report)
     assert sorted(waiting) == ["toy-master-0", "toy-worker-0"]
-    eventually("its reason", lambda: told("FullSize").get("reason") == "WaitingForNodes", report=world.report)
-    assert "autoscaler to add nodes until 20" in told("FullSize")["message"]
+    until_when = "autoscaler to add nodes until 20"
+    eventually(until_when, lambda: until_when in told("FullSize").get("message", ""), report=world.report)
+    assert told("FullSize")["reason"] == "WaitingForNodes"
     assert told("Ready")["reason"] == "Queued"
     eventually("the event", lambda: "WaitingForNodes" in events())
     for nodes, size in ((1, 2), (2, 4)):
