@@ -1,4 +1,4 @@
-"""Operator processes against a real API server, and what can be done to them: stop, kill, freeze, thaw, weigh, ask."""
+"""Operator processes against a real API server, and what can be done to them: stop, kill, weigh, ask."""
 
 from __future__ import annotations
 
@@ -109,14 +109,6 @@ class Operator:
         self.process.send_signal(signal.SIGKILL)
         eventually("its end", lambda: not self.lives)
 
-    def freeze(self) -> None:
-        """SIGSTOP, as a paused virtual machine looks like."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        self.process.send_signal(signal.SIGCONT)
-
     def resident_bytes(self) -> int:
         """Its memory (VmRSS)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -166,7 +158,6 @@ class Operators:
         """Stop all, so that the next test need not wait for the end of a lease."""
         left = [operator for operator in self.started if operator.lives]
         for operator in left:
-            operator.thaw()
             operator.ask_to_stop()
         for operator in left:
             operator.await_end()

@@ -10,12 +10,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from elastic_operator.cluster.errors import AlreadyExists
+from tests.kit.requests import Request, failure
 from tests.simulate import server as kinds
 from tests.simulate.server import PRIORITIES, Body, Server, merged
 
@@ -64,39 +65,15 @@ _ANY = re.compile(r"/(?:api/v1|apis/([^/]+/[^/]+))/(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One request; `path` is without its query."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
-
-    @property
-    def watches(self) -> bool:
-        """Whether it opens a watch."""
-        return self.query.get("watch") == "true"
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may change something."""
-        return self.method != "GET"
-
-    @property
-    def of_lease(self) -> bool:
-        """Whether it is about a lease."""
-        return "/leases" in self.path
-
-    def __str__(self) -> str:
-        return f"{'WATCH' if self.watches else self.method} {self.path}"
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A status and a body."""
 
     status: int
     body: bytes
+
+
+Told = tuple[int, Body | None]
+"""A status, and the object that is shown."""
 
 
 class RefusedError(Exception):
@@ -114,8 +91,7 @@ class RefusedError(Exception):
 
 def refusal(status: int, reason: str, message: str) -> Answer:
     """A Status that says no."""
-    told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return Answer(status, _encode({**told, "reason": reason, "message": message, "code": status}))
+    return Answer(status, _encode(failure(status, reason, message)))
 
 
 Admission = Callable[[Request, str, Body], None]
@@ -172,13 +148,17 @@ class Api:
 
     def answer(self, request: Request) -> Answer:
         """The answer to anything but a watch."""
-        handlers = {"GET": self._get, "POST": self._post, "PUT": self._put, "PATCH": self._patch}
-        handlers["DELETE"] = self._delete
         try:
-            place = self._place(request.path)
-            return handlers[request.method](place, request)
+            status, body = self.carry_out(request)
         except RefusedError as error:
             return error.answer
+        return Answer(status, b"" if body is None else _encode(body))
+
+    def carry_out(self, request: Request) -> Told:
+        """The same, not put into words. Raises RefusedError."""
+        handlers = {"GET": self._get, "POST": self._post, "PUT": self._put, "PATCH": self._patch}
+        handlers["DELETE"] = self._delete
+        return handlers[request.method](self._place(request.path), request)
 
     def _place(self, path: str) -> _Place:
         match = _ANY.fullmatch(path)
@@ -195,11 +175,11 @@ class Api:
             raise RefusedError(404, "NotFound", "the server could not find the requested resource")
         return place
 
-    def _get(self, place: _Place, request: Request) -> Answer:
+    def _get(self, place: _Place, request: Request) -> Told:
         if not place.name:
             return self._list(place, request)
         found = self._found(place)
-        return Answer(200, b"") if place.part == "log" else _ok(place.plural, found)
+        return (200, None) if place.part == "log" else _ok(place.plural, found)
 
     def _found(self, place: _Place) -> Body:
         found = self.server.find(place.plural, place.namespace, place.name)
@@ -207,7 +187,7 @@ class Api:
             raise RefusedError(404, "NotFound", f'{place.plural} "{place.name}" not found')
         return found
 
-    def _post(self, place: _Place, request: Request) -> Answer:
+    def _post(self, place: _Place, request: Request) -> Told:
         body = self._as_created(place, request.body)
         if KINDS[place.plural].namespaced:
             self._require_namespace(place.namespace)
@@ -252,7 +232,7 @@ class Api:
         if plural == kinds.SERVICES:
             body["spec"] = {"clusterIP": "10.96.0.10", **body["spec"]}
 
-    def _put(self, place: _Place, request: Request) -> Answer:
+    def _put(self, place: _Place, request: Request) -> Told:
         known = self.server.find(place.plural, place.namespace, place.name)
         if known is None and KINDS[place.plural].created_by_put:
             meta = {k: v for k, v in request.body["metadata"].items() if k != "resourceVersion"}
@@ -265,7 +245,7 @@ class Api:
         new = {name: value for name, value in body.items() if name not in ("kind", "apiVersion")}
         return self._stored(place, old, {**new, "metadata": {**given}})
 
-    def _patch(self, place: _Place, request: Request) -> Answer:
+    def _patch(self, place: _Place, request: Request) -> Told:
         old, patch = self._found(place), request.body
         given = patch.get("metadata") or {}
         _require_same(place, old, {k: v for k, v in given.items() if k != "uid"})
@@ -273,7 +253,7 @@ class Api:
             raise RefusedError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
         return self._stored(place, old, merged(old, patch))
 
-    def _stored(self, place: _Place, old: Body, new: Body) -> Answer:
+    def _stored(self, place: _Place, old: Body, new: Body) -> Told:
         """What of `new` may be written this way; nothing happens where nothing changes."""
         kind, before = KINDS[place.plural], old["metadata"]
         fixed = ("uid", "name", "namespace", "creationTimestamp", "generation", "resourceVersion")
@@ -293,12 +273,13 @@ class Api:
             new["metadata"] = {**new["metadata"], "generation": before["generation"] + 1}
         if new == old:
             return _ok(place.plural, old)
-        if "deletionTimestamp" in before and not new["metadata"].get("finalizers"):
+        waits = before.get("deletionGracePeriodSeconds") or new["metadata"].get("finalizers")
+        if "deletionTimestamp" in before and not waits:
             self.server.remove(place.plural, old)
             return _ok(place.plural, new)
         return _ok(place.plural, self.server.replace(place.plural, old, new))
 
-    def _delete(self, place: _Place, request: Request) -> Answer:
+    def _delete(self, place: _Place, request: Request) -> Told:
         old, options = self._found(place), request.body or {}
         wanted = options.get("preconditions") or {}
         for name, value in wanted.items():
@@ -312,7 +293,7 @@ class Api:
         self.server.remove(place.plural, old)
         if place.plural in (kinds.SERVICES,):
             return _ok(place.plural, old)
-        return Answer(200, _encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+        return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     def _told_to_go(self, pod: Body, grace: int | None) -> Body:
         """Even one that is gone at once is told as one that was to go."""
@@ -327,7 +308,7 @@ class Api:
 
     # -- lists -------------------------------------------------------------------------------------------------------
 
-    def _list(self, place: _Place, request: Request) -> Answer:
+    def _list(self, place: _Place, request: Request) -> Told:
         if token := request.query.get("continue", ""):
             if token not in self._pages:
                 raise RefusedError(410, "Expired", "The provided continue parameter is too old")
@@ -344,7 +325,7 @@ class Api:
             self._pages[meta["continue"]] = (rest[limit:], limit, revision)
         kind = KINDS[place.plural]
         head = {"kind": f"{kind.name}List", "apiVersion": kind.group, "metadata": meta}
-        return Answer(200, _encode({**head, "items": [_shown(place.plural, one) for one in page]}))
+        return 200, {**head, "items": [_shown(place.plural, one) for one in page]}
 
     # -- watches -----------------------------------------------------------------------------------------------------
 
@@ -405,8 +386,7 @@ class Api:
             self.end(watch)
 
     def _error(self, status: int, reason: str, message: str) -> bytes:
-        shown = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
-        return _encode({"type": "ERROR", "object": shown}) + b"\n"
+        return _encode({"type": "ERROR", "object": failure(status, reason, message)}) + b"\n"
 
     def _changed(self, plural: str, old: Body | None, new: Body | None) -> None:
         self._history.append((self.server.revision, plural, old, new))
@@ -446,5 +426,5 @@ def _shown(plural: str, body: Body) -> Body:
     return {"apiVersion": kind.group, "kind": kind.name, **body}
 
 
-def _ok(plural: str, body: Body, *, status: int = 200) -> Answer:
-    return Answer(status, _encode(_shown(plural, body)))
+def _ok(plural: str, body: Body, *, status: int = 200) -> Told:
+    return status, _shown(plural, body)

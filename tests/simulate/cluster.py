@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from tests.simulate import server as kinds
+from tests.simulate.api import Api
 from tests.simulate.facts import GPU, POOL
 from tests.simulate.machines import Machines
 from tests.simulate.moments import Moments
@@ -26,10 +27,11 @@ class Cluster(Players):
         for namespace in NAMESPACES:
             self.server.create(kinds.NAMESPACES, {"metadata": {"name": namespace, "labels": {}}})
         self.machines = Machines(self.server)
+        self.api = Api(self.server)
 
     def add_node(self, gpus: int, pool: str, *, cpu: int = 64) -> Body:
         """A node, Ready."""
-        room = {GPU: str(gpus), "cpu": str(cpu), "pods": "110"}
+        room = {GPU: str(gpus), "cpu": str(cpu), "memory": str(64 << 30), "pods": "110"}
         name = self.new_name("n")
         meta = {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}}
         status = {"allocatable": room, "conditions": [self.readiness(True)]}

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
+from typing import Any
 
-from tests.simulate.happenings import HAPPENINGS, job_comes, node_comes, policy_comes_or_is_edited, time_passes
+from tests.simulate.happenings import (
+    HAPPENINGS,
+    Happening,
+    job_comes,
+    node_comes,
+    policy_comes_or_is_edited,
+    time_passes,
+)
 from tests.simulate.moments import Moments
 from tests.simulate.violation import require
 from tests.simulate.world import Complaints, World
@@ -30,25 +40,38 @@ def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = Non
     log = logging.getLogger("elastic_operator")
     log.addHandler(complaints)
     try:
-        with moments.rule(Random(seed)):
+        with moments.rule(Random(seed)), noted(seed, told):
             return asyncio.run(_live(World(moments, dice), events, told, complaints))
-    except Exception as error:
-        error.add_note("\n  ".join([f"seed {seed}, after these {len(told)} events:", *told]))
-        raise
     finally:
         log.removeHandler(complaints)
 
 
+@contextmanager
+def noted(seed: int, told: list[str]) -> Iterator[None]:
+    """What goes wrong is told with all that had happened."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note("\n  ".join([f"seed {seed}, after these {len(told)} events:", *told]))
+        raise
+
+
+def drawn(
+    world: Any, happenings: Mapping[Happening, int], told: list[str], events: int
+) -> Iterator[tuple[Happening, str]]:
+    """So many things happen, drawn by their weights; of those that cannot happen now nothing is told."""
+    for _ in range(events):
+        what = ""
+        while not what:
+            happening = world.dice.choices(list(happenings), list(happenings.values()))[0]
+            what = happening(world)
+        told.append(f"{world.moments.passed:.2f} s: {what}")
+        yield happening, what
+
+
 async def _live(world: World, events: int, told: list[str], complaints: Complaints) -> World:
     told += [beginning(world) for beginning in BEGINNING]
-    happened = 0
-    while happened < events:
-        happening = world.dice.choices(list(HAPPENINGS), list(HAPPENINGS.values()))[0]
-        what = happening(world)
-        if not what:
-            continue
-        happened += 1
-        told.append(f"{world.moments.passed:g} s: {what}")
+    for happened, (happening, what) in enumerate(drawn(world, HAPPENINGS, told, events), start=1):
         if happening is time_passes:
             await world.advance(float(what.split()[0]))
         if world.dice.random() < IN_BETWEEN:

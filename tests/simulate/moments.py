@@ -11,9 +11,7 @@ from unittest.mock import patch
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
 from elastic_operator.loop import backoff, bulkhead, controller, dispatch, reclaim
-
-START = 1_800_000_000.0
-"""When every history begins, in epoch seconds."""
+from tests.kit.virtual_time import START
 
 
 class Moments:

@@ -23,9 +23,11 @@ from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.simulate import server as kinds
+from tests.simulate.api import Api
 from tests.simulate.facts import FLAVORS, GPU, POOL
 from tests.simulate.faults import Faults
-from tests.simulate.server import Body, Server, Wire
+from tests.simulate.server import Body
+from tests.simulate.wire import Wire
 
 KINDS: dict[str, tuple[str, type[Any]]] = {
     kinds.JOBS: ("jobs", objects.CustomObject),
@@ -48,10 +50,10 @@ MOST_TURNS = 5_000
 class Operator:
     """One process that leads. It hears of every change at once, and of what there is in an order given by `dice`."""
 
-    def __init__(self, server: Server, metrics: Metrics, *, dice: Random | None = None) -> None:
-        self.faults = Faults(Random(server.revision), server.moments.monotonic)
-        self.server, self.wire = server, Wire(server, self.faults)
-        now = server.moments.monotonic
+    def __init__(self, api: Api, metrics: Metrics, *, dice: Random | None = None) -> None:
+        self.server, now = api.server, api.server.moments.monotonic
+        self.faults = Faults(Random(self.server.revision), now)
+        self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
         self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=now)
         times = StatusTimes(lambda: 0)

@@ -27,9 +27,10 @@ from tests.simulate.facts import (
 )
 from tests.simulate.policies import read_policies
 from tests.simulate.rights import ByFairShare
-from tests.simulate.server import Server, Write
+from tests.simulate.server import Server
 from tests.simulate.takers import promised
 from tests.simulate.violation import require
+from tests.simulate.wire import Write
 
 
 class Reclaims:

@@ -140,7 +140,9 @@ PODS_TABLE = (
     Row("GET", f"{PODS}/bound", "200 Pod Pending same deleting grace=30"),
     Row("DELETE", f"{PODS}/bound", "200 Pod Pending same deleting grace=30", only(uid="$bound.metadata.uid")),
     Row("POST", PODS, "409 AlreadyExists", pod("bound")),
-    Row("DELETE", f"{PODS}/bound", "200 Pod Pending deleting grace=0", {"gracePeriodSeconds": 0}),
+    Row("PATCH", f"{PODS}/bound", "200 Pod Pending noted=x deleting grace=30", noted),
+    Row("GET", f"{PODS}/bound", "200 Pod Pending same noted=x deleting grace=30"),
+    Row("DELETE", f"{PODS}/bound", "200 Pod Pending noted=x deleting grace=0", {"gracePeriodSeconds": 0}),
     Row("GET", f"{PODS}/bound", "404 NotFound"),
     # One that has ended is gone at once.
     Row("POST", PODS, "201 Pod Pending", pod("ended", nodeName="nowhere")),

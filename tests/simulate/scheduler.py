@@ -28,6 +28,8 @@ from tests.simulate.facts import (
 )
 from tests.simulate.server import NODES, PODS, Server
 
+SELF = "default-scheduler"
+
 
 class Scheduler:
     """Places pods. A pod that fits nowhere does not hold up those behind it, unless it is nominated for a node."""
@@ -37,7 +39,11 @@ class Scheduler:
 
     def step(self) -> None:
         """Everybody who waits is tried once."""
-        waiting = [p for p in self.server.all(PODS) if not node_of(p) and not ended(p) and not terminating(p)]
+        waiting = [
+            p
+            for p in self.server.all(PODS)
+            if not node_of(p) and not ended(p) and not terminating(p) and p["spec"].get("schedulerName", SELF) == SELF
+        ]
         if not waiting:
             return
         held = self._held()

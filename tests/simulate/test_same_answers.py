@@ -7,18 +7,18 @@ from random import Random
 
 import pytest
 
+from tests.kit.requests import Request
 from tests.simulate import server as kinds
-from tests.simulate.api import Api, Request
 from tests.simulate.cluster import Cluster
+from tests.simulate.moments import Moments
 from tests.simulate.requests import TABLES, Asked
-from tests.virtual.world import VirtualMoments
 
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_the_server_in_memory_answers_as_a_real_one(table: str) -> None:
-    cluster = Cluster(VirtualMoments(), Random(0))  # type: ignore[arg-type]
+    cluster = Cluster(Moments(), Random(0))
     cluster.server.create(kinds.NAMESPACES, {"metadata": {"name": "here"}})
-    api = Api(cluster.server)
+    api = cluster.api
 
     def ask(method, path, query, body):
         request = Request(method, path, query, body)

@@ -41,7 +41,7 @@ class World(Cluster):
 
     def __init__(self, moments: Moments, dice: Random) -> None:
         super().__init__(moments, dice)
-        self.operator = Operator(self.server, METRICS)
+        self.operator = Operator(self.api, METRICS)
         self.checker = Checker(self.server, dice)
         self.wait = 0.0
 
@@ -58,7 +58,7 @@ class World(Cluster):
     def _replace_operator(self) -> None:
         """Another one leads, which has heard of everything, but knows nothing that is not written down."""
         self.operator.leave()
-        self.operator, self.wait = Operator(self.server, METRICS, dice=self.dice), 0.0
+        self.operator, self.wait = Operator(self.api, METRICS, dice=self.dice), 0.0
 
     async def go_on(self, *, rounds: int) -> None:
         """So many passes and steps of the machines, whatever is left to do then; the pass comes last."""
@@ -112,7 +112,7 @@ class World(Cluster):
         await self._decides_nothing(self.operator, "deciding again")
         if any(map(terminating, self.server.all(kinds.PODS))):
             return  # a successor gives pods that do not end terminating their time once more
-        successor = Operator(self.server, METRICS, dice=self.dice)
+        successor = Operator(self.api, METRICS, dice=self.dice)
         await self._decides_nothing(successor, "a successor that hears of all in another order")
         successor.leave()
 

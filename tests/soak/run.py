@@ -13,6 +13,7 @@ from rich.console import Console
 from devcluster.cluster import take_down
 from devcluster.progress import Progress
 from elastic_operator.cluster.errors import AlreadyExists
+from tests.simulate.judge import judge
 from tests.simulate.violation import require
 from tests.soak import opening, records, weight
 from tests.soak.edits import EDITS
@@ -137,7 +138,7 @@ class Soak:
         require(photo or not must, f"pods come and go for {REST_SECONDS:.0f} s though nothing happens")
         self.restless = 0 if photo else self.restless + 1
         if photo is not None:
-            self.stage.world.judge(photo)
+            judge(photo, self.stage.world.dice)
             self.result.rests += 1
         return photo is not None
 

@@ -11,14 +11,15 @@ from typing import Any
 
 from elastic_operator.cluster.errors import AlreadyExists
 from elastic_operator.cluster.ledger import ASSUMED_SECONDS
-from tests.life.mirror import LiveServer, Photo
-from tests.life.world import FakeNodesWorld
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
-from tests.simulate.facts import FLAVORS, POOL, gpus_of, name_of, node_of, place_of, staying
+from tests.simulate.facts import FLAVORS, POOL, ended, gpus_of, name_of, node_of, place_of, staying, terminating
+from tests.simulate.judge import sizes_hold
 from tests.simulate.policies import NAMESPACES, OWNERS, PARENT
 from tests.simulate.server import Body
 from tests.simulate.violation import require
+from tests.soak.fake_nodes import FakeNodesWorld
+from tests.soak.mirror import LiveServer, Photo
 from tests.soak.site import Site
 
 GUESTS = "guests"
@@ -31,6 +32,8 @@ LEAST_ALIVE = 20
 FAKE_NODES = (("a", 8), ("a", 8), ("a", 8), ("a", 4), ("b", 8), ("b", 4))
 SLOW_SECONDS = 2.0
 """An answer that takes longer is a server in trouble."""
+QUIET_SECONDS = 6.0
+"""Without a change of any pod for so long, the cluster rests."""
 ENDED_SECONDS = 20
 """A job that has ended is deleted after so long, by the operator."""
 
@@ -102,9 +105,22 @@ class SoakWorld(FakeNodesWorld):
             except AlreadyExists:
                 continue  # a request that was answered late had been sent twice
 
+    def rest_within(self, seconds: float) -> Photo | None:
+        """What there is once no pod changes any more; None if pods still do after so long."""
+        deadline, seen, since = time.monotonic() + seconds, None, time.monotonic()
+        while time.monotonic() < deadline:
+            photo = self.photo()
+            now = sorted(_state(pod) for pod in photo.all(kinds.PODS)), self.leads()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            if time.monotonic() - since >= QUIET_SECONDS and self.leads() and not _on_no_node(photo):
+                return photo
+            time.sleep(0.5)
+        return None
+
     def always(self, photo: Photo) -> None:
         """What must hold at any moment, whatever happens."""
-        self.sizes_hold(photo)
+        sizes_hold(photo)
         living = len(alive(photo.all(kinds.JOBS)))
         require(living >= LEAST_ALIVE, f"{living} jobs are alive")
         _no_gpu_twice(photo)
@@ -136,6 +152,24 @@ def _no_gpu_twice(photo: Photo) -> None:
         promised = sum(map(gpus_of, here))
         told = f"{name_of(node)} has {has} GPUs, {promised} are in use by {sorted(map(name_of, here))}"
         require(promised <= has or not has, told)
+
+
+def _on_no_node(photo: Photo) -> list[str]:
+    """Pods whose node was taken out of the cluster: the garbage collector deletes them within a minute."""
+    nodes = set(map(name_of, photo.all(kinds.NODES)))
+    bound = [pod for pod in photo.all(kinds.PODS) if node_of(pod) and not ended(pod)]
+    return [name_of(pod) for pod in bound if node_of(pod) not in nodes]
+
+
+def _state(pod: Body) -> tuple[str, ...]:
+    status, meta = pod["status"], pod["metadata"]
+    return (
+        meta["uid"],
+        status.get("phase", ""),
+        place_of(pod),
+        status.get("nominatedNodeName", ""),
+        str(terminating(pod)),
+    )
 
 
 def _without_cpu(one: Body) -> Body:

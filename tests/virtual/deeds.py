@@ -9,11 +9,11 @@ from typing import Any
 
 from elastic_operator.api.job import API_VERSION, KIND
 from tests.api.jobs import make_container, make_job, make_template
+from tests.kit.requests import Matcher, Refusal, Request, anything, deletes_a_pod, makes_a_pod
 from tests.simulate import server as kinds
-from tests.simulate.api import Request
 from tests.simulate.facts import GPU, POOL, name_of
 from tests.simulate.server import Body
-from tests.virtual.line import Faults, Line, Matcher, Refusal, anything
+from tests.virtual.line import Faults, Line
 from tests.virtual.story import Deed, Fact
 from tests.virtual.world import ProcessWorld
 
@@ -212,19 +212,19 @@ def no(fact: Fact) -> Fact:
     return lambda world: not fact(world)
 
 
-def event(name: str, reason: str = "") -> Fact:
-    """There is an event about the object of that name."""
+def event(name: str, reason: str = "", note: str = "") -> Fact:
+    """There is an event about the object of that name, with that text in its note."""
 
     def look(world: ProcessWorld) -> bool:
         found = [e for e in world.server.all(kinds.EVENTS) if e["regarding"]["name"] == name]
-        return any(reason in one["reason"] for one in found)
+        return any(reason in one["reason"] and note in one["note"] for one in found)
 
     return look
 
 
 def carried_out(world: ProcessWorld, where: Matcher) -> list[Request]:
     """Requests of all operators that the server did as it was asked, whether or not they heard of it."""
-    return [e.request for each in world.replicas for e in each.line.log if 200 <= e.answered < 300 and where(e.request)]
+    return [e.request for each in world.replicas for e in each.line.log if 200 <= e.status < 300 and where(e.request)]
 
 
 def made(world: ProcessWorld) -> Counter[str]:
@@ -235,16 +235,6 @@ def made(world: ProcessWorld) -> Counter[str]:
 def taken_back(world: ProcessWorld) -> Counter[str]:
     """How often the server deleted each pod for an operator."""
     return Counter(request.path.rsplit("/", 1)[1] for request in carried_out(world, deletes_a_pod))
-
-
-def makes_a_pod(request: Request) -> bool:
-    """Whether it creates one."""
-    return request.method == "POST" and request.path.endswith("/pods")
-
-
-def deletes_a_pod(request: Request) -> bool:
-    """Whether it deletes one."""
-    return request.method == "DELETE" and "/pods/" in request.path
 
 
 def of(plural: str) -> Matcher:

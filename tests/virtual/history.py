@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tests.kit.requests import Refusal, is_a_write
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
-from tests.simulate.api import Request
-from tests.simulate.checker import Checker
-from tests.simulate.entitled import check_entitlements
-from tests.simulate.facts import GPU, allocatable, gpus_of, job_sizes, name_of, owner_of, place_of, staying, terminating
+from tests.simulate.facts import place_of, terminating
+from tests.simulate.history import BEGINNING, drawn, noted
+from tests.simulate.judge import judge, sizes_hold
 from tests.simulate.violation import require
-from tests.virtual.line import Line, Refusal
+from tests.simulate.world import QUIET_SECONDS
+from tests.virtual.line import Line
 from tests.virtual.replica import Replica
 from tests.virtual.world import ProcessWorld, live
 
 EVENTS, REST_EVERY = 24, 12
 BETWEEN_SECONDS = (0.05, 0.2, 0.2, 1.0, 1.0, 5.0, 20.0)
-QUIET_SECONDS = 150.0
-"""Longer than any delay of the operator but the waiting after pods that no scheduler could place."""
 MOST_SECONDS = 4_000.0
 """In which the world must come to rest."""
-BEGINNING = (*[simulated.node_comes] * 4, *[simulated.policy_comes_or_is_edited] * 3, *[simulated.job_comes] * 4)
 
 
 # -- what happens to operators ---------------------------------------------------------------------------------------
@@ -78,22 +76,17 @@ def _make_up(world: ProcessWorld) -> None:
 # -- what happens to lines -------------------------------------------------------------------------------------------
 
 
-def of_writes(request: Request) -> bool:
-    """Whether it may change anything but the lease."""
-    return request.writes and not request.of_lease
-
-
 FAULTS: dict[str, Callable[[Line, Random], None]] = {
     "is refused": lambda line, _: setattr(line.faults, "refuse", True),
     "drops everything": lambda line, _: setattr(line.faults, "swallow", True),
     "waits": lambda line, _: setattr(line.faults, "stalled", True),
     "is slow": lambda line, dice: setattr(line.faults, "delay", dice.choice((0.3, 1.0, 2.0))),
     "has silent watches": lambda line, _: setattr(line.faults, "silent", lambda request: request.watches),
-    "loses answers to writes": lambda line, _: setattr(line.faults, "unanswered", of_writes),
+    "loses answers to writes": lambda line, _: setattr(line.faults, "unanswered", is_a_write),
     "gets 500": lambda line, _: line.faults.refusals.append(Refusal(500)),
     "gets 503 for some": lambda line, dice: line.faults.refusals.append(Refusal(503, times=dice.choice((1, 3, 10)))),
-    "gets 429": lambda line, _: line.faults.refusals.append(Refusal(429, of_writes, retry_after=2)),
-    "gets 409": lambda line, dice: line.faults.refusals.append(Refusal(409, of_writes, times=dice.choice((1, 3)))),
+    "gets 429": lambda line, _: line.faults.refusals.append(Refusal(429, is_a_write, retry_after=2)),
+    "gets 409": lambda line, dice: line.faults.refusals.append(Refusal(409, is_a_write, times=dice.choice((1, 3)))),
 }
 
 
@@ -134,28 +127,10 @@ def _after(world: ProcessWorld, seconds: float, do: Callable[[], None]) -> None:
     world.later.append((world.moments.passed + seconds, do))
 
 
-HAPPENINGS: dict[Callable[[ProcessWorld], str], int] = {
-    **{
-        happening: simulated.HAPPENINGS[happening]
-        for happening in (
-            simulated.job_comes,
-            simulated.job_goes,
-            simulated.job_is_edited,
-            simulated.job_is_suspended_or_resumed,
-            simulated.pod_fails,
-            simulated.job_succeeds,
-            simulated.pod_is_deleted,
-            simulated.pod_sticks,
-            simulated.node_comes,
-            simulated.node_goes,
-            simulated.node_is_cordoned_or_not,
-            simulated.node_is_lost_or_comes_back,
-            simulated.foreign_comes,
-            simulated.foreign_ends,
-            simulated.policy_comes_or_is_edited,
-            simulated.policy_goes,
-        )
-    },
+OTHERWISE = (simulated.place_is_upset, simulated.operator_is_replaced, simulated.server_falters, simulated.time_passes)
+"""Happens here by what is done to operators and lines, and as time does pass."""
+HAPPENINGS: dict[simulated.Happening, int] = {
+    **{happening: often for happening, often in simulated.HAPPENINGS.items() if happening not in OTHERWISE},
     operator_is_killed: 8,
     operator_is_stopped: 4,
     operator_freezes: 8,
@@ -177,23 +152,14 @@ def run_history(seed: int, events: int = EVENTS) -> ProcessWorld:
         told.extend(beginning(world) for beginning in BEGINNING)  # type: ignore[arg-type]
         world.start()
         world.start()
-        happened = 0
-        while happened < events:
-            happening = world.dice.choices(list(HAPPENINGS), list(HAPPENINGS.values()))[0]
-            what = happening(world)
-            if not what:
-                continue
-            happened += 1
-            told.append(f"{world.moments.passed:.2f} s: {what}")
+        for happened, _ in enumerate(drawn(world, HAPPENINGS, told, events), start=1):
             await _go_on(world, world.dice.choice(BETWEEN_SECONDS))
+            sizes_hold(world.server)
             if happened % REST_EVERY == 0:
                 await come_to_rest(world)
 
-    try:
+    with noted(seed, told):
         return live(seed, story)
-    except Exception as error:
-        error.add_note("\n  ".join([f"after these {len(told)} events:", *told]))
-        raise
 
 
 async def _go_on(world: ProcessWorld, seconds: float) -> None:
@@ -222,40 +188,13 @@ async def come_to_rest(world: ProcessWorld) -> None:
         if world.moments.passed - begun > MOST_SECONDS:
             require(False, f"pods come and go for {MOST_SECONDS:g} s though nothing happens; {world.report()}")
     require(world.leader is not None, f"nobody leads; {world.report()}")
-    judge(world)
-
-
-def _pods(world: ProcessWorld) -> list[tuple[str, ...]]:
-    pods = world.server.all(kinds.PODS)
-    return [(p["metadata"]["uid"], p["status"]["phase"], place_of(p), str(terminating(p))) for p in pods]
-
-
-def judge(world: ProcessWorld) -> None:
-    """What must hold when nothing changes, by the cluster's objects alone."""
     try:
-        Checker(world.server, world.dice).at_pause()
-        check_entitlements(world.server)
-        _nodes_hold_what_they_have(world)
-        _statuses_are_true(world)
+        judge(world.server, world.dice)
     except AssertionError as error:
         error.add_note(world.report())
         raise
 
 
-def _nodes_hold_what_they_have(world: ProcessWorld) -> None:
-    for node in world.server.all(kinds.NODES):
-        here = [pod for pod in world.server.all(kinds.PODS) if place_of(pod) == name_of(node) and staying(pod)]
-        gpus, has = sum(map(gpus_of, here)), allocatable(node).get(GPU, 0)
-        require(gpus <= has, f"{name_of(node)} has {has} GPUs, {gpus} are promised")
-
-
-def _statuses_are_true(world: ProcessWorld) -> None:
+def _pods(world: ProcessWorld) -> list[tuple[str, ...]]:
     pods = world.server.all(kinds.PODS)
-    for job in world.server.all(kinds.JOBS):
-        status, uid = job.get("status", {}), job["metadata"]["uid"]
-        if "completionTime" in status or any(map(terminating, pods)):
-            continue
-        there = len([pod for pod in pods if owner_of(pod) and owner_of(pod)["uid"] == uid and staying(pod)])
-        says = status.get("replicas", 0)
-        require(says == there, f"{name_of(job)} says {says}, has {there} pods")
-        require(there <= job_sizes(job)[-1], f"{name_of(job)} has {there} pods")
+    return [(p["metadata"]["uid"], p["status"]["phase"], place_of(p), str(terminating(p))) for p in pods]

@@ -17,50 +17,12 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.simulate.api import Answer, Api, RefusedError, Request, Watch, refusal
+from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything
+from tests.simulate.api import Answer, Api, RefusedError, Watch, refusal
 from tests.virtual.loop import OUTSIDE
 
 LATENCY = (0.0005, 0.02)
 """Seconds, for each of the two ways."""
-REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-Matcher = Callable[[Request], bool]
-
-
-def anything(_: Request) -> bool:
-    """Matches every request."""
-    return True
-
-
-class CutOff(Exception):  # noqa: N818 - it is no error but an order
-    """Raised by a `before` or `after` hook: the connection ends without an answer."""
-
-
-@dataclass(slots=True)
-class Entry:
-    """A request that was sent: when, what was heard of it (0: nothing, or not yet), and what the server answered."""
-
-    at: float
-    request: Request
-    status: int = 0
-    answered: int = 0
-
-
-@dataclass(slots=True)
-class Refusal:
-    """Answers `times` matching requests (None: all) with a status."""
-
-    status: int
-    where: Matcher = anything
-    times: int | None = None
-    retry_after: int | None = None
-
-    def takes(self, request: Request) -> bool:
-        """Whether that one is refused."""
-        if self.times == 0 or not self.where(request):
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
 
 
 @dataclass(slots=True)
@@ -236,7 +198,7 @@ class Line:
             return
         if self.dead or (self.faults.unanswered is not None and self.faults.unanswered(entry.request)):
             return
-        self._later(self._bring, entry, (answer, headers), future)
+        self._later(self._bring, (answer, headers), future)
 
     def _answered(self, entry: Entry, opened: _Open | None) -> tuple[Answer, dict[str, str]]:
         headers = {"Date": formatdate(self.api.server.moments.time(), usegmt=True)}
@@ -244,10 +206,11 @@ class Line:
         if refused is not None:
             if refused.retry_after is not None:
                 headers["Retry-After"] = str(refused.retry_after)
+            entry.status = refused.status
             return refusal(refused.status, REASONS.get(refused.status, ""), "no"), headers
         if opened is None:
             answer = self.api.answer(entry.request)
-            entry.answered = answer.status
+            entry.status = answer.status
             return answer, headers
         if self.dead:
             return Answer(200, b""), headers
@@ -258,11 +221,9 @@ class Line:
             return error.answer, headers
         return Answer(200, b""), headers
 
-    def _bring(self, entry: Entry, answer: tuple[Answer, Mapping[str, str]], future: asyncio.Future[Any]) -> None:
-        if not self.faults.swallow and not self.dead:
-            entry.status = answer[0].status
-            if not future.done():
-                future.set_result(answer)
+    def _bring(self, answer: tuple[Answer, Mapping[str, str]], future: asyncio.Future[Any]) -> None:
+        if not self.faults.swallow and not self.dead and not future.done():
+            future.set_result(answer)
 
     def _break(self, future: asyncio.Future[Any]) -> None:
         if not future.done():

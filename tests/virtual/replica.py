@@ -12,9 +12,10 @@ from elastic_operator.handlers import JobFeed
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
-from tests.simulate.api import Api, Request
+from tests.kit.requests import Entry, is_a_write
+from tests.simulate.api import Api
 from tests.virtual.kopf import Kopf
-from tests.virtual.line import Entry, Line
+from tests.virtual.line import Line
 from tests.virtual.loop import Place
 
 
@@ -75,8 +76,3 @@ class Replica:
     def writes(self, *, since: float = 0.0) -> list[Entry]:
         """What it sent since then to change anything, the lease apart."""
         return self.line.requests(since=since, where=is_a_write)
-
-
-def is_a_write(request: Request) -> bool:
-    """Whether it may change something other than the lease."""
-    return request.writes and not request.of_lease

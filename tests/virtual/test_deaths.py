@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 
 from elastic_worker.contract import LABEL_INCARNATION
+from tests.kit.requests import CutOff, Request, is_a_write, makes_a_pod
 from tests.simulate import server as kinds
-from tests.simulate.api import Request
 from tests.simulate.facts import name_of, owner_of
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import carried_out, delete_pod, edit, end, job, makes_a_pod, manifest, nodes
-from tests.virtual.line import CutOff
+from tests.virtual.deeds import carried_out, delete_pod, edit, end, job, manifest, nodes
 from tests.virtual.replica import Replica
 from tests.virtual.story import Deed
 from tests.virtual.world import ProcessWorld, live
@@ -129,7 +128,7 @@ def _seen(pod: Body) -> tuple[str, str, bool]:
 
 def is_a_step(request: Request) -> bool:
     """A write that is part of a decision. Events are news, and may be lost."""
-    return request.writes and not request.of_lease and not request.path.endswith("/events")
+    return is_a_write(request) and not request.path.endswith("/events")
 
 
 class Death:

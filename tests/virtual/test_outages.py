@@ -17,7 +17,7 @@ from elastic_operator.cluster.reflector import INACTIVITY_SECONDS, NODES, PODS
 from elastic_operator.cluster.session import WRITE_SECONDS
 from elastic_operator.handlers import JOBS, SWEEP_SECONDS
 from elastic_operator.watches import STALE_SECONDS
-from tests.simulate.api import Request
+from tests.kit.requests import Request, anything, makes_a_pod
 from tests.simulate.violation import require
 from tests.virtual.deeds import (
     cut,
@@ -32,7 +32,6 @@ from tests.virtual.deeds import (
     leads,
     lives,
     made,
-    makes_a_pod,
     no,
     nodes,
     occupy,
@@ -45,7 +44,6 @@ from tests.virtual.deeds import (
     settled,
     taken_back,
 )
-from tests.virtual.line import anything
 from tests.virtual.story import Deed, Row, Story, tell
 from tests.virtual.world import ProcessWorld
 

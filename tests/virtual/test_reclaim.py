@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit.requests import CutOff, Request, deletes_a_pod, nominates, writes_job_status
 from tests.simulate import server as kinds
-from tests.simulate.api import Request
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import deletes_a_pod, job, nodes
-from tests.virtual.line import CutOff
+from tests.virtual.deeds import job, nodes
 from tests.virtual.world import ProcessWorld, live
 
 OWNER, GUEST = "red", "blue"
 SHORT, PASSES = 3.0, 130.0
 """The latter is longer than everything is left undecided."""
-
-
-def nominates(request: Request) -> bool:
-    """Whether it writes a pod's status."""
-    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
-
-
-def writes_job_status(request: Request) -> bool:
-    """Whether it writes a job's status."""
-    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path
 
 
 STEPS = {"nominated": nominates, "written-down": writes_job_status, "told-to-go": deletes_a_pod}
@@ -74,7 +63,7 @@ def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, s
         first.line.before, first.line.after = before, after
         pod = world.add_foreign(OWNER, gpus=1, pool="a")
         await world.until("a death", lambda: died, seconds=SHORT)
-        reserved = [e.request for e in first.line.log if e.answered == 200 and nominates(e.request)]
+        reserved = [e.request for e in first.line.log if e.status == 200 and nominates(e.request)]
         node = reserved[0].body["status"]["nominatedNodeName"]
         require(len(losses.names) == (1 if step == "told-to-go" else 0), f"{losses.names}")
         second = world.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.cluster.lease import Timing
-from tests.simulate.api import Request
+from tests.kit.requests import Refusal, Request
 from tests.virtual.deeds import (
     cut,
     edit,
@@ -28,7 +28,6 @@ from tests.virtual.deeds import (
     thaw,
     writes,
 )
-from tests.virtual.line import Refusal
 from tests.virtual.story import Row, Story, tell
 from tests.virtual.world import ProcessWorld
 
@@ -57,7 +56,7 @@ def renews(request: Request) -> bool:
 
 def is_under_way(world: ProcessWorld) -> bool:
     """Whether the leader sent a write that was not answered yet."""
-    return any(not entry.answered for entry in world.replicas[FIRST].writes(since=world.row_began))
+    return any(not entry.status for entry in world.replicas[FIRST].writes(since=world.row_began))
 
 
 STORIES: dict[str, Story] = {

@@ -17,8 +17,8 @@ from elastic_operator.plan.waiting import UNSEEN_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, edit, end, job, leads, nodes, replica, settled
-from tests.virtual.story import Row, Story, tell
+from tests.virtual.deeds import condition, edit, end, job, leads, manifest, nodes, replica, settled
+from tests.virtual.story import Fact, Row, Story, tell
 from tests.virtual.world import ProcessWorld, live
 
 HOUR = 3600
@@ -173,14 +173,32 @@ def no_scheduler(runs: bool) -> Callable[[ProcessWorld], None]:
     return do
 
 
-SINCE = f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
-PODS = "0 of 2 pods run. toy-master-0, toy-worker-0: "
+def unseen(name: str, who: str) -> Fact:
+    """The job says that nobody looks at its pods, and who should."""
+    told = (
+        f"0 of 2 pods run. {name}-master-0, {name}-worker-0: looked at by no scheduler in {UNSEEN_SECONDS:.0f} s."
+        f" See whether {who} runs."
+    )
+    return condition(name, "Ready", "Starting", told)
+
+
+ELSEWHERE = {"spec": {**manifest()["spec"]["template"]["spec"], "schedulerName": "nobody"}}
+ASKS_FOR_NOBODY = unseen("other", "a scheduler called nobody (schedulerName)")
 
 NO_SCHEDULER: Story = (
-    Row("nobody schedules", (nodes(2, 4), replica(), no_scheduler(False), job(small=2, big=2))),
+    Row(
+        "nobody schedules",
+        (
+            nodes(2, 4),
+            replica(),
+            no_scheduler(False),
+            job(small=2, big=2),
+            job("other", small=2, big=2, template=ELSEWHERE),
+        ),
+    ),
     Row(
         "it is told with what to see after",
-        comes=(condition("toy", "Ready", "Starting", f"{PODS}{SINCE} See whether kube-scheduler runs."),),
+        comes=(unseen("toy", "kube-scheduler"), ASKS_FOR_NOBODY),
         at_least=UNSEEN_SECONDS - 1,
         within=UNSEEN_SECONDS + 3,
     ),
@@ -190,7 +208,7 @@ NO_SCHEDULER: Story = (
         (settled("toy", 2), condition("toy", "Ready", "Running", "2 pods")),
         within=3,
     ),
-    Row("and nothing more", comes=(leads(0), settled("toy", 2)), stays=120),
+    Row("and nothing more", comes=(leads(0), settled("toy", 2), ASKS_FOR_NOBODY), stays=120),
 )
 
 

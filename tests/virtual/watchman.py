@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.simulate.api import LEASES, Request
+from tests.kit.requests import Request, is_a_write
+from tests.simulate.api import LEASES
 from tests.simulate.server import Server
-from tests.virtual.replica import is_a_write
 
 if TYPE_CHECKING:
     from tests.virtual.replica import Replica

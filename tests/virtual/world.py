@@ -10,19 +10,20 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from elastic_operator import process
+from elastic_operator.loop.progress import Progress
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.kit import virtual_time
 from tests.simulate import server as kinds
-from tests.simulate.api import Api
 from tests.simulate.cluster import Cluster
 from tests.simulate.facts import FLAVORS, GPU, POOL, name_of, owner_of, staying
+from tests.simulate.moments import Moments
 from tests.simulate.server import Body
 from tests.simulate.violation import ViolationError, require
 from tests.virtual.loop import HERE, OUTSIDE, SharedLoop
@@ -38,28 +39,20 @@ LOOK_SECONDS = 0.05
 NAMESPACE = "elastic-system"
 
 
-class VirtualMoments:
+class VirtualMoments(Moments):
     """The API server's clock: the loop's time, and by how much it stepped."""
 
     def __init__(self) -> None:
         self.stepped = 0.0
 
     @property
-    def passed(self) -> float:
+    def passed(self) -> float:  # type: ignore[override]
         """Seconds since the world began."""
         return asyncio.get_running_loop().time()
 
-    def monotonic(self) -> float:
-        """The same."""
-        return self.passed
-
     def time(self) -> float:
         """Epoch seconds."""
-        return virtual_time.START + self.passed + self.stepped
-
-    def text(self, ahead: float = 0.0) -> str:
-        """Now, or so many seconds later, as the API writes times."""
-        return datetime.fromtimestamp(int(self.time() + ahead), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return super().time() + self.stepped
 
 
 class Said(logging.Handler):
@@ -83,9 +76,9 @@ class ProcessWorld(Cluster):
     """A cluster and its operators. To be made within its loop."""
 
     def __init__(self, dice: Random, *, settings: Settings = SETTINGS) -> None:
-        super().__init__(VirtualMoments(), dice)  # type: ignore[arg-type]
+        super().__init__(VirtualMoments(), dice)
         self.server.create(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        self.api, self.settings, self.said = Api(self.server), settings, Said()
+        self.settings, self.said = settings, Said()
         self.replicas: list[Replica] = []
         self.watchman = Watchman(self.server)
         self.row_began = 0.0
@@ -112,12 +105,6 @@ class ProcessWorld(Cluster):
         """Who leads."""
         return next((replica for replica in self.replicas if replica.leads), None)
 
-    @property
-    def standby(self) -> Replica | None:
-        """One that does not, and runs."""
-        others = [each for each in self.replicas if each.lives and not each.leads and not each.place.frozen]
-        return next(iter(others), None)
-
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def until(self, what: str, look: Callable[[], object], *, seconds: float) -> float:
@@ -137,6 +124,10 @@ class ProcessWorld(Cluster):
     def begin_row(self) -> None:
         """Another row of the story begins."""
         self.row_began = self.moments.passed
+
+    def since_row_began(self, time: str) -> float:
+        """How many seconds later that time of the API's is."""
+        return datetime.fromisoformat(time).timestamp() - (self.moments.time() - self.moments.passed + self.row_began)
 
     def check(self) -> None:
         """Nothing has gone wrong so far. Raises ViolationError."""
@@ -214,6 +205,11 @@ def _seen(pod: Body) -> str:
     return f"{owner['name'] if owner else 'foreign'} {pod['status']['phase']}{going}"
 
 
+async def _says_nothing(*_: object) -> bytes:
+    """A launcher: there is none."""
+    raise ConnectionRefusedError
+
+
 def live(seed: int, story: Callable[[ProcessWorld], Any], *, settings: Settings = SETTINGS) -> ProcessWorld:
     """What `story` (a coroutine function) makes of a world; the same for the same seed. Returns the world's end."""
 
@@ -237,7 +233,7 @@ def live(seed: int, story: Callable[[ProcessWorld], Any], *, settings: Settings 
     # Collecting the garbage of a whole test run at each take-over would cost more than all the rest.
     spared = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None)
     try:
-        with patch.object(process, "gc", spared):
+        with patch.object(process, "gc", spared), patch.object(Progress, "_get", _says_nothing):
             return virtual_time.run(main, seed=seed, loop=SharedLoop)
     finally:
         log.setLevel(level)

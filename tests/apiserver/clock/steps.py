@@ -12,8 +12,9 @@ from pathlib import Path
 
 from multidict import CIMultiDict
 
-from tests.apiserver.faults.proxy import Filter, Request
+from tests.apiserver.faults.proxy import Filter
 from tests.apiserver.operators import eventually
+from tests.kit.requests import Request
 
 LIBRARIES = Path("/usr/lib")
 STAMPED = re.compile(r"/(pods|nodes)(/|$)")

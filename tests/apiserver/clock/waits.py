@@ -1,4 +1,4 @@
-"""Jobs of which each waits for something: a back-off, a deadline, a delay, its deletion, a node that may come back."""
+"""Jobs of which each waits for something: a back-off, a deadline, a node that may come back."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from tests.apiserver.faults.lab import MERGE, World, now
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually
 
-POOLS = ("back-off", "deadline", "delay", "end", "lost", "cut-off")
+POOLS = ("back-off", "deadline", "lost", "cut-off")
 DEADLINE_SECONDS = 18
-DELAY_SECONDS = 16
-TTL_SECONDS = 12
 LOSS_SECONDS = 9
 EARLY_SECONDS = 3
 """Times have whole seconds, and how far a clock stepped is known to a second."""
@@ -57,14 +55,10 @@ class Waits:
         self._fail(1)
         self._fail(2)
         self._start("deadline", activeDeadlineSeconds=DEADLINE_SECONDS)
-        self._start("delay", maxReplicas=2, elasticity={"scaleUpDelaySeconds": DELAY_SECONDS})
-        self._start("end", ttlSecondsAfterFinished=TTL_SECONDS)
         self._start("lost", recovery={"nodeLossSeconds": LOSS_SECONDS})
         self._start("cut-off", recovery={"nodeLossSeconds": LOSS_SECONDS})
         self._fail(3)
         self._wait_for_the_deadline()
-        self._wait_for_growth()
-        self._wait_for_the_end()
         self._wait_for_a_node("lost")
         self._fail(4)
         self._wait_for_a_new_try()
@@ -104,10 +98,6 @@ class Waits:
     def _set_up_nodes(self) -> None:
         for node, pool in zip(self.world.kubelets.nodes, POOLS * 2, strict=True):
             self._change_node(node, {"metadata": {"labels": {"pool": pool}}})
-        self._change_node(self._spare("delay"), {"spec": {"unschedulable": True}})
-
-    def _spare(self, pool: str) -> str:
-        return self.world.kubelets.nodes[len(POOLS) + POOLS.index(pool)]
 
     def _change_node(self, node: str, change: dict[str, Any], *, of: str = "") -> None:
         self.world.api.patch(f"/api/v1/nodes/{node}{of}", headers=MERGE, json=change).raise_for_status()
@@ -134,19 +124,6 @@ class Waits:
     def _wait_for_the_deadline(self) -> None:
         began = self._runs("deadline")["startTime"]
         self._expect("deadline", began, DEADLINE_SECONDS, lambda look: "completionTime" in look.jobs["deadline"])
-
-    def _wait_for_growth(self) -> None:
-        self._eventually("its size", lambda: "lastResizeTime" in self._runs("delay"))
-        began = self.world.status("delay")["lastResizeTime"]
-        self._change_node(self._spare("delay"), {"spec": {"unschedulable": False}})
-        self._expect("delay", began, DELAY_SECONDS, lambda look: "delay-worker-0" in look.pods)
-
-    def _wait_for_the_end(self) -> None:
-        self._runs("end")
-        self.world.end("end-master-0", 0)
-        self._eventually("its end", lambda: "completionTime" in self.world.status("end"))
-        ended = self.world.status("end")["completionTime"]
-        self._expect("end", ended, TTL_SECONDS, lambda look: "end" not in look.jobs)
 
     def _wait_for_a_node(self, pool: str) -> None:
         self._runs(pool)

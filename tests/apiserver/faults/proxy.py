@@ -5,7 +5,7 @@ each fault lasts until `heal`. Requests are logged in the order of their arrival
 
     with Proxy.of(kubeconfig) as proxy:
         operator = operators.start(server=proxy.url)
-        proxy.answer(503)                       # or refuse, swallow, delay, silence_watches, expire_watches
+        proxy.answer(503)                       # or swallow, end_watches, cut
         proxy.heal()
         writes = [entry for entry in proxy.log if entry.request.writes]
 """
@@ -34,6 +34,8 @@ import yarl
 from aiohttp import web
 from multidict import CIMultiDict
 
+from tests.kit.requests import REASONS, CutOff, Entry, Matcher, Refusal, Request, anything, failure
+
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
@@ -41,56 +43,6 @@ MAX_BODY = 64 << 20
 START_SECONDS = 10
 CLOSE_SECONDS = 2
 HOP_BY_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "keep-alive"}
-REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-
-
-class CutOff(Exception):  # noqa: N818 - it is no error but an order
-    """Raised by a `before` or `after` hook: the connection ends without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request; `path` is without its query."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def watches(self) -> bool:
-        """Whether it opens a watch."""
-        return self.query.get("watch", "") in ("1", "true")
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may change something."""
-        return self.method not in ("GET", "HEAD")
-
-    @property
-    def of_lease(self) -> bool:
-        """Whether it is about a lease."""
-        return "/leases" in self.path
-
-    def __str__(self) -> str:
-        return f"{'WATCH' if self.watches else self.method} {self.path}"
-
-
-@dataclass(slots=True)
-class Entry:
-    """A logged request: when it came (monotonic) and what status it was answered with (0: none, or not yet)."""
-
-    at: float
-    request: Request
-    status: int = 0
-
-
-Matcher = Callable[[Request], bool]
-
-
-def anything(_: Request) -> bool:
-    """Matches every request."""
-    return True
 
 
 class Filter:
@@ -102,23 +54,6 @@ class Filter:
     def body(self, request: Request, data: bytes) -> bytes:  # noqa: ARG002 - for those that override it
         """A whole body, or one event of a watch (a line of JSON, without its end); empty swallows an event."""
         return data
-
-
-@dataclass(slots=True)
-class _Refusal:
-    """Answers `times` matching requests (None: all) with a status."""
-
-    status: int
-    where: Matcher
-    times: int | None
-    retry_after: int | None
-
-    def takes(self, request: Request) -> bool:
-        if self.times == 0 or not self.where(request):
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
 
 
 @dataclass(slots=True, eq=False)
@@ -134,11 +69,8 @@ class _Watch:
 class _Faults:
     """What is wrong now."""
 
-    delay: float = 0.0
     hang: bool = False
-    silent: bool = False
-    refusals: list[_Refusal] = field(default_factory=list)
-    oldest_revision: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
 
 
 class Proxy:
@@ -195,34 +127,15 @@ class Proxy:
         """How many watches clients have open."""
         return len(self._watches)
 
-    def refuse(self) -> None:
-        """Close the port and break every connection, as a machine does whose API server ended."""
-        self._wait(self._stop_listening())
-
     def swallow(self) -> None:
         """Accept connections and never answer; open watches fall silent. As a network that drops packets."""
         self._faults.hang = True
-        self._silence_open_watches()
+        for watch in list(self._watches):
+            watch.silent = True
 
-    def delay(self, seconds: float) -> None:
-        """Pass every request, and what watches bring, on so much later."""
-        self._faults.delay = seconds
-
-    def answer(
-        self, status: int, *, where: Matcher = anything, times: int | None = None, retry_after: int | None = None
-    ) -> None:
+    def answer(self, status: int, *, where: Matcher = anything, times: int | None = None) -> None:
         """Answer matching requests (the next `times`, or all) with this status in the API server's place."""
-        self._faults.refusals.append(_Refusal(status, where, times, retry_after))
-
-    def silence_watches(self) -> None:
-        """Watches, those open and those to come, stay open and bring nothing. `heal` does not wake them."""
-        self._faults.silent = True
-        self._silence_open_watches()
-
-    def expire_watches(self, revision: int) -> None:
-        """End every watch with `410 Gone`, and so new ones from before `revision`, as after a compaction; for good."""
-        self._faults.oldest_revision = revision
-        self.end_watches(HTTPStatus.GONE)
+        self._faults.refusals.append(Refusal(status, where, times))
 
     def end_watches(self, status: int, *, where: Matcher = anything) -> None:
         """Send matching watches, once, an ERROR event with that status."""
@@ -234,10 +147,9 @@ class Proxy:
 
     def heal(self) -> None:
         """No more faults. Connections on which an answer was swallowed are broken."""
-        hung, self._faults = self._faults.hang, _Faults(oldest_revision=self._faults.oldest_revision)
+        hung, self._faults = self._faults.hang, _Faults()
         if hung:
             self.cut()
-        self._wait(self._listen())
 
     def requests(self, *, since: float = 0.0, where: Matcher = anything) -> list[Entry]:
         """What came after that monotonic time."""
@@ -245,10 +157,6 @@ class Proxy:
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS)
-
-    def _silence_open_watches(self) -> None:
-        for watch in list(self._watches):
-            watch.silent = True
 
     async def _open(self) -> None:
         self._writing = asyncio.Lock()
@@ -262,20 +170,8 @@ class Proxy:
         # A client that is gone needs no answer: its watches here would otherwise stay open to the API server.
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        self._site: web.TCPSite | None = None
-        await self._listen()
-
-    async def _listen(self) -> None:
-        if self._site is None:
-            self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
-            await self._site.start()
-            self.port = self._runner.addresses[0][1]
-
-    async def _stop_listening(self) -> None:
-        if self._site is not None:
-            await self._site.stop()
-            self._site = None
-        await self._cut()
+        await web.TCPSite(self._runner, HOST, 0).start()
+        self.port = self._runner.addresses[0][1]
 
     async def _cut(self) -> None:
         for connection in self._runner.server.connections if self._runner.server else ():
@@ -325,15 +221,12 @@ class Proxy:
             return web.Response(status=HTTPStatus.BAD_GATEWAY)
 
     async def _answer(self, incoming: web.Request, entry: Entry) -> web.StreamResponse:
-        await asyncio.sleep(self._faults.delay)
         if self._faults.hang:
             await asyncio.Event().wait()
         if refusal := next((r for r in self._faults.refusals if r.takes(entry.request)), None):
-            return _refused(entry, refusal.status, refusal.retry_after)
+            entry.status = refusal.status
+            return web.json_response(_told(refusal.status), status=refusal.status)
         if entry.request.watches:
-            if int(entry.request.query.get("resourceVersion") or "0") < self._faults.oldest_revision:
-                entry.status = HTTPStatus.GONE
-                return web.Response(body=_error_event(HTTPStatus.GONE), content_type="application/json")
             return await self._watch(incoming, entry)
         passing = asyncio.ensure_future(self._pass(incoming, entry))
         self._passing.add(passing)
@@ -370,7 +263,7 @@ class Proxy:
             headers = _passed_on(answer.headers)
             self.filter.headers(request, headers)
             response = web.StreamResponse(status=answer.status, headers=headers)
-            watch = _Watch(request, response, silent=self._faults.silent)
+            watch = _Watch(request, response)
             await response.prepare(incoming)
             self._watches.add(watch)
             try:
@@ -383,7 +276,6 @@ class Proxy:
     async def _stream(self, watch: _Watch, source: aiohttp.StreamReader) -> None:
         rest = b""
         async for data in source.iter_any():
-            await asyncio.sleep(self._faults.delay)
             *events, rest = (rest + data).split(b"\n")
             for event in events:
                 passed = b"" if watch.silent else self.filter.body(watch.request, event)
@@ -409,16 +301,9 @@ def _passed_on(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in HOP_BY_HOP)
 
 
-def _refused(entry: Entry, status: int, retry_after: int | None) -> web.Response:
-    entry.status = status
-    headers = {"Retry-After": str(retry_after)} if retry_after is not None else {}
-    return web.json_response(_status(status), status=status, headers=headers)
-
-
 def _error_event(code: int) -> bytes:
-    return json.dumps({"type": "ERROR", "object": _status(code)}).encode() + b"\n"
+    return json.dumps({"type": "ERROR", "object": _told(code)}).encode() + b"\n"
 
 
-def _status(code: int) -> dict[str, Any]:
-    told = {"message": f"the test's proxy answers {int(code)}", "reason": REASONS.get(code, ""), "code": int(code)}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **told}
+def _told(code: int) -> dict[str, Any]:
+    return failure(code, REASONS.get(code, ""), f"the test's proxy answers {int(code)}")

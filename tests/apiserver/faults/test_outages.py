@@ -1,4 +1,8 @@
-"""The operator while its API server misbehaves, and after: it finds out what it missed, and does everything once."""
+"""The operator while a real API server misbehaves, and after: it finds out what it missed, and does everything once.
+
+What only a real one, a real network and the real kopf can show. All else is told in `tests/virtual/test_outages.py`; a
+history is really compacted in `tests/cluster/test_faults_control_plane.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ import json
 import time
 from collections import Counter
 from http import HTTPStatus
-from itertools import pairwise
 
 import pytest
 
 from devcluster.cluster import Cluster
 from tests.apiserver.faults.conftest import GPUS_PER_NODE, is_ready, restart_clients
 from tests.apiserver.faults.lab import World, elastic_job
-from tests.apiserver.faults.proxy import Entry, Proxy, Request
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operators, eventually
+from tests.kit.requests import Request, makes_a_pod
 
 pytestmark = pytest.mark.apiserver
 
@@ -24,9 +28,8 @@ NEW = 4
 GPUS = 3
 """Of one pod of ours. What is free before and after is a multiple of it on each node: one ghost costs a pod."""
 RECOVERY_SECONDS = 90
-DOWN_SECONDS = 3
+DOWN_SECONDS, FROZEN_SECONDS = 3, 15
 MOST_REQUESTS_PER_SECOND = 10
-TRIES = 5
 
 
 def of_jobs(request: Request) -> bool:
@@ -90,42 +93,13 @@ class Story:
         return Counter(entry.request.path.rsplit("/", 1)[1] for entry in gone)
 
 
-def makes_a_pod(request: Request) -> bool:
-    return request.method == "POST" and request.path.endswith("/pods")
-
-
 def tells_of_comes(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/events") and b'"comes"' in request.body
-
-
-def reads_a_collection(request: Request) -> bool:
-    return request.method == "GET" and not request.of_lease and not of_jobs(request)
-
-
-def pauses(entries: list[Entry]) -> list[float]:
-    """Seconds between requests in a row."""
-    return [later.at - earlier.at for earlier, later in pairwise(entries)]
 
 
 @pytest.fixture
 def story(world: World, operators: Operators, proxy: Proxy) -> Story:
     return Story(world, operators, proxy)
-
-
-@pytest.mark.parametrize(
-    "seconds",
-    [
-        pytest.param(40, id="40-seconds", marks=pytest.mark.extended),
-        pytest.param(300, id="5-minutes", marks=pytest.mark.long),
-    ],
-)
-def test_what_happened_while_the_api_server_was_away_is_found_out(story: Story, seconds: float) -> None:
-    story.proxy.refuse()
-    story.go_on_unseen()
-    time.sleep(seconds)
-    assert story.operator.lives
-    story.proxy.heal()
-    story.check()
 
 
 def test_what_happened_while_the_network_dropped_everything_is_found_out(story: Story) -> None:
@@ -136,62 +110,6 @@ def test_what_happened_while_the_network_dropped_everything_is_found_out(story: 
     asked = story.proxy.requests(since=begun)
     story.proxy.heal()
     assert len(asked) < 8 * MOST_REQUESTS_PER_SECOND
-    story.check()
-
-
-@pytest.mark.extended
-def test_refusals_are_met_with_growing_pauses_that_differ(story: Story) -> None:
-    """Each collection is refused for another reason, all at once.
-
-    The Lease is not: one who loses it reads the priority classes once more, beside their watch.
-    """
-    begun = time.monotonic()
-    story.proxy.answer(403, where=lambda request: request.path.endswith("/nodes"))
-    story.proxy.answer(429, where=lambda request: request.path.endswith("/pods"), retry_after=1)
-    story.proxy.answer(500, where=lambda request: not request.of_lease)
-    story.proxy.cut()
-    story.go_on_unseen()
-
-    def tries() -> dict[str, list[Entry]]:
-        found: dict[str, list[Entry]] = {}
-        for entry in story.proxy.requests(since=begun, where=reads_a_collection):
-            found.setdefault(entry.request.path, []).append(entry)
-        return found
-
-    eventually(
-        "some tries of each", lambda: len(tries()) == 9 and min(map(len, tries().values())) >= TRIES, report=tries
-    )
-    asked, seconds = story.proxy.requests(since=begun), time.monotonic() - begun
-    story.proxy.heal()
-    assert len(asked) < seconds * MOST_REQUESTS_PER_SECOND
-    waits = {path: pauses(entries) for path, entries in tries().items()}
-    assert all(later[-1] > 1.5 * later[0] for later in waits.values()), waits
-    assert len({round(later[-1], 2) for later in waits.values()}) > len(waits) / 2, waits
-    story.check()
-
-
-@pytest.mark.extended
-def test_an_api_server_that_takes_two_seconds_is_used_all_the_same(story: Story) -> None:
-    story.proxy.delay(2)
-    story.go_on_unseen()
-    story.check()
-
-
-@pytest.mark.extended
-def test_deletions_before_an_expired_watch_are_found_out(story: Story) -> None:
-    story.proxy.silence_watches()
-    story.go_on_unseen()
-    revision = story.world.api.get(story.world.pods_path).json()["metadata"]["resourceVersion"]
-    story.proxy.heal()
-    story.proxy.expire_watches(int(revision))
-    story.check()
-
-
-@pytest.mark.long
-def test_silent_watches_are_noticed(story: Story) -> None:
-    story.proxy.silence_watches()
-    story.go_on_unseen()
-    story.proxy.heal()
     story.check()
 
 
@@ -208,25 +126,29 @@ def test_the_job_feed_survives_an_end_of_kopf_and_nothing_ends_with_it(story: St
     eventually("an event on the new job", lambda: story.proxy.requests(where=tells_of_comes))
 
 
-@pytest.mark.parametrize("part", ["apiserver", pytest.param("etcd", marks=pytest.mark.extended)])
-def test_a_restart_of_the_control_plane_costs_no_pod(story: Story, control_plane: Cluster, part: str) -> None:
-    control_plane.part(part).kill()
-    eventually("its end", lambda: not is_ready(story.world.api))
-    time.sleep(DOWN_SECONDS)
-    control_plane.part(part).restart()
+@pytest.mark.parametrize(
+    ("part", "freezes"),
+    [
+        ("apiserver", False),
+        pytest.param("etcd", False, marks=pytest.mark.extended),
+        pytest.param("etcd", True, marks=pytest.mark.long),
+    ],
+)
+def test_a_restart_of_the_control_plane_costs_no_pod(
+    story: Story, control_plane: Cluster, part: str, freezes: bool
+) -> None:
+    broken = control_plane.part(part)
+    if freezes:
+        broken.freeze()
+        time.sleep(FROZEN_SECONDS)
+        broken.thaw()
+    else:
+        broken.kill()
+        eventually("its end", lambda: not is_ready(story.world.api))
+        time.sleep(DOWN_SECONDS)
+        broken.restart()
     restart_clients(control_plane, story.world.api)
     before = {pod["metadata"]["uid"] for pod in story.world.pods("grows")}
     story.go_on_unseen()
     story.check()
     assert len(before - {pod["metadata"]["uid"] for pod in story.world.pods("grows")}) == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("part", ["apiserver", "etcd"])
-def test_a_frozen_control_plane_is_waited_for(story: Story, control_plane: Cluster, part: str) -> None:
-    control_plane.part(part).freeze()
-    time.sleep(15)
-    control_plane.part(part).thaw()
-    restart_clients(control_plane, story.world.api)
-    story.go_on_unseen()
-    story.check()

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.apiserver.faults.proxy import CutOff, Proxy, Request
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import eventually
+from tests.kit.requests import CutOff, Request
 
 pytestmark = pytest.mark.apiserver
 
@@ -46,20 +47,11 @@ def test_requests_pass_and_are_logged(proxy: Proxy, client: httpx.Client, name: 
 
 
 def test_so_many_matching_requests_are_refused(proxy: Proxy, client: httpx.Client) -> None:
-    proxy.answer(429, where=lambda request: request.path == "/api", times=2, retry_after=7)
+    proxy.answer(429, where=lambda request: request.path == "/api", times=2)
     statuses = [client.get(path).status_code for path in ("/api", "/version", "/api", "/api")]
     assert statuses == [429, 200, 429, 200]
     proxy.answer(503)
     assert client.get("/version").json()["reason"] == "ServiceUnavailable"
-
-
-def test_refused_connections_come_back_under_the_same_port(proxy: Proxy, client: httpx.Client) -> None:
-    assert client.get("/version").is_success
-    proxy.refuse()
-    with pytest.raises(httpx.ConnectError):
-        client.get("/version")
-    proxy.heal()
-    assert client.get("/version").is_success
 
 
 def test_swallowed_requests_get_no_answer(proxy: Proxy, client: httpx.Client) -> None:
@@ -83,32 +75,30 @@ def watch(client: httpx.Client, name: str, revision: str) -> Iterator[dict]:
             yield json.loads(line)
 
 
-def test_a_watch_brings_events_until_it_is_silenced(
+def test_a_watch_brings_events_until_they_are_swallowed(
     proxy: Proxy, client: httpx.Client, api: httpx.Client, name: str
 ) -> None:
     events = watch(client, name, api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"])
     api.post(CONFIG_MAPS, json={"metadata": {"name": name}}).raise_for_status()
     assert next(events)["object"]["metadata"]["name"] == name
-    proxy.silence_watches()
+    proxy.swallow()
     api.delete(f"{CONFIG_MAPS}/{name}").raise_for_status()
     with pytest.raises(httpx.ReadTimeout):
         next(events)
 
 
-def test_expired_watches_end_with_gone_and_cannot_be_opened_again(
+def test_watches_end_with_an_error_and_can_be_opened_again(
     proxy: Proxy, client: httpx.Client, api: httpx.Client, name: str
 ) -> None:
     old = api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
     events = watch(client, name, old)
     made = api.post(CONFIG_MAPS, json={"metadata": {"name": name}}).raise_for_status().json()
     assert next(events)["type"] == "ADDED"
-    new = made["metadata"]["resourceVersion"]
-    proxy.expire_watches(int(new))
+    proxy.end_watches(410)
     ended = next(events)
     assert (ended["type"], ended["object"]["code"]) == ("ERROR", 410)
-    assert next(watch(client, name, old))["object"]["code"] == 410
     api.delete(f"{CONFIG_MAPS}/{name}").raise_for_status()
-    assert next(watch(client, name, new))["type"] == "DELETED"
+    assert next(watch(client, name, made["metadata"]["resourceVersion"]))["type"] == "DELETED"
 
 
 def test_hooks_stand_before_and_after_what_the_api_server_does(
@@ -167,6 +157,5 @@ def test_a_proxy_that_ends_leaves_no_connection(kubeconfig: Path, api: httpx.Cli
                 threads.submit(ask, params)
             time.sleep(seconds)
             proxy.cut()
-            proxy.refuse()
         gc.collect()
     assert [str(one.message) for one in said if one.category is ResourceWarning] == []

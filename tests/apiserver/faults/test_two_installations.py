@@ -10,8 +10,9 @@ import pytest
 
 from elastic_operator.cluster.objects import ANNOTATION_OPERATOR_NAMESPACE
 from tests.apiserver.faults.lab import MERGE, World, elastic_job
-from tests.apiserver.faults.proxy import Entry, Proxy
+from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import Operator, Operators, eventually
+from tests.kit.requests import Entry
 
 pytestmark = pytest.mark.apiserver
 

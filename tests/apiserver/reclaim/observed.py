@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tests.apiserver.faults.lab import World
 from tests.apiserver.faults.proxy import Proxy, Request
 from tests.apiserver.operators import Operator, Operators
+from tests.kit.requests import deletes_a_pod, nominates
 
 Start = Callable[..., "Observed"]
 Step = tuple[str, str, str]
@@ -43,7 +44,7 @@ class Observed:
 
     def deletes(self) -> list[str]:
         """The names of pods that it asked to be deleted, in that order."""
-        return [entry.request.path.rsplit("/", 1)[1] for entry in self.proxy.requests(where=deletes_pod)]
+        return [entry.request.path.rsplit("/", 1)[1] for entry in self.proxy.requests(where=deletes_a_pod)]
 
     def steps(self) -> list[Step]:
         """What it did about pods: ("reserve", pod, node), ("withdraw", pod, ""), ("delete", pod, "").
@@ -52,28 +53,13 @@ class Observed:
         """
         steps: list[Step] = []
         reserved: dict[str, str] = {}
-        for entry in self.proxy.requests(where=lambda request: deletes_pod(request) or nominates(request)):
+        for entry in self.proxy.requests(where=lambda request: deletes_a_pod(request) or nominates(request)):
             kind, pod, node = _step(entry.request)
             if kind == "reserve" and reserved.get(pod) == node:
                 continue
             reserved[pod] = node
             steps.append((kind, pod, node))
         return steps
-
-
-def deletes_pod(request: Request) -> bool:
-    """Whether it asks for the end of a pod."""
-    return request.method == "DELETE" and "/pods/" in request.path
-
-
-def nominates(request: Request) -> bool:
-    """Whether it writes, or takes back, the nomination of a pod."""
-    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
-
-
-def writes_job_status(request: Request) -> bool:
-    """Whether it writes what is decided about a job."""
-    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
 
 
 def _step(request: Request) -> Step:

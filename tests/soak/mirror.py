@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ from elastic_operator.api.job import API_VERSION
 from elastic_operator.api.policy import KIND as POLICY_KIND
 from elastic_operator.cluster.errors import AlreadyExists
 from tests.simulate import server as kinds
+from tests.simulate.moments import Moments
 from tests.simulate.server import Body
 
 CORE, OURS = "/api/v1", f"/apis/{API_VERSION}"
@@ -26,24 +26,20 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 TRIES = 20
 
 
-class WallMoments:
+class WallMoments(Moments):
     """The time there is, as histories see it."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
 
     @property
-    def passed(self) -> float:
+    def passed(self) -> float:  # type: ignore[override]
         """Seconds since the history began."""
         return time.monotonic() - self._begun
 
     def time(self) -> float:
         """Epoch seconds."""
         return time.time()
-
-    def text(self, ahead: float = 0.0) -> str:
-        """Now, or so many seconds later, as the API writes times."""
-        return datetime.fromtimestamp(int(self.time() + ahead), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Photo:

@@ -1,0 +1,107 @@
+"""Requests to an API server, real or in memory, and what may stand in their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+
+class CutOff(Exception):  # noqa: N818 - it is no error but an order
+    """Raised by a `before` or `after` hook: the connection ends without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `path` is without its query."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+    @property
+    def watches(self) -> bool:
+        """Whether it opens a watch."""
+        return self.query.get("watch", "") in ("1", "true")
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method not in ("GET", "HEAD")
+
+    @property
+    def of_lease(self) -> bool:
+        """Whether it is about a lease."""
+        return "/leases" in self.path
+
+    def __str__(self) -> str:
+        return f"{'WATCH' if self.watches else self.method} {self.path}"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A logged request: when it came (monotonic) and what status it was answered with (0: none, or not yet)."""
+
+    at: float
+    request: Request
+    status: int = 0
+
+
+Matcher = Callable[[Request], bool]
+
+
+def anything(_: Request) -> bool:
+    """Matches every request."""
+    return True
+
+
+def is_a_write(request: Request) -> bool:
+    """Whether it may change something other than a lease."""
+    return request.writes and not request.of_lease
+
+
+def makes_a_pod(request: Request) -> bool:
+    """Whether it creates one."""
+    return request.method == "POST" and request.path.endswith("/pods")
+
+
+def deletes_a_pod(request: Request) -> bool:
+    """Whether it asks for the end of one."""
+    return request.method == "DELETE" and "/pods/" in request.path
+
+
+def nominates(request: Request) -> bool:
+    """Whether it writes, or takes back, the nomination of a pod."""
+    return request.method == "PATCH" and "/pods/" in request.path and request.path.endswith("/status")
+
+
+def writes_job_status(request: Request) -> bool:
+    """Whether it writes what is decided about a job."""
+    return request.method == "PATCH" and "/elasticpytorchjobs/" in request.path and request.path.endswith("/status")
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Answers `times` matching requests (None: all) with a status."""
+
+    status: int
+    where: Matcher = anything
+    times: int | None = None
+    retry_after: int | None = None
+
+    def takes(self, request: Request) -> bool:
+        """Whether that one is refused."""
+        if self.times == 0 or not self.where(request):
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+def failure(status: int, reason: str, message: str) -> dict[str, Any]:
+    """A Status that says no."""
+    told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return {**told, "reason": reason, "message": message, "code": int(status)}
