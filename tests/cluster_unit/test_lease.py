@@ -12,7 +12,8 @@ import pytest
 
 from elastic_operator.cluster.errors import Fenced
 from elastic_operator.cluster.lease import Elector, Timing, micro_time
-from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, hang, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, session_to, status
+from tests.kit.tasks import running
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/sys/leases/op"
 TIMING = Timing()
@@ -26,16 +27,12 @@ async def electing(api: FakeApi, identity: str):
     async with session_to(api) as session:
         elector = Elector(session, namespace="sys", name="op", identity=identity)
         session.remaining = elector.remaining
-        task = asyncio.create_task(elector.run())
-        try:
+        async with running(elector.run()) as task:
             yield elector, task, session
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 def holder(api: FakeApi) -> str:
-    return api.objects[LEASE]["spec"]["holderIdentity"] if LEASE in api.objects else ""
+    return api.find(LEASE)["spec"]["holderIdentity"] if api.find(LEASE) else ""
 
 
 async def seconds_until_leading(elector: Elector) -> float:
@@ -45,13 +42,13 @@ async def seconds_until_leading(elector: Elector) -> float:
     return time.monotonic() - begun
 
 
-async def test_the_first_makes_the_lease_and_renews_it():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
+async def test_the_first_makes_the_lease_and_renews_it(api):
+    async with electing(api, "one") as (elector, task, _):
         assert await seconds_until_leading(elector) == 0
         assert elector.is_leader
-        first = dict(api.objects[LEASE]["spec"])
+        first = dict(api.find(LEASE)["spec"])
         await asyncio.sleep(3.1 * TIMING.renew_seconds)
-        spec = api.objects[LEASE]["spec"]
+        spec = api.find(LEASE)["spec"]
         assert api.moments["PUT"] == [5, 10, 15]
         assert spec["holderIdentity"] == "one"
         assert spec["renewTime"] > first["renewTime"]
@@ -61,10 +58,10 @@ async def test_the_first_makes_the_lease_and_renews_it():
 
 
 async def test_the_second_waits_as_long_as_the_first_renews_and_says_once_who_holds_the_lease(
-    caplog: pytest.LogCaptureFixture,
+    api, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
-    async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
+    async with electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
         await at_rest()
         follower = two if one.is_leader else one
         await asyncio.sleep(5 * TIMING.lease_seconds)
@@ -74,8 +71,8 @@ async def test_the_second_waits_as_long_as_the_first_renews_and_says_once_who_ho
         assert sorted([one.is_leader, two.is_leader]) == [False, True]
 
 
-async def test_a_released_lease_is_taken_over_at_the_next_look():
-    async with fake_api() as api, electing(api, "one") as (one, task, _):
+async def test_a_released_lease_is_taken_over_at_the_next_look(api):
+    async with electing(api, "one") as (one, task, _):
         await seconds_until_leading(one)
         async with electing(api, "two") as (two, _, _):
             await asyncio.sleep(2)
@@ -84,34 +81,32 @@ async def test_a_released_lease_is_taken_over_at_the_next_look():
             await one.release()
             assert not one.is_leader
             assert await seconds_until_leading(two) <= POLL
-            assert api.objects[LEASE]["spec"]["leaseTransitions"] >= 1
+            assert api.find(LEASE)["spec"]["leaseTransitions"] >= 1
 
 
-async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before():
-    async with fake_api() as api:
-        async with electing(api, "one") as (one, _, _):
-            await seconds_until_leading(one)
-        async with electing(api, "two") as (two, _, _):
-            waited = await seconds_until_leading(two)
-            assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
+async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api):
+    async with electing(api, "one") as (one, _, _):
+        await seconds_until_leading(one)
+    async with electing(api, "two") as (two, _, _):
+        waited = await seconds_until_leading(two)
+        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
 
 
-async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs():
-    async with fake_api() as api:
-        spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": "1999-01-01T00:00:00.000000Z"}
-        await api.put(LEASE, {"spec": spec})
-        async with electing(api, "two") as (two, _, _):
-            for _ in range(10):
-                await asyncio.sleep(TIMING.lease_seconds - POLL)
-                await api.put(LEASE, api.objects[LEASE])
-            assert not two.is_leader
-            waited = await seconds_until_leading(two)
-            assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + 2 * POLL
+async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs(api):
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": "1999-01-01T00:00:00.000000Z"}
+    api.put(LEASE, {"spec": spec})
+    async with electing(api, "two") as (two, _, _):
+        for _ in range(10):
+            await asyncio.sleep(TIMING.lease_seconds - POLL)
+            api.put(LEASE, api.find(LEASE))
+        assert not two.is_leader
+        waited = await seconds_until_leading(two)
+        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + 2 * POLL
 
 
 @pytest.mark.parametrize("fault", [500, hang])
-async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(fault):
-    async with fake_api() as api, electing(api, "one") as (elector, task, session):
+async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api, fault):
+    async with electing(api, "one") as (elector, task, session):
         await seconds_until_leading(elector)
         await asyncio.sleep(7)
         api.always["PUT"] = fault
@@ -124,8 +119,8 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(fau
         assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
 
 
-async def test_one_failed_renewal_costs_nothing():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
+async def test_one_failed_renewal_costs_nothing(api):
+    async with electing(api, "one") as (elector, task, _):
         await seconds_until_leading(elector)
         api.fail("PUT", 500, 500)
         await asyncio.sleep(20)
@@ -134,25 +129,23 @@ async def test_one_failed_renewal_costs_nothing():
         assert not task.done()
 
 
-async def test_the_time_counts_from_before_the_renewal():
-    async with fake_api() as api:
+async def test_the_time_counts_from_before_the_renewal(api):
+    async def slow(request):
+        await asyncio.sleep(3)
+        return await api.answer(request)
 
-        async def slow(request):
-            await asyncio.sleep(3)
-            return await api._put(request, await request.json())
-
-        async with electing(api, "one") as (elector, _, _):
-            await seconds_until_leading(elector)
-            api.fail("PUT", slow)
-            await asyncio.sleep(TIMING.renew_seconds + 3.5)
-            assert elector.deadline == TIMING.renew_seconds + TIMING.fence_seconds
-
-
-async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
+    async with electing(api, "one") as (elector, _, _):
         await seconds_until_leading(elector)
-        lease = api.objects[LEASE]
-        await api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+        api.fail("PUT", slow)
+        await asyncio.sleep(TIMING.renew_seconds + 3.5)
+        assert elector.deadline == TIMING.renew_seconds + TIMING.fence_seconds
+
+
+async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal(api):
+    async with electing(api, "one") as (elector, task, _):
+        await seconds_until_leading(elector)
+        lease = api.find(LEASE)
+        api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
         async with asyncio.timeout(TIMING.fence_seconds):
             await task
         assert time.monotonic() == TIMING.renew_seconds
@@ -160,68 +153,65 @@ async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal():
         assert holder(api) == "two"
 
 
-async def test_a_lease_that_somebody_annotated_or_deleted_is_kept():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
+async def test_a_lease_that_somebody_annotated_or_deleted_is_kept(api):
+    async with electing(api, "one") as (elector, task, _):
         await seconds_until_leading(elector)
-        lease = api.objects[LEASE]
-        await api.put(LEASE, {**lease, "metadata": {**lease["metadata"], "annotations": {"a": "b"}}})
+        lease = api.find(LEASE)
+        api.put(LEASE, {**lease, "metadata": {**lease["metadata"], "annotations": {"a": "b"}}})
         await asyncio.sleep(3 * TIMING.lease_seconds)
-        assert api.objects[LEASE]["metadata"]["annotations"] == {"a": "b"}
-        await api.remove(LEASE)
+        assert api.find(LEASE)["metadata"]["annotations"] == {"a": "b"}
+        api.remove(LEASE)
         await asyncio.sleep(TIMING.renew_seconds)
         assert holder(api) == "one"
         assert elector.is_leader
         assert not task.done()
 
 
-async def test_of_two_that_claim_a_free_lease_one_leads():
-    async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
+async def test_of_two_that_claim_a_free_lease_one_leads(api):
+    async with electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
         for _ in range(10):
             await asyncio.sleep(TIMING.poll_seconds)
             assert sorted([one.is_leader, two.is_leader]) == [False, True]
             assert holder(api) == ("one" if one.is_leader else "two")
 
 
-async def test_a_claim_whose_answer_was_lost_is_made_again():
-    async with fake_api() as api:
+async def test_a_claim_whose_answer_was_lost_is_made_again(api):
+    async def carried_out_but_not_answered(request):
+        await api.answer(request)
+        return status(503)
 
-        async def carried_out_but_not_answered(request):
-            await api._post(request, await request.json())
-            return status(503)
-
-        api.fail("POST", carried_out_but_not_answered)
-        async with electing(api, "one") as (elector, _, _):
-            assert await seconds_until_leading(elector) <= POLL
-            assert holder(api) == "one"
+    api.fail("POST", carried_out_but_not_answered)
+    async with electing(api, "one") as (elector, _, _):
+        assert await seconds_until_leading(elector) <= POLL
+        assert holder(api) == "one"
 
 
-async def test_an_api_server_that_fails_at_first_does_not_end_the_election():
-    async with fake_api() as api:
-        api.fail("GET", 500, 403)
-        async with electing(api, "one") as (elector, _, _):
-            assert await seconds_until_leading(elector) <= (1 + 2) * POLL
+async def test_an_api_server_that_fails_at_first_does_not_end_the_election(api):
+    api.fail("GET", 500, 403)
+    async with electing(api, "one") as (elector, _, _):
+        assert await seconds_until_leading(elector) <= (1 + 2) * POLL
 
 
-async def test_who_never_led_releases_nothing():
-    async with fake_api() as api, session_to(api) as session:
-        await api.put(LEASE, {"spec": {"holderIdentity": "other"}})
-        await Elector(session, namespace="sys", name="op", identity="one").release()
-        assert not api.seen
+async def test_who_never_led_releases_nothing(api, session):
+    api.put(LEASE, {"spec": {"holderIdentity": "other"}})
+    await Elector(session, namespace="sys", name="op", identity="one").release()
+    assert not api.seen
 
 
 def test_times_are_written_in_utc_with_microseconds():
     assert micro_time(1767225600.25) == "2026-01-01T00:00:00.250000Z"
 
 
-async def test_a_candidate_that_gets_no_answers_asks_less_and_less_and_says_so_once(caplog: pytest.LogCaptureFixture):
-    async with fake_api() as api:
-        api.always["GET"] = 503
-        async with electing(api, "one") as (elector, _, _):
-            await asyncio.sleep(60)
-            pauses = [later - earlier for earlier, later in pairwise(api.moments["GET"])]
-            for pause, least in zip(pauses, [1, 2, 4, *[5] * len(pauses)], strict=False):
-                assert least <= pause <= 1.2 * least
-            assert len(pauses) > 8
-            assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
-            del api.always["GET"]
-            assert await seconds_until_leading(elector) <= 1.2 * 5
+async def test_a_candidate_that_gets_no_answers_asks_less_and_less_and_says_so_once(
+    api, caplog: pytest.LogCaptureFixture
+):
+    api.always["GET"] = 503
+    async with electing(api, "one") as (elector, _, _):
+        await asyncio.sleep(60)
+        pauses = [later - earlier for earlier, later in pairwise(api.moments["GET"])]
+        for pause, least in zip(pauses, [1, 2, 4, *[5] * len(pauses)], strict=False):
+            assert least <= pause <= 1.2 * least
+        assert len(pauses) > 8
+        assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+        del api.always["GET"]
+        assert await seconds_until_leading(elector) <= 1.2 * 5
