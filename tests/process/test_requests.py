@@ -19,7 +19,7 @@ from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
 from elastic_operator.settings import Settings
 from elastic_worker import contract
-from tests.cluster_unit.build import node
+from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
@@ -58,25 +58,26 @@ class World:
         *,
         said: str = NO_GPU,
         nominated: str = "",
-        reservation: Reservation | dict[str, Any] | str = "",
+        reservation: Reservation | str = "",
         labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> objects.Pod:
         """A plain pod that kube-scheduler said this of, as it is from now on."""
         self.revision += 1
-        meta = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": str(self.revision)}
-        if reservation:
-            text = reservation if isinstance(reservation, str) else _json(reservation)
-            meta["annotations"] = {contract.ANNOTATION_RESERVED: text}
+        text = reservation if isinstance(reservation, str) else _json(reservation)
         conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
-        body = {
-            "metadata": {**meta, "labels": labels or {}, "creationTimestamp": "2027-01-15T07:00:00Z"},
-            "spec": {"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
-            "status": {"phase": "Pending", "conditions": conditions, "nominatedNodeName": nominated},
-        }
-        self.pods.observe(objects.decode(body, objects.Pod))
-        found = self.pods.get("u")
-        assert found is not None
+        found = pod(
+            "p",
+            namespace="team",
+            uid="u",
+            rv=self.revision,
+            phase="Pending",
+            spec={"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
+            status={"conditions": conditions, "nominatedNodeName": nominated},
+            annotations={contract.ANNOTATION_RESERVED: text} if text else {},
+            labels=labels or {},
+        )
+        self.pods.observe(found)
         return found
 
     def look(self, now: float = NOW) -> Request:
@@ -85,9 +86,7 @@ class World:
         return request
 
 
-def _json(reservation: Reservation | dict[str, Any]) -> str:
-    if isinstance(reservation, dict):
-        return json.dumps(reservation)
+def _json(reservation: Reservation) -> str:
     avoid = {name: {"until": one.until, "times": one.times} for name, one in reservation.avoid.items()}
     return json.dumps(
         {"node": reservation.node, "since": reservation.since, "until": reservation.until, "avoid": avoid}

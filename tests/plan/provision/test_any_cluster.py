@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given
 
 from elastic_operator.plan.allocate import Allocator, allocate
-from tests.plan.allocate.world import GPU
 from tests.plan.allocate.worlds import autoscaled
 from tests.plan.provision.places import with_pods_made
+from tests.plan.quota.test_properties import check_limits
 
 PASSES = 6
 
@@ -28,23 +27,7 @@ def _asks(grant):
 
 @given(autoscaled())
 def test_what_is_asked_for_passes_no_limit(snapshot):
-    granted = allocate(snapshot)
-    teams = {team.name: team for team in snapshot.teams}
-    use: Counter[str] = Counter()
-    asking = set()
-    for job in snapshot.jobs:
-        grant, path = granted[job.uid], _path(teams, snapshot.team_of.get(job.namespace))
-        gpus = {"master": job.master.gpus, "worker": job.worker.gpus}
-        pods = {member.uid: member for member in (*job.members, *job.waiting)}
-        held = sum(pods[uid].requests.get(GPU, 0) for uid in grant.keep) + sum(gpus[slot.role] for slot in grant.create)
-        use.update(dict.fromkeys(path, held))
-        asking |= set(path) if any(slot.node is None for slot in grant.create) and held else set()
-    for node in snapshot.nodes:
-        for namespace, held in node.used_by.items():
-            use.update({name: held.get(GPU, 0) for name in _path(teams, snapshot.team_of.get(namespace))})
-    for name in asking:
-        limit = teams[name].quotas["default"].limit
-        assert limit is None or use[name] <= limit
+    check_limits(snapshot, now=False)
 
 
 @given(autoscaled())
@@ -68,9 +51,3 @@ def test_a_table_that_serves_again_decides_as_a_new_one(snapshot):
 def _left(snapshot):
     """What was leaving has left."""
     return replace(snapshot, nodes=tuple(replace(node, leaving={}, leaving_by={}) for node in snapshot.nodes))
-
-
-def _path(teams, name):
-    while name is not None:
-        yield name
-        name = teams[name].parent

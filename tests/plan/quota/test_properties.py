@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -14,14 +15,19 @@ from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
 
 
-@given(shared_snapshots(SHAPES))
-def test_no_job_takes_its_team_beyond_a_limit(snapshot):
+def check_limits(snapshot, *, now):
+    """No team for which pods are made is beyond its limit."""
     granted = allocate(snapshot)
-    for now in (True, False):
-        use = _use(snapshot, granted, now=now)
-        for team in _growing(snapshot, granted, now=now):
-            limit = team.quotas["default"].limit
-            assert limit is None or use[team.name] <= limit, (team.name, now)
+    use = _use(snapshot, granted, now=now)
+    for team in _growing(snapshot, granted, now=now):
+        limit = team.quotas["default"].limit
+        assert limit is None or use[team.name] <= limit, team.name
+
+
+@pytest.mark.parametrize("now", [True, False], ids=["now", "soon"])
+@given(shared_snapshots(SHAPES))
+def test_no_job_takes_its_team_beyond_a_limit(now, snapshot):
+    check_limits(snapshot, now=now)
 
 
 @given(shared_snapshots(SHAPES))
@@ -129,7 +135,7 @@ def _held(snapshot, uids_of, *, only_fixed=False):
         if job.preemptible and only_fixed:
             continue
         kept = uids_of(job)
-        add(job.namespace, sum(m.requests[GPU] for m in job.members if m.uid in kept))
+        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.waiting) if m.uid in kept))
     return use
 
 
