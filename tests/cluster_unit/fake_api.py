@@ -65,13 +65,11 @@ class FakeApi:
 
     def put(self, path: str, obj: Mapping[str, Any]) -> Body:
         """Create or change an object, its status as well, as several clients could together."""
-        place, old = self.memory._place(path), self.find(path)
+        place, old, meta = self.memory._place(path), self.find(path), obj.get("metadata", {})
+        if old is not None:
+            return self.server.replace(place.plural, old, {**obj, "metadata": {**old["metadata"], **meta}})
         named = {"name": place.name} | ({"namespace": place.namespace} if place.namespace else {})
-        if old is None:
-            return self.server.create(place.plural, {**obj, "metadata": {**obj.get("metadata", {}), **named}})
-        return self.server.replace(
-            place.plural, old, {**obj, "metadata": {**old["metadata"], **obj.get("metadata", {})}}
-        )
+        return self.server.create(place.plural, {**obj, "metadata": {**meta, **named}})
 
     def remove(self, path: str, *, quietly: bool = False) -> None:
         """Delete an object; `quietly` as if no watch could ever tell."""

@@ -50,8 +50,10 @@ def test_no_node_is_promised_more_than_it_has_now_or_soon(clusters, data):
             assert all(n <= node.allocatable[r] for r, n in loads(snapshot, granted, now=now)[node.name].items()), now
 
 
-@given(snapshots(SHAPES))
-def test_pods_are_only_created_on_usable_nodes(snapshot):
+@pytest.mark.parametrize("clusters", WITHOUT_POOLS)
+@given(st.data())
+def test_pods_are_only_created_on_usable_nodes(clusters, data):
+    snapshot = data.draw(CLUSTERS[clusters])
     usable = {n.name for n in snapshot.nodes if n.usable}
     assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.create)
 
