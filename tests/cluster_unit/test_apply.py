@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import BadRequest, Conflict, NameTaken, NotFound
 from tests.cluster_unit.build import JOB_UID, owner, pod_dict
-from tests.cluster_unit.fake_api import fake_api, json, merged, session_to, status
+from tests.cluster_unit.fake_api import json, status
+from tests.simulate.server import merged
 
 PODS = "/api/v1/namespaces/a/pods"
 SERVICES = "/api/v1/namespaces/a/services"
@@ -19,7 +21,9 @@ DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
 def manifest(name: str = "toy-worker-0", **fields) -> dict:
-    return pod_dict(name, owners=(owner(),), **fields)
+    body = pod_dict(name, owners=(owner(),), **fields)
+    del body["metadata"]["resourceVersion"]
+    return body
 
 
 def service(**meta) -> dict:
@@ -38,17 +42,15 @@ def endpoint_slice(*addresses: str) -> dict:
     }
 
 
-async def test_a_pod_is_created_under_strict_validation():
-    async with fake_api() as api, session_to(api) as session:
-        pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
-        assert pod.metadata.resource_version == str(api.revision)
-        assert api.seen[0][2] == {"fieldValidation": "Strict"}
+async def test_a_pod_is_created_under_strict_validation(api, session):
+    pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert pod.metadata.resource_version == str(api.server.revision)
+    assert api.seen[0][2] == {"fieldValidation": "Strict"}
 
 
-async def test_a_pod_that_is_there_already_and_ours_is_created():
-    async with fake_api() as api, session_to(api) as session:
-        first = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
-        assert await apply.create_pod(session, manifest(), job_uid=JOB_UID) == first
+async def test_a_pod_that_is_there_already_and_ours_is_created(session):
+    first = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert await apply.create_pod(session, manifest(), job_uid=JOB_UID) == first
 
 
 @pytest.mark.parametrize(
@@ -62,160 +64,127 @@ async def test_a_pod_that_is_there_already_and_ours_is_created():
         (pod_dict(owners=(owner(),), **DELETED_AT), True, "still being deleted"),
     ],
 )
-async def test_a_name_that_another_holds_is_reported_in_words(there, deleting, message):
-    async with fake_api() as api, session_to(api) as session:
-        await api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
-        with pytest.raises(NameTaken, match=message) as caught:
-            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
-        assert (caught.value.name, caught.value.deleting) == ("toy-worker-0", deleting)
+async def test_a_name_that_another_holds_is_reported_in_words(api, session, there, deleting, message):
+    api.put(f"{PODS}/toy-worker-0", there | {"metadata": there["metadata"] | {"name": "toy-worker-0"}})
+    with pytest.raises(NameTaken, match=message) as caught:
+        await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert (caught.value.name, caught.value.deleting) == ("toy-worker-0", deleting)
 
 
-async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now():
-    async with fake_api() as api, session_to(api) as session:
-
-        async def exists(_request):
-            return status(409, "AlreadyExists")
-
-        api.fail("POST", exists)
-        with pytest.raises(NameTaken) as caught:
-            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
-        assert caught.value.deleting
+async def test_a_name_freed_between_the_refusal_and_the_look_is_taken_for_now(api, session):
+    api.fail("POST", status(409, "AlreadyExists"))
+    with pytest.raises(NameTaken) as caught:
+        await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert caught.value.deleting
 
 
-async def test_a_refused_manifest_is_the_caller_s_to_report():
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("POST", 400)
-        with pytest.raises(BadRequest):
-            await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+async def test_a_refused_manifest_is_the_caller_s_to_report(api, session):
+    api.fail("POST", 400)
+    with pytest.raises(BadRequest):
+        await apply.create_pod(session, manifest(), job_uid=JOB_UID)
 
 
-async def test_a_pod_is_deleted_only_if_it_is_the_one_meant():
-    async with fake_api() as api, session_to(api) as session:
-        pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
-        assert await apply.delete_pod(session, "a", "toy-worker-0", uid="another") is None
-        assert f"{PODS}/toy-worker-0" in api.objects
-        assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
-        assert f"{PODS}/toy-worker-0" not in api.objects
-        assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
+    pod = await apply.create_pod(session, manifest(), job_uid=JOB_UID)
+    assert await apply.delete_pod(session, "a", "toy-worker-0", uid="another") is None
+    assert api.find(f"{PODS}/toy-worker-0")
+    assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+    assert not api.find(f"{PODS}/toy-worker-0")
+    assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
 
 
-async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told():
-    async with fake_api() as api, session_to(api) as session:
-        for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
-
-            async def leaving(_request, kept=kept):
-                return json(pod_dict("p", **DELETED_AT, **kept))
-
-            api.fail("DELETE", leaving)
-            pod = await apply.delete_pod(session, "a", "p", uid="uid-p")
-            assert pod.metadata.deletion_timestamp is not None
+async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):
+    for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
+        api.fail("DELETE", json(pod_dict("p", **DELETED_AT, **kept)))
+        pod = await apply.delete_pod(session, "a", "p", uid="uid-p")
+        assert pod.metadata.deletion_timestamp is not None
 
 
 @pytest.mark.parametrize("answer", [{"kind": "Status", "status": "Success", "metadata": {}}, pod_dict("p")])
-async def test_a_pod_that_somebody_else_deleted_at_the_same_moment_is_gone(answer):
+async def test_a_pod_that_somebody_else_deleted_at_the_same_moment_is_gone(api, session, answer):
     answer = {**answer, "metadata": {k: v for k, v in answer["metadata"].items() if k != "resourceVersion"}}
-    async with fake_api() as api, session_to(api) as session:
-
-        async def gone(_request):
-            return json(answer)
-
-        api.fail("DELETE", gone)
-        assert await apply.delete_pod(session, "a", "p", uid="uid-p") is None
+    api.fail("DELETE", json(answer))
+    assert await apply.delete_pod(session, "a", "p", uid="uid-p") is None
 
 
-async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force():
-    async with fake_api() as api, session_to(api) as session:
-        await apply.delete_pod(session, "a", "p", uid="u")
-        await apply.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
-        assert [body.get("gracePeriodSeconds") for *_, body in api.seen] == [None, 0]
+async def test_the_grace_is_the_pod_s_own_unless_it_is_deleted_by_force(api, session):
+    await apply.delete_pod(session, "a", "p", uid="u")
+    await apply.delete_pod(session, "a", "p", uid="u", grace_seconds=0)
+    assert [body.get("gracePeriodSeconds") for *_, body in api.seen] == [None, 0]
 
 
-async def test_a_service_is_created_once_and_told_with_its_address():
-    async with fake_api() as api, session_to(api) as session:
-        for _ in range(2):
-            ensured = await apply.ensure_service(session, service(), job_uid=JOB_UID)
-            assert ensured.spec.cluster_ip == "10.0.0.7"
-        assert api.requests["POST"] == 1
+async def test_a_service_is_created_once_and_told_with_its_address(api, session):
+    for _ in range(2):
+        ensured = await apply.ensure_service(session, service(), job_uid=JOB_UID)
+        assert ensured.spec.cluster_ip == "10.0.0.7"
+    assert api.requests["POST"] == 1
 
 
-async def test_a_service_of_that_name_that_is_another_s_is_left_alone():
-    async with fake_api() as api, session_to(api) as session:
-        await api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
-        left = r"Service toy-master exists and belongs to nobody: .* goes with: kubectl -n \S+ delete pods,services,"
-        with pytest.raises(NameTaken, match=left):
-            await apply.ensure_service(session, service(), job_uid=JOB_UID)
+async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
+    api.put(f"{SERVICES}/toy-master", service(ownerReferences=[]))
+    left = r"Service toy-master exists and belongs to nobody: .* goes with: kubectl -n \S+ delete pods,services,"
+    with pytest.raises(NameTaken, match=left):
+        await apply.ensure_service(session, service(), job_uid=JOB_UID)
 
 
-async def test_an_endpoint_slice_is_written_only_when_its_address_differs():
-    async with fake_api() as api, session_to(api) as session:
-        for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
-            await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
-        await apply.ensure_endpoint_slice(session, endpoint_slice(), job_uid=JOB_UID)
-        assert (api.requests["POST"], api.requests["PUT"]) == (1, 2)
-        assert api.objects[f"{SLICES}/toy-master"]["endpoints"] == []
+async def test_an_endpoint_slice_is_written_only_when_its_address_differs(api, session):
+    for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
+        await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
+    await apply.ensure_endpoint_slice(session, endpoint_slice(), job_uid=JOB_UID)
+    assert (api.requests["POST"], api.requests["PUT"]) == (1, 2)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
 
 
-async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten():
-    async with fake_api() as api, session_to(api) as session:
-        await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
-
-        async def stale(_request):
-            old = {**api.objects[f"{SLICES}/toy-master"]}
-            old["metadata"] = {**old["metadata"], "resourceVersion": "1"}
-            return json(old)
-
-        api.fail("GET", stale)
-        with pytest.raises(Conflict):
-            await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
+async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, session):
+    await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    now = api.find(f"{SLICES}/toy-master")
+    api.fail("GET", json({**now, "metadata": {**now["metadata"], "resourceVersion": "1"}}))
+    with pytest.raises(Conflict):
+        await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID)
 
 
-async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on():
-    async with fake_api() as api, session_to(api) as session:
-        job = await api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
-        old, rv = job["status"], job["metadata"]["resourceVersion"]
-        new = {"replicas": 2, "gpus": 4}
-        answer = await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
-        assert answer["status"] == new
-        assert api.seen[-1][3]["status"] == {"replicas": 2, "gpus": 4, "retry": None}
-        with pytest.raises(Conflict):
-            await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+async def test_a_status_is_changed_by_its_differences_and_only_from_the_state_it_was_decided_on(api, session):
+    job = api.put(JOB, {"spec": {}, "status": {"replicas": 1, "retry": {"attempt": 1}}})
+    old, rv = job["status"], job["metadata"]["resourceVersion"]
+    new = {"replicas": 2, "gpus": 4}
+    answer = await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
+    assert answer["status"] == new
+    assert api.seen[-1][3]["status"] == {"replicas": 2, "gpus": 4, "retry": None}
+    with pytest.raises(Conflict):
+        await apply.patch_job_status(session, "a", "toy", resource_version=rv, old=old, new=new)
 
 
-async def test_a_status_that_is_as_wanted_costs_no_request():
-    async with fake_api() as api, session_to(api) as session:
-        same = {"replicas": 1, "conditions": [{"type": "Ready"}]}
-        args = {"resource_version": "1", "old": same, "new": {**same}}
-        assert await apply.patch_job_status(session, "a", "toy", **args) is None
-        assert not api.seen
+async def test_a_status_that_is_as_wanted_costs_no_request(api, session):
+    same = {"replicas": 1, "conditions": [{"type": "Ready"}]}
+    args = {"resource_version": "1", "old": same, "new": {**same}}
+    assert await apply.patch_job_status(session, "a", "toy", **args) is None
+    assert not api.seen
 
 
-async def test_the_status_of_a_job_that_is_gone_is_not_found():
-    async with fake_api() as api, session_to(api) as session:
-        with pytest.raises(NotFound):
-            await apply.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
+async def test_the_status_of_a_job_that_is_gone_is_not_found(session):
+    with pytest.raises(NotFound):
+        await apply.patch_job_status(session, "a", "toy", resource_version="1", old={}, new={"replicas": 1})
 
 
-async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations():
-    async with fake_api() as api, session_to(api) as session:
-        made = await apply.create_pod(session, manifest(annotations={"a": "1"}), job_uid=JOB_UID)
-        known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
-        pod = await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
-        assert api.objects[f"{PODS}/toy-worker-0"]["metadata"]["annotations"] == {"a": "1", "b": "2"}
-        assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
-        assert await apply.get_pod(session, "a", "toy-worker-0") == pod
-        with pytest.raises(Conflict):
-            await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
-        with pytest.raises(NotFound):
-            await apply.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
+async def test_a_pod_is_annotated_as_it_was_seen_and_keeps_its_other_annotations(api, session):
+    made = await apply.create_pod(session, manifest(annotations={"a": "1"}), job_uid=JOB_UID)
+    known = {"uid": made.metadata.uid, "resource_version": made.metadata.resource_version}
+    pod = await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "2"})
+    assert api.find(f"{PODS}/toy-worker-0")["metadata"]["annotations"] == {"a": "1", "b": "2"}
+    assert api.seen[-1][3]["metadata"]["uid"] == made.metadata.uid
+    assert await apply.get_pod(session, "a", "toy-worker-0") == pod
+    with pytest.raises(Conflict):
+        await apply.annotate_pod(session, "a", "toy-worker-0", **known, annotations={"b": "3"})
+    with pytest.raises(NotFound):
+        await apply.annotate_pod(session, "a", "toy-worker-1", **known, annotations={"b": "3"})
 
 
-async def test_a_secret_is_created_once_and_never_read():
-    async with fake_api() as api, session_to(api) as session:
-        for token in ("first", "second"):
-            meta = {"name": "toy-elastic", "namespace": "a"}
-            await apply.ensure_secret(session, {"metadata": meta, "stringData": {"token": token}})
-        assert api.objects["/api/v1/namespaces/a/secrets/toy-elastic"]["stringData"] == {"token": "first"}
-        assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
+async def test_a_secret_is_created_once_and_never_read(api, session):
+    for token in ("first", "second"):
+        meta = {"name": "toy-elastic", "namespace": "a"}
+        await apply.ensure_secret(session, {"metadata": meta, "stringData": {"token": token}})
+    assert api.find("/api/v1/namespaces/a/secrets/toy-elastic")["stringData"] == {"token": "first"}
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST"]
 
 
 values = st.recursive(
@@ -232,25 +201,18 @@ def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
     assert apply.merge_diff(new, new) == {}
 
 
-async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it():
-    async with fake_api() as api, session_to(api) as session:
-        job = await api.put(JOB, {})
-        await apply.delete_job(session, "a", "toy", uid="re-created")
-        assert JOB in api.objects
-        await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-        await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-        assert JOB not in api.objects
-        assert api.seen[-1][3]["propagationPolicy"] == "Background"
+async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
+    job = api.put(JOB, {})
+    await apply.delete_job(session, "a", "toy", uid="re-created")
+    assert api.find(JOB)
+    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert not api.find(JOB)
+    assert api.seen[-1][3]["propagationPolicy"] == "Background"
 
 
-async def test_the_end_of_a_log_is_read_and_cut_at_its_front():
-    async def log(_request):
-        response = json(None)
-        response.body = b"x" * 50 + "é end".encode()
-        return response
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("GET", log)
-        assert (await apply.read_log_tail(session, "a", "p", "c", max_bytes=5)).endswith(" end")
-        assert api.seen[0][1] == f"{PODS}/p/log"
-        assert api.seen[0][2]["tailLines"] == "100"
+async def test_the_end_of_a_log_is_read_and_cut_at_its_front(api, session):
+    api.fail("GET", web.Response(body=b"x" * 50 + "é end".encode()))
+    assert (await apply.read_log_tail(session, "a", "p", "c", max_bytes=5)).endswith(" end")
+    assert api.seen[0][1] == f"{PODS}/p/log"
+    assert api.seen[0][2]["tailLines"] == "100"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from email.utils import formatdate
 
 import pytest
 from hypothesis import given
@@ -25,10 +26,6 @@ TOLERANCE = 3.0
 """A time is cut to whole seconds, so is a step, and the estimate may be off by a second."""
 
 
-def http_date(epoch: float) -> str:
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(int(epoch)))
-
-
 @dataclass
 class World:
     """A server whose clock is `offset` ahead of the monotonic one, and a process that asks it something."""
@@ -45,7 +42,7 @@ class World:
         """A request; it is answered by a server whose clock is `ahead` of the usual one's."""
         sent = self.now
         self.now += self.trip
-        date = http_date(self.now - self.trip / 2 + self.offset + ahead)
+        date = formatdate(int(self.now - self.trip / 2 + self.offset + ahead), usegmt=True)
         self.clock.sample(date, sent=sent, received=self.now)
 
     def ask_for(self, seconds: float, *, every: float = 1.0) -> None:
@@ -73,7 +70,7 @@ def test_the_estimate_is_never_off_by_more_than_a_second_and_the_round_trip(serv
     clock = ServerClock()
     for pause in pauses:
         server, local = server + pause, local + pause
-        clock.sample(http_date(server), sent=local - trip / 2, received=local + trip / 2)
+        clock.sample(formatdate(int(server), usegmt=True), sent=local - trip / 2, received=local + trip / 2)
         assert abs(clock.at(local) - server) <= 1 + trip + 1e-3
 
 
@@ -97,7 +94,7 @@ def test_a_late_response_widens_the_bounds_and_is_no_step():
     world.ask_for(20)
     before = world.clock.at(0.0)
     for _ in range(5):
-        date = http_date(world.now + world.offset)
+        date = formatdate(int(world.now + world.offset), usegmt=True)
         world.clock.sample(date, sent=world.now, received=world.now + 60)
         world.now += 60
     assert world.clock.stepped == 0

@@ -4,156 +4,146 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
 
 from elastic_operator.cluster import events
 from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.session import Session
 from elastic_operator.plan.decisions import Event
-from tests.cluster_unit.fake_api import FakeApi, fake_api, hang, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, hang, status
+from tests.kit.tasks import running
+from tests.simulate.server import EVENTS
 
-EVENTS = "/apis/events.k8s.io/v1/events"
 SCALED = Event("ScaledUp", "from 2 to 4 pods")
 
 
-@asynccontextmanager
-async def recording(api: FakeApi, *, running: bool = True, instance: str = "one"):
+@pytest.fixture
+def idle(session: Session) -> Iterator[EventRecorder]:
+    """One that tells nothing yet."""
     dropped: list[int] = []
-    async with session_to(api) as session:
-        recorder = EventRecorder(session, instance=instance, on_drop=lambda: dropped.append(1))
-        task = asyncio.create_task(recorder.run()) if running else None
-        try:
-            yield recorder
-        finally:
-            if task:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-    assert len(dropped) == recorder.dropped
+    idle = EventRecorder(session, instance="one", on_drop=lambda: dropped.append(1))
+    yield idle
+    assert len(dropped) == idle.dropped
+
+
+@pytest.fixture
+async def recorder(idle: EventRecorder) -> AsyncIterator[EventRecorder]:
+    """One that tells what it is given."""
+    async with running(idle.run()):
+        yield idle
 
 
 def told(api: FakeApi) -> list[dict]:
-    return list(api.objects.values())
+    return api.server.all(EVENTS)
 
 
-async def test_an_event_is_told_on_its_job():
-    async with fake_api() as api, recording(api) as recorder:
+async def test_an_event_is_told_on_its_job(api, recorder):
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    (event,) = told(api)
+    assert event["metadata"]["namespace"] == "a"
+    assert (event["reason"], event["note"], event["type"]) == ("ScaledUp", SCALED.message, "Normal")
+    assert event["reportingController"] == "elastic-pytorch.dev/operator"
+    assert event["reportingInstance"] == "one"
+    assert event["regarding"] == {
+        "apiVersion": "elastic-pytorch.dev/v1beta1",
+        "kind": "ElasticPyTorchJob",
+        "namespace": "a",
+        "name": "toy",
+        "uid": "uid-1",
+    }
+    assert "series" not in event
+
+
+async def test_repetitions_are_counted_on_the_same_event(api, recorder):
+    for _ in range(3):
         recorder.record("a", "toy", "uid-1", SCALED)
         await recorder.flush()
-        (event,) = told(api)
-        assert event["metadata"]["namespace"] == "a"
-        assert (event["reason"], event["note"], event["type"]) == ("ScaledUp", SCALED.message, "Normal")
-        assert event["reportingController"] == "elastic-pytorch.dev/operator"
-        assert event["reportingInstance"] == "one"
-        assert event["regarding"] == {
-            "apiVersion": "elastic-pytorch.dev/v1beta1",
-            "kind": "ElasticPyTorchJob",
-            "namespace": "a",
-            "name": "toy",
-            "uid": "uid-1",
-        }
-        assert "series" not in event
+    (event,) = told(api)
+    assert event["series"]["count"] == 3
 
 
-async def test_repetitions_are_counted_on_the_same_event():
-    async with fake_api() as api, recording(api) as recorder:
-        for _ in range(3):
-            recorder.record("a", "toy", "uid-1", SCALED)
-            await recorder.flush()
-        (event,) = told(api)
-        assert event["series"]["count"] == 3
+async def test_repetitions_that_pile_up_cost_one_request(api, idle):
+    for _ in range(5):
+        idle.record("a", "toy", "uid-1", SCALED)
+    task = asyncio.create_task(idle.run())
+    await idle.flush()
+    task.cancel()
+    assert sum(api.requests.values()) == 1
+    assert told(api)[0]["series"]["count"] == 5
 
 
-async def test_repetitions_that_pile_up_cost_one_request():
-    async with fake_api() as api, recording(api, running=False) as recorder:
-        for _ in range(5):
-            recorder.record("a", "toy", "uid-1", SCALED)
-        task = asyncio.create_task(recorder.run())
-        await recorder.flush()
-        task.cancel()
-        assert sum(api.requests.values()) == 1
-        assert told(api)[0]["series"]["count"] == 5
+async def test_other_jobs_messages_and_late_repetitions_are_events_of_their_own(api, recorder):
+    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record("a", "toy", "uid-2", SCALED)
+    recorder.record("a", "toy", "uid-1", Event("ScaledUp", "from 4 to 6 pods"))
+    await recorder.flush()
+    assert len(told(api)) == 3
+    await asyncio.sleep(events.SERIES_SECONDS - 1)
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    assert len(told(api)) == 3
+    await asyncio.sleep(events.SERIES_SECONDS)
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    assert len(told(api)) == 4
 
 
-async def test_other_jobs_messages_and_late_repetitions_are_events_of_their_own():
-    async with fake_api() as api, recording(api) as recorder:
-        recorder.record("a", "toy", "uid-1", SCALED)
-        recorder.record("a", "toy", "uid-2", SCALED)
-        recorder.record("a", "toy", "uid-1", Event("ScaledUp", "from 4 to 6 pods"))
-        await recorder.flush()
-        assert len(told(api)) == 3
-        await asyncio.sleep(events.SERIES_SECONDS - 1)
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        assert len(told(api)) == 3
-        await asyncio.sleep(events.SERIES_SECONDS)
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        assert len(told(api)) == 4
+async def test_an_event_that_expired_on_the_server_is_told_anew(api, recorder):
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    api.server.remove(EVENTS, told(api)[0])
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    assert told(api)[0]["series"]["count"] == 2
 
 
-async def test_an_event_that_expired_on_the_server_is_told_anew():
-    async with fake_api() as api, recording(api) as recorder:
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        await api.remove(next(iter(api.objects)))
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        assert told(api)[0]["series"]["count"] == 2
+async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not(api, recorder):
+    for i in range(events.BURST + 5):
+        recorder.record("a", "loud", "uid-1", Event("Noise", str(i)))
+    recorder.record("a", "quiet", "uid-2", SCALED)
+    await recorder.flush()
+    assert recorder.dropped == 5
+    assert len(told(api)) == events.BURST + 1
+    await asyncio.sleep(events.REFILL_SECONDS)
+    for i in range(2):
+        recorder.record("a", "loud", "uid-1", Event("Later", str(i)))
+    await recorder.flush()
+    assert recorder.dropped == 6
 
 
-async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not():
-    async with fake_api() as api, recording(api) as recorder:
-        for i in range(events.BURST + 5):
-            recorder.record("a", "loud", "uid-1", Event("Noise", str(i)))
-        recorder.record("a", "quiet", "uid-2", SCALED)
-        await recorder.flush()
-        assert recorder.dropped == 5
-        assert len(told(api)) == events.BURST + 1
-        await asyncio.sleep(events.REFILL_SECONDS)
-        for i in range(2):
-            recorder.record("a", "loud", "uid-1", Event("Later", str(i)))
-        await recorder.flush()
-        assert recorder.dropped == 6
+async def test_a_full_queue_drops_and_never_blocks(idle):
+    for i in range(events.QUEUE + 10):
+        idle.record("a", "toy", f"uid-{i}", SCALED)
+    assert idle.dropped == 10
 
 
-async def test_a_full_queue_drops_and_never_blocks():
-    async with fake_api() as api, recording(api, running=False) as recorder:
-        for i in range(events.QUEUE + 10):
-            recorder.record("a", "toy", f"uid-{i}", SCALED)
-        assert recorder.dropped == 10
+async def test_refused_events_are_dropped_and_later_ones_told(api, recorder):
+    api.fail("POST", 500, 403)
+    for i in range(3):
+        recorder.record("a", "toy", "uid-1", Event("E", str(i)))
+    await recorder.flush()
+    assert [event["note"] for event in told(api)] == ["2"]
+    assert recorder.dropped == 2
 
 
-async def test_refused_events_are_dropped_and_later_ones_told():
-    async with fake_api() as api, recording(api) as recorder:
-        api.fail("POST", 500, 403)
-        for i in range(3):
-            recorder.record("a", "toy", "uid-1", Event("E", str(i)))
-        await recorder.flush()
-        assert [event["note"] for event in told(api)] == ["2"]
-        assert recorder.dropped == 2
+async def test_a_request_repeated_after_a_lost_answer_is_told_once(api, recorder):
+    api.fail("POST", status(409, "AlreadyExists"))
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    assert recorder.dropped == 0
 
 
-async def test_a_request_repeated_after_a_lost_answer_is_told_once():
-    async with fake_api() as api, recording(api) as recorder:
-
-        async def exists(_request):
-            return status(409, "AlreadyExists")
-
-        api.fail("POST", exists)
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        assert recorder.dropped == 0
+async def test_flushing_gives_up_when_the_server_hangs(api, recorder):
+    api.always["POST"] = hang
+    recorder.record("a", "toy", "uid-1", SCALED)
+    await recorder.flush()
+    assert time.monotonic() == 2
 
 
-async def test_flushing_gives_up_when_the_server_hangs():
-    async with fake_api() as api, recording(api) as recorder:
-        api.always["POST"] = hang
-        recorder.record("a", "toy", "uid-1", SCALED)
-        await recorder.flush()
-        assert time.monotonic() == 2
-
-
-async def test_long_messages_are_cut_to_what_the_api_takes():
-    async with fake_api() as api, recording(api) as recorder:
-        recorder.record("a", "toy", "uid-1", Event("E", "x" * 5000))
-        await recorder.flush()
-        assert len(told(api)[0]["note"]) == 1024
+async def test_long_messages_are_cut_to_what_the_api_takes(api, recorder):
+    recorder.record("a", "toy", "uid-1", Event("E", "x" * 5000))
+    await recorder.flush()
+    assert len(told(api)[0]["note"]) == 1024

@@ -10,10 +10,14 @@ from itertools import islice, pairwise
 import pytest
 
 from elastic_operator.cluster.objects import CustomObject
+from elastic_operator.cluster.reflector import in_namespace
+from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed, apart
-from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, session_to
+from tests.cluster_unit.fake_api import FakeApi, at_rest
+from tests.kit.tasks import running
 
+JOBS_OF_A = in_namespace(JOBS, "a")
 in_threads = pytest.mark.processes
 """Threads with event loops of their own are what these are about, and virtual time has only one."""
 
@@ -87,52 +91,43 @@ def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
 
 
 @asynccontextmanager
-async def feeding(api: FakeApi):
+async def feeding(session: Session):
     """A feed whose kopf is the test."""
-    async with session_to(api) as session:
-        feed = JobFeed(session._connection, session, Store[CustomObject]())
-        task = asyncio.create_task(feed._sweep_forever())
-        try:
-            await at_rest()
-            assert feed.synced.is_set()
-            yield feed
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    feed = JobFeed(session._connection, session, Store[CustomObject]())
+    async with running(feed._sweep_forever()):
+        await at_rest()
+        assert feed.synced.is_set()
+        yield feed
 
 
-async def put(api: FakeApi, name: str) -> dict:
-    path = JOBS.replace("/elasticpytorchjobs", f"/namespaces/a/elasticpytorchjobs/{name}")
-    body = {"apiVersion": "elastic-pytorch.dev/v1beta1", "kind": "ElasticPyTorchJob", "spec": {}}
-    return await api.put(path, {**body, "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}})
+def put(api: FakeApi, name: str) -> dict:
+    return api.put(f"{JOBS_OF_A}/{name}", {"spec": {}})
 
 
-async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists():
-    async with fake_api() as api:
-        kept, gone = await put(api, "kept"), await put(api, "gone")
-        async with feeding(api) as feed:
-            assert len(feed.store) == 2
-            await api.remove(JOBS.replace("/elasticpytorchjobs", "/namespaces/a/elasticpytorchjobs/gone"), quietly=True)
-            feed._take(None, kept)
-            await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
-            assert gone["metadata"]["uid"] not in feed.store
-            assert kept["metadata"]["uid"] in feed.store
+async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, session):
+    kept, gone = put(api, "kept"), put(api, "gone")
+    async with feeding(session) as feed:
+        assert len(feed.store) == 2
+        api.remove(f"{JOBS_OF_A}/gone", quietly=True)
+        feed._take(None, kept)
+        await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+        assert gone["metadata"]["uid"] not in feed.store
+        assert kept["metadata"]["uid"] in feed.store
 
 
-async def test_many_objects_of_one_list_cost_few_lists_of_ours():
-    async with fake_api() as api:
-        job = await put(api, "one")
-        async with feeding(api) as feed:
-            for _ in range(100):
-                feed._take(None, job)
-                await asyncio.sleep(0.045)
-            assert api.moments["LIST"] == [0, 1, 2, 3, 4]
+async def test_many_objects_of_one_list_cost_few_lists_of_ours(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        for _ in range(100):
+            feed._take(None, job)
+            await asyncio.sleep(0.045)
+        assert api.moments["LIST"] == [0, 1, 2, 3, 4]
 
 
-async def test_catching_up_waits_until_the_server_answers():
-    async with fake_api() as api, feeding(api) as feed:
+async def test_catching_up_waits_until_the_server_answers(api, session):
+    async with feeding(session) as feed:
         api.fail("LIST", 500, 403)
-        job = await put(api, "new")
+        job = put(api, "new")
         async with asyncio.timeout(1.2 * (0.5 + 1)):
             await feed.catch_up()
         assert job["metadata"]["uid"] in feed.store

@@ -12,7 +12,9 @@ import pytest
 
 from elastic_operator.cluster.errors import Fenced
 from elastic_operator.cluster.lease import Elector, Timing, micro_time
-from tests.cluster_unit.fake_api import FakeApi, at_rest, fake_api, hang, session_to, status
+from elastic_operator.cluster.session import Session
+from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, session_to, status
+from tests.kit.tasks import running
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/sys/leases/op"
 TIMING = Timing()
@@ -22,20 +24,26 @@ POLL = 1.2 * TIMING.poll_seconds
 
 @asynccontextmanager
 async def electing(api: FakeApi, identity: str):
-    """A replica that runs for the lease; its task ends when it lost it."""
+    """A replica that runs for the lease."""
     async with session_to(api) as session:
         elector = Elector(session, namespace="sys", name="op", identity=identity)
         session.remaining = elector.remaining
-        task = asyncio.create_task(elector.run())
-        try:
-            yield elector, task, session
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with running(elector.run()):
+            yield elector
+
+
+@pytest.fixture
+async def leader(session: Session):
+    """A replica that leads, and its task, which ends when it lost the lease."""
+    elector = Elector(session, namespace="sys", name="op", identity="one")
+    session.remaining = elector.remaining
+    async with running(elector.run()) as task:
+        assert await seconds_until_leading(elector) == 0
+        yield elector, task
 
 
 def holder(api: FakeApi) -> str:
-    return api.objects[LEASE]["spec"]["holderIdentity"] if LEASE in api.objects else ""
+    return api.find(LEASE)["spec"]["holderIdentity"] if api.find(LEASE) else ""
 
 
 async def seconds_until_leading(elector: Elector) -> float:
@@ -45,183 +53,160 @@ async def seconds_until_leading(elector: Elector) -> float:
     return time.monotonic() - begun
 
 
-async def test_the_first_makes_the_lease_and_renews_it():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
-        assert await seconds_until_leading(elector) == 0
-        assert elector.is_leader
-        first = dict(api.objects[LEASE]["spec"])
-        await asyncio.sleep(3.1 * TIMING.renew_seconds)
-        spec = api.objects[LEASE]["spec"]
-        assert api.moments["PUT"] == [5, 10, 15]
-        assert spec["holderIdentity"] == "one"
-        assert spec["renewTime"] > first["renewTime"]
-        assert (spec["acquireTime"], spec["leaseTransitions"]) == (first["acquireTime"], 0)
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", spec["renewTime"])
-        assert not task.done()
+async def test_the_first_makes_the_lease_and_renews_it(api, leader):
+    elector, task = leader
+    assert elector.is_leader
+    first = dict(api.find(LEASE)["spec"])
+    await asyncio.sleep(3.1 * TIMING.renew_seconds)
+    spec = api.find(LEASE)["spec"]
+    assert api.moments["PUT"] == [5, 10, 15]
+    assert spec["holderIdentity"] == "one"
+    assert spec["renewTime"] > first["renewTime"]
+    assert (spec["acquireTime"], spec["leaseTransitions"]) == (first["acquireTime"], 0)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", spec["renewTime"])
+    assert not task.done()
 
 
-async def test_the_second_waits_as_long_as_the_first_renews_and_says_once_who_holds_the_lease(
-    caplog: pytest.LogCaptureFixture,
+async def test_of_two_that_claim_a_free_lease_one_leads_and_the_other_says_once_who_holds_it(
+    api, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
-    async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
+    async with electing(api, "one") as one, electing(api, "two") as two:
         await at_rest()
-        follower = two if one.is_leader else one
-        await asyncio.sleep(5 * TIMING.lease_seconds)
-        assert not follower.is_leader
+        first = holder(api)
+        for _ in range(75):
+            await asyncio.sleep(TIMING.poll_seconds)
+            assert [name for name, it in (("one", one), ("two", two)) if it.is_leader] == [holder(api)] == [first]
         told = [record.getMessage() for record in caplog.records if "standing by" in record.getMessage()]
-        assert [line.rpartition("holder=")[2] for line in told] == ["one" if follower is two else "two"]
-        assert sorted([one.is_leader, two.is_leader]) == [False, True]
+        assert [line.rpartition("holder=")[2] for line in told] == [first]
 
 
-async def test_a_released_lease_is_taken_over_at_the_next_look():
-    async with fake_api() as api, electing(api, "one") as (one, task, _):
+async def test_a_released_lease_is_taken_over_at_the_next_look(api, leader):
+    one, task = leader
+    async with electing(api, "two") as two:
+        await asyncio.sleep(2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await one.release()
+        assert not one.is_leader
+        assert await seconds_until_leading(two) <= POLL
+        assert api.find(LEASE)["spec"]["leaseTransitions"] >= 1
+
+
+async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api):
+    async with electing(api, "one") as one:
         await seconds_until_leading(one)
-        async with electing(api, "two") as (two, _, _):
-            await asyncio.sleep(2)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await one.release()
-            assert not one.is_leader
-            assert await seconds_until_leading(two) <= POLL
-            assert api.objects[LEASE]["spec"]["leaseTransitions"] >= 1
+    async with electing(api, "two") as two:
+        waited = await seconds_until_leading(two)
+        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
 
 
-async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before():
-    async with fake_api() as api:
-        async with electing(api, "one") as (one, _, _):
-            await seconds_until_leading(one)
-        async with electing(api, "two") as (two, _, _):
-            waited = await seconds_until_leading(two)
-            assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
-
-
-async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs():
-    async with fake_api() as api:
-        spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": "1999-01-01T00:00:00.000000Z"}
-        await api.put(LEASE, {"spec": spec})
-        async with electing(api, "two") as (two, _, _):
-            for _ in range(10):
-                await asyncio.sleep(TIMING.lease_seconds - POLL)
-                await api.put(LEASE, api.objects[LEASE])
-            assert not two.is_leader
-            waited = await seconds_until_leading(two)
-            assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + 2 * POLL
+async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs(api):
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": "1999-01-01T00:00:00.000000Z"}
+    api.put(LEASE, {"spec": spec})
+    async with electing(api, "two") as two:
+        for _ in range(10):
+            await asyncio.sleep(TIMING.lease_seconds - POLL)
+            api.put(LEASE, api.find(LEASE))
+        assert not two.is_leader
+        waited = await seconds_until_leading(two)
+        assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + 2 * POLL
 
 
 @pytest.mark.parametrize("fault", [500, hang])
-async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(fault):
-    async with fake_api() as api, electing(api, "one") as (elector, task, session):
-        await seconds_until_leading(elector)
-        await asyncio.sleep(7)
-        api.always["PUT"] = fault
-        async with asyncio.timeout(TIMING.lease_seconds):
-            await elector.lost.wait()
-        assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
-        with pytest.raises(Fenced):
-            await session.post("/api/v1/namespaces/a/pods", {"metadata": {"name": "late"}})
+async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api, leader, session, fault):
+    elector, task = leader
+    await asyncio.sleep(7)
+    api.always["PUT"] = fault
+    async with asyncio.timeout(TIMING.lease_seconds):
+        await elector.lost.wait()
+    assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
+    with pytest.raises(Fenced):
+        await session.post("/api/v1/namespaces/a/pods", {"metadata": {"name": "late"}})
+    await task
+    assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
+
+
+async def test_one_failed_renewal_costs_nothing(api, leader):
+    elector, task = leader
+    api.fail("PUT", 500, 500)
+    await asyncio.sleep(20)
+    assert api.moments["PUT"] == [5, 7, 9, 14, 19]
+    assert elector.is_leader
+    assert not task.done()
+
+
+async def test_the_time_counts_from_before_the_renewal(api, leader):
+    async def slow(request):
+        await asyncio.sleep(3)
+        return await api.answer(request)
+
+    api.fail("PUT", slow)
+    await asyncio.sleep(TIMING.renew_seconds + 3.5)
+    assert leader[0].deadline == TIMING.renew_seconds + TIMING.fence_seconds
+
+
+async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal(api, leader):
+    elector, task = leader
+    lease = api.find(LEASE)
+    api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+    async with asyncio.timeout(TIMING.fence_seconds):
         await task
-        assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
+    assert time.monotonic() == TIMING.renew_seconds
+    assert not elector.is_leader
+    assert holder(api) == "two"
 
 
-async def test_one_failed_renewal_costs_nothing():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
-        await seconds_until_leading(elector)
-        api.fail("PUT", 500, 500)
-        await asyncio.sleep(20)
-        assert api.moments["PUT"] == [5, 7, 9, 14, 19]
-        assert elector.is_leader
-        assert not task.done()
+async def test_a_lease_that_somebody_annotated_or_deleted_is_kept(api, leader):
+    elector, task = leader
+    lease = api.find(LEASE)
+    api.put(LEASE, {**lease, "metadata": {**lease["metadata"], "annotations": {"a": "b"}}})
+    await asyncio.sleep(3 * TIMING.lease_seconds)
+    assert api.find(LEASE)["metadata"]["annotations"] == {"a": "b"}
+    api.remove(LEASE)
+    await asyncio.sleep(TIMING.renew_seconds)
+    assert holder(api) == "one"
+    assert elector.is_leader
+    assert not task.done()
 
 
-async def test_the_time_counts_from_before_the_renewal():
-    async with fake_api() as api:
+async def test_a_claim_whose_answer_was_lost_is_made_again(api):
+    async def carried_out_but_not_answered(request):
+        await api.answer(request)
+        return status(503)
 
-        async def slow(request):
-            await asyncio.sleep(3)
-            return await api._put(request, await request.json())
-
-        async with electing(api, "one") as (elector, _, _):
-            await seconds_until_leading(elector)
-            api.fail("PUT", slow)
-            await asyncio.sleep(TIMING.renew_seconds + 3.5)
-            assert elector.deadline == TIMING.renew_seconds + TIMING.fence_seconds
-
-
-async def test_a_leader_whose_lease_another_took_stops_at_its_next_renewal():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
-        await seconds_until_leading(elector)
-        lease = api.objects[LEASE]
-        await api.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
-        async with asyncio.timeout(TIMING.fence_seconds):
-            await task
-        assert time.monotonic() == TIMING.renew_seconds
-        assert not elector.is_leader
-        assert holder(api) == "two"
-
-
-async def test_a_lease_that_somebody_annotated_or_deleted_is_kept():
-    async with fake_api() as api, electing(api, "one") as (elector, task, _):
-        await seconds_until_leading(elector)
-        lease = api.objects[LEASE]
-        await api.put(LEASE, {**lease, "metadata": {**lease["metadata"], "annotations": {"a": "b"}}})
-        await asyncio.sleep(3 * TIMING.lease_seconds)
-        assert api.objects[LEASE]["metadata"]["annotations"] == {"a": "b"}
-        await api.remove(LEASE)
-        await asyncio.sleep(TIMING.renew_seconds)
+    api.fail("POST", carried_out_but_not_answered)
+    async with electing(api, "one") as elector:
+        assert await seconds_until_leading(elector) <= POLL
         assert holder(api) == "one"
-        assert elector.is_leader
-        assert not task.done()
 
 
-async def test_of_two_that_claim_a_free_lease_one_leads():
-    async with fake_api() as api, electing(api, "one") as (one, _, _), electing(api, "two") as (two, _, _):
-        for _ in range(10):
-            await asyncio.sleep(TIMING.poll_seconds)
-            assert sorted([one.is_leader, two.is_leader]) == [False, True]
-            assert holder(api) == ("one" if one.is_leader else "two")
+async def test_an_api_server_that_fails_at_first_does_not_end_the_election(api):
+    api.fail("GET", 500, 403)
+    async with electing(api, "one") as elector:
+        assert await seconds_until_leading(elector) <= (1 + 2) * POLL
 
 
-async def test_a_claim_whose_answer_was_lost_is_made_again():
-    async with fake_api() as api:
-
-        async def carried_out_but_not_answered(request):
-            await api._post(request, await request.json())
-            return status(503)
-
-        api.fail("POST", carried_out_but_not_answered)
-        async with electing(api, "one") as (elector, _, _):
-            assert await seconds_until_leading(elector) <= POLL
-            assert holder(api) == "one"
-
-
-async def test_an_api_server_that_fails_at_first_does_not_end_the_election():
-    async with fake_api() as api:
-        api.fail("GET", 500, 403)
-        async with electing(api, "one") as (elector, _, _):
-            assert await seconds_until_leading(elector) <= (1 + 2) * POLL
-
-
-async def test_who_never_led_releases_nothing():
-    async with fake_api() as api, session_to(api) as session:
-        await api.put(LEASE, {"spec": {"holderIdentity": "other"}})
-        await Elector(session, namespace="sys", name="op", identity="one").release()
-        assert not api.seen
+async def test_who_never_led_releases_nothing(api, session):
+    api.put(LEASE, {"spec": {"holderIdentity": "other"}})
+    await Elector(session, namespace="sys", name="op", identity="one").release()
+    assert not api.seen
 
 
 def test_times_are_written_in_utc_with_microseconds():
     assert micro_time(1767225600.25) == "2026-01-01T00:00:00.250000Z"
 
 
-async def test_a_candidate_that_gets_no_answers_asks_less_and_less_and_says_so_once(caplog: pytest.LogCaptureFixture):
-    async with fake_api() as api:
-        api.always["GET"] = 503
-        async with electing(api, "one") as (elector, _, _):
-            await asyncio.sleep(60)
-            pauses = [later - earlier for earlier, later in pairwise(api.moments["GET"])]
-            for pause, least in zip(pauses, [1, 2, 4, *[5] * len(pauses)], strict=False):
-                assert least <= pause <= 1.2 * least
-            assert len(pauses) > 8
-            assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
-            del api.always["GET"]
-            assert await seconds_until_leading(elector) <= 1.2 * 5
+async def test_a_candidate_that_gets_no_answers_asks_less_and_less_and_says_so_once(
+    api, caplog: pytest.LogCaptureFixture
+):
+    api.always["GET"] = 503
+    async with electing(api, "one") as elector:
+        await asyncio.sleep(60)
+        pauses = [later - earlier for earlier, later in pairwise(api.moments["GET"])]
+        for pause, least in zip(pauses, [1, 2, 4, *[5] * len(pauses)], strict=False):
+            assert least <= pause <= 1.2 * least
+        assert len(pauses) > 8
+        assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+        del api.always["GET"]
+        assert await seconds_until_leading(elector) <= 1.2 * 5

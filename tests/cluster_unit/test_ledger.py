@@ -32,6 +32,12 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
     return pod(name, node=node, gpus=gpus, owners=(owner(),), **fields)
 
 
+def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
+    """The job's worker of that index is being created."""
+    place = {"role": "worker", "index": index, "node": node}
+    return ledger.assume(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", requests={GPU: gpus}, **place)
+
+
 def test_bound_pods_use_their_node_and_others_use_nothing():
     ledger = ledger_of(
         pod("bound", node="n1", gpus=2, cpu="500m"),
@@ -131,9 +137,7 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
 
 def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
-    uid = ledger.assume(
-        job_uid=JOB_UID, namespace="a", name="toy-worker-0", role="worker", index=0, node="n1", requests={GPU: 1}
-    )
+    uid = assume_worker(ledger, 0)
     assert ledger.node_usage("n1").used == {GPU: 1}
     assert ledger.node_usage("n1", {uid}).used == {}
     assert [a.uid for a in ledger.assumed(JOB_UID)] == [uid]
@@ -146,10 +150,7 @@ def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires
     now = [0.0]
     ledger = ledger_of(now=lambda: now[0])
     for index, node in enumerate(("n1", "n2")):
-        name = f"toy-worker-{index}"
-        ledger.assume(
-            job_uid=JOB_UID, namespace="a", name=name, role="worker", index=index, node=node, requests={GPU: 1}
-        )
+        assume_worker(ledger, index, node=node)
     ledger.forget("a", "toy-worker-0")
     ledger.forget("a", "toy-worker-0")
     assert ledger.node_usage("n1").used == {}
@@ -175,9 +176,7 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
         own("toy-worker-0", gpus=8),
         own("toy-worker-1", gpus=16, **DELETING),
     )
-    ledger.assume(
-        job_uid=JOB_UID, namespace="a", name="toy-worker-2", role="worker", index=2, node="n1", requests={GPU: 32}
-    )
+    assume_worker(ledger, 2, gpus=32)
     usage = ledger.node_usage("n1", leaving=[("b", {GPU: 64, "cpu": 100})])
     assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
     assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}

@@ -13,10 +13,10 @@ from aiohttp import web
 from elastic_operator.cluster import errors
 from elastic_operator.cluster.connection import TOKEN_SECONDS, Connection, Credentials
 from elastic_operator.cluster.session import WRITE_SECONDS, Session
-from tests.cluster_unit.fake_api import at_rest, fake_api, hang, json, session_to, status
+from tests.cluster_unit.fake_api import at_rest, hang, json, session_to, status
 
 PATH = "/api/v1/namespaces/a/pods"
-BODY = {"metadata": {"name": "p"}}
+BODY = {"metadata": {"name": "p"}, "spec": {"containers": []}}
 
 
 @pytest.mark.parametrize(
@@ -36,54 +36,38 @@ BODY = {"metadata": {"name": "p"}}
         (503, "ServiceUnavailable", errors.ServerError),
     ],
 )
-async def test_each_refusal_has_its_exception(code, reason, expected):
-    async def refuse(_request):
-        return status(code, reason)
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("POST", refuse)
-        with pytest.raises(errors.ApiError) as caught:
-            await session.post(PATH, BODY)
-        assert type(caught.value) is expected
-        assert (caught.value.status, caught.value.reason, caught.value.message) == (code, reason, f"no ({code})")
+async def test_each_refusal_has_its_exception(api, session, code, reason, expected):
+    api.fail("POST", status(code, reason))
+    with pytest.raises(errors.ApiError) as caught:
+        await session.post(PATH, BODY)
+    assert type(caught.value) is expected
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (code, reason, f"no ({code})")
 
 
-async def test_the_time_to_wait_is_read_from_the_refusal():
-    async def refuse(_request):
-        return json({"kind": "Status", "details": {"retryAfterSeconds": 7}}, code=403)
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("POST", refuse)
-        with pytest.raises(errors.Forbidden) as caught:
-            await session.post(PATH, BODY)
-        assert caught.value.retry_after == 7
+async def test_the_time_to_wait_is_read_from_the_refusal(api, session):
+    api.fail("POST", json({"kind": "Status", "details": {"retryAfterSeconds": 7}}, code=403))
+    with pytest.raises(errors.Forbidden) as caught:
+        await session.post(PATH, BODY)
+    assert caught.value.retry_after == 7
 
 
-async def test_a_page_of_a_proxy_in_between_is_no_answer():
-    async def welcome(_request):
-        return web.Response(text="<html>Welcome</html>")
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("GET", welcome)
-        api.fail("POST", welcome)
-        with pytest.raises(errors.Unreachable, match="not the API server's"):
-            await session.get(PATH)
-        with pytest.raises(errors.Unreachable, match="not the API server's"):
-            await session.post(PATH, BODY)
+async def test_a_page_of_a_proxy_in_between_is_no_answer(api, session):
+    for verb in ("GET", "POST"):
+        api.fail(verb, web.Response(text="<html>Welcome</html>"))
+    with pytest.raises(errors.Unreachable, match="not the API server's"):
+        await session.get(PATH)
+    with pytest.raises(errors.Unreachable, match="not the API server's"):
+        await session.post(PATH, BODY)
 
 
-async def test_a_refusal_by_a_proxy_in_between_is_read_as_text():
-    async def refuse(_request):
-        return web.Response(status=502, text="<html>Bad gateway</html>")
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("GET", refuse)
-        with pytest.raises(errors.ServerError, match="Bad gateway"):
-            await session.get(PATH + "/p")
+async def test_a_refusal_by_a_proxy_in_between_is_read_as_text(api, session):
+    api.fail("GET", web.Response(status=502, text="<html>Bad gateway</html>"))
+    with pytest.raises(errors.ServerError, match="Bad gateway"):
+        await session.get(PATH + "/p")
 
 
-async def test_no_write_is_sent_without_a_lease_but_reads_and_the_lease_itself_are():
-    async with fake_api() as api, session_to(api, remaining=lambda: 0.0) as session:
+async def test_no_write_is_sent_without_a_lease_but_reads_and_the_lease_itself_are(api):
+    async with session_to(api, remaining=lambda: 0.0) as session:
         for write in (
             session.post(PATH, BODY),
             session.put(PATH + "/p", BODY),
@@ -97,9 +81,9 @@ async def test_no_write_is_sent_without_a_lease_but_reads_and_the_lease_itself_a
         await session.get(PATH + "/p")
 
 
-async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then():
+async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then(api):
     left = [math.inf]
-    async with fake_api() as api, session_to(api, max_writes=1, remaining=lambda: left[0]) as session:
+    async with session_to(api, max_writes=1, remaining=lambda: left[0]) as session:
         gate = asyncio.Event()
 
         async def slow(_request):
@@ -118,20 +102,19 @@ async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_
         assert api.requests["POST"] == 1
 
 
-async def test_a_write_that_hangs_is_given_up_when_the_lease_ends():
-    async with fake_api() as api, session_to(api, remaining=lambda: 3.0) as session:
+async def test_a_write_that_hangs_is_given_up_when_the_lease_ends(api):
+    async with session_to(api, remaining=lambda: 3.0) as session:
         api.fail("POST", hang)
         with pytest.raises(errors.Unreachable):
             await session.post(PATH, BODY)
         assert time.monotonic() == 3
 
 
-async def test_a_write_that_hangs_is_given_up_after_eight_seconds_under_any_lease():
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("PATCH", hang)
-        with pytest.raises(errors.Unreachable):
-            await session.patch(PATH + "/p", {})
-        assert time.monotonic() == WRITE_SECONDS == 8
+async def test_a_write_that_hangs_is_given_up_after_eight_seconds_under_any_lease(api, session):
+    api.fail("PATCH", hang)
+    with pytest.raises(errors.Unreachable):
+        await session.patch(PATH + "/p", {})
+    assert time.monotonic() == WRITE_SECONDS == 8
 
 
 async def test_a_server_that_is_not_there_is_unreachable():
@@ -140,35 +123,33 @@ async def test_a_server_that_is_not_there_is_unreachable():
             await session.get(PATH)
 
 
-async def test_requests_are_counted_by_verb_and_outcome():
+async def test_requests_are_counted_by_verb_and_outcome(api):
     counts: Counter[tuple[str, str]] = Counter()
     left = [60.0]
-    async with fake_api() as api:
-        options = {"on_request": lambda *key: counts.update([key]), "remaining": lambda: left[0]}
-        async with session_to(api, **options) as session:
-            await session.post(PATH, BODY)
-            api.fail("POST", 500, hang)
-            for expected, seconds in ((errors.ServerError, 60.0), (errors.Unreachable, 3.0)):
-                left[0] = seconds
-                with pytest.raises(expected):
-                    await session.post(PATH, BODY)
-            left[0] = -1.0
-            with pytest.raises(errors.Fenced):
-                await session.delete(PATH)
+    options = {"on_request": lambda *key: counts.update([key]), "remaining": lambda: left[0]}
+    async with session_to(api, **options) as session:
+        await session.post(PATH, BODY)
+        api.fail("POST", 500, hang)
+        for expected, seconds in ((errors.ServerError, 60.0), (errors.Unreachable, 3.0)):
+            left[0] = seconds
+            with pytest.raises(expected):
+                await session.post(PATH, BODY)
+        left[0] = -1.0
+        with pytest.raises(errors.Fenced):
+            await session.delete(PATH)
     assert counts == {("POST", "201"): 1, ("POST", "500"): 1, ("POST", "timeout"): 1, ("DELETE", "fenced"): 1}
 
 
-async def test_patches_are_merge_patches_and_requests_say_who_sends_them():
-    async with fake_api() as api, session_to(api) as session:
-        await session.post(PATH, BODY)
-        await session.patch(PATH + "/p", {})
-        assert api.headers[1]["Content-Type"] == "application/merge-patch+json"
-        assert api.headers[1]["User-Agent"].startswith("elastic-operator/")
+async def test_patches_are_merge_patches_and_requests_say_who_sends_them(api, session):
+    await session.post(PATH, BODY)
+    await session.patch(PATH + "/p", {})
+    assert api.headers[1]["Content-Type"] == "application/merge-patch+json"
+    assert api.headers[1]["User-Agent"].startswith("elastic-operator/")
 
 
-async def test_the_token_is_read_again_after_a_minute_and_after_it_was_refused():
+async def test_the_token_is_read_again_after_a_minute_and_after_it_was_refused(api):
     tokens = iter(("Bearer one", "Bearer two", "Bearer three"))
-    async with fake_api() as api, Session(Connection(api.url, Credentials(lambda: next(tokens)))) as session:
+    async with Session(Connection(api.url, Credentials(lambda: next(tokens)))) as session:
         await session.post(PATH, BODY)
         await asyncio.sleep(TOKEN_SECONDS - 1)
         await session.get(PATH + "/p")
@@ -181,26 +162,16 @@ async def test_the_token_is_read_again_after_a_minute_and_after_it_was_refused()
     assert sent == ["Bearer one", "Bearer one", "Bearer two", "Bearer three"]
 
 
-async def test_credentials_that_cannot_be_read_make_the_server_unreachable():
+async def test_credentials_that_cannot_be_read_make_the_server_unreachable(api):
     def missing() -> str:
         raise FileNotFoundError("token")
 
-    async with fake_api() as api, Session(Connection(api.url, Credentials(missing))) as session:
+    async with Session(Connection(api.url, Credentials(missing))) as session:
         with pytest.raises(errors.Unreachable, match="token"):
             await session.get(PATH)
 
 
-async def test_the_time_is_the_server_s():
-    async def from_the_past(_request):
-        response = json(BODY)
-        response.headers["Date"] = "Mon, 05 Jan 2015 10:00:00 GMT"
-        return response
-
-    async with fake_api() as api, session_to(api) as session:
-        api.fail("GET", from_the_past)
-        await session.get(PATH)
-        assert 0 <= session.api_time() - 1420452000 <= 1
-
-
-def http_date(epoch: float) -> str:
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(int(epoch)))
+async def test_the_time_is_the_server_s(api, session):
+    api.fail("GET", json(BODY, Date="Mon, 05 Jan 2015 10:00:00 GMT"))
+    await session.get(PATH)
+    assert 0 <= session.api_time() - 1420452000 <= 1

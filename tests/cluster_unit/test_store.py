@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,43 +31,31 @@ def test_an_older_state_of_an_object_is_ignored():
     assert changes == [("-", "9"), ("9", "10")]
 
 
-def test_a_deleted_object_does_not_come_back_by_an_older_event():
+@pytest.mark.parametrize(
+    ("news", "there"),
+    [
+        ([5, ("7",), 6], False),
+        ([5, ("7",), 8], True),
+        ([5, (), 500], False),
+        ([("7",), 5], False),
+        ([9, ("8",)], False),
+    ],
+    ids=[
+        "it does not come back by an older event",
+        "what a selector lost comes back by a newer event",
+        "without a version it is gone for good",
+        "heard of before the creation it wins",
+        "it removes even what a write told newer",
+    ],
+)
+def test_a_deletion(news, there):
+    """Versions that are seen, and in brackets those of deletions."""
     store = Store[Pod]()
-    store.observe(pod(rv=5))
-    store.observe_deleted("uid-p", "7")
-    store.observe(pod(rv=6))
-    assert len(store) == 0
-    assert store.named("p", "a") is None
-
-
-def test_an_object_that_a_selector_lost_comes_back_by_a_newer_event():
-    store = Store[Pod]()
-    store.observe(pod(rv=5))
-    store.observe_deleted("uid-p", "7")
-    store.observe(pod(rv=8))
-    assert "uid-p" in store
-
-
-def test_an_object_deleted_without_a_version_is_gone_for_good():
-    store = Store[Pod]()
-    store.observe(pod(rv=5))
-    store.observe_deleted("uid-p")
-    store.observe(pod(rv=500))
-    assert len(store) == 0
-
-
-def test_a_deletion_heard_before_the_creation_wins():
-    store = Store[Pod]()
-    store.observe_deleted("uid-p", "7")
-    store.observe(pod(rv=5))
-    assert len(store) == 0
-
-
-def test_a_deletion_removes_even_what_a_write_told_newer():
-    store = Store[Pod]()
-    store.observe(pod(rv=9))
-    store.observe_deleted("uid-p", "8")
-    assert len(store) == 0
+    for item in news:
+        store.observe_deleted("uid-p", *item) if isinstance(item, tuple) else store.observe(pod(rv=item))
+    assert ("uid-p" in store) == there
+    assert (store.named("p", "a") is not None) == there
+    assert len(store) == there
 
 
 def test_tombstones_are_given_up_after_minutes():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import JobStatus, Limit
+from elastic_operator.api.status import Condition, JobStatus, Limit
 from elastic_operator.plan.decisions import Grant, Plan, Slot
 from elastic_operator.plan.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.observation import Observation
@@ -66,6 +66,10 @@ def ended(pod, exit_code, *, finished=100.0, message="boom", **fields):
     """The pod after its main container ended."""
     main = MainContainer(exit_code=exit_code, finished_at=START + finished, reason="Error", message=message)
     return replace(pod, phase="Succeeded" if exit_code == 0 else "Failed", ready=False, main=main, **fields)
+
+
+def make_condition(kind, status, since):
+    return Condition(type=kind, status=status, reason="Test", last_transition_time=at(since))
 
 
 def make_job(pods=None, *, spec=None, status=None, **fields):

@@ -206,27 +206,22 @@ def test_a_job_runs_since_no_later_than_now_though_a_node_s_clock_is_ahead():
     assert plan(job, BOTH, now=60).status.running_since == at(60)
 
 
-def test_a_pod_whose_end_has_no_time_to_be_believed_and_that_was_told_to_go_says_nothing():
-    leaver = make_pod("worker-1", deleting_since=START + 140, grace_seconds=120.0, main=MainContainer(exit_code=143))
-    assert plan(make_job((*group(1), leaver), status=started()), BOTH).status.incarnation == 1
+TOLD_TO_GO = {"deleting_since": START + 140, "grace_seconds": 120.0}
+LEAVERS = {
+    "afterwards": (ended(make_pod("worker-1"), 1, finished=150, **TOLD_TO_GO), 1),
+    "at a time not to be believed": (make_pod("worker-1", main=MainContainer(exit_code=143), **TOLD_TO_GO), 1),
+    "before the last step, which moves the time": (
+        ended(make_pod("worker-1"), 143, finished=150, deleting_since=START + 151, grace_seconds=0.0),
+        1,
+    ),
+    "before": (ended(make_pod("worker-1"), 1, finished=150, **TOLD_TO_GO | {"deleting_since": START + 160}), 2),
+}
 
 
-def test_the_exit_of_a_pod_that_was_told_to_go_says_nothing():
-    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 140, grace_seconds=120.0)
-    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
-    assert planned.status.incarnation == 1
-
-
-def test_the_last_step_of_a_deletion_which_moves_its_time_says_nothing_either():
-    leaver = ended(make_pod("worker-1"), 143, finished=150, deleting_since=START + 151, grace_seconds=0.0)
-    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
-    assert planned.status.incarnation == 1
-
-
-def test_a_pod_that_failed_before_it_was_told_to_go_has_failed():
-    leaver = ended(make_pod("worker-1"), 1, finished=150, deleting_since=START + 160, grace_seconds=120.0)
-    planned = plan(make_job((*group(1), leaver), status=started()), BOTH)
-    assert planned.status.incarnation == 2
+@pytest.mark.parametrize("when", LEAVERS)
+def test_the_exit_of_a_pod_that_was_told_to_go_is_a_failure_only_if_it_came_before(when):
+    leaver, incarnation = LEAVERS[when]
+    assert plan(make_job((*group(1), leaver), status=started()), BOTH).status.incarnation == incarnation
 
 
 def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer():

@@ -27,7 +27,7 @@ from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
 from elastic_operator.settings import Settings
 from elastic_worker import contract
-from tests.cluster_unit.build import node
+from tests.cluster_unit.build import node, pod
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
@@ -66,35 +66,35 @@ class World:
         *,
         said: str = NO_GPU,
         nominated: str = "",
-        reservation: Reservation | dict[str, Any] | str = "",
+        reservation: Reservation | str = "",
         labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> objects.Pod:
         """A plain pod that kube-scheduler said this of, as it is from now on."""
         self.revision += 1
-        meta = {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": str(self.revision)}
-        if reservation:
-            text = reservation if isinstance(reservation, str) else _json(reservation)
-            meta["annotations"] = {contract.ANNOTATION_RESERVED: text}
+        text = reservation if isinstance(reservation, str) else _json(reservation)
         conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
-        body = {
-            "metadata": {**meta, "labels": labels or {}, "creationTimestamp": "2027-01-15T07:00:00Z"},
-            "spec": {"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
-            "status": {"phase": "Pending", "conditions": conditions, "nominatedNodeName": nominated},
-        }
-        self.pods.observe(objects.decode(body, objects.Pod))
-        found = self.pods.get("u")
-        assert found is not None
+        found = pod(
+            "p",
+            namespace="team",
+            uid="u",
+            rv=self.revision,
+            phase="Pending",
+            spec={"containers": [CONTAINER], "schedulerName": "default-scheduler", "priority": 0, **spec},
+            status={"conditions": conditions, "nominatedNodeName": nominated},
+            annotations={contract.ANNOTATION_RESERVED: text} if text else {},
+            labels=labels or {},
+        )
+        self.pods.observe(found)
         return found
 
-    def look(self, now: float = NOW) -> Request | None:
-        """The request for it, None if there is none."""
-        return next(iter(self.requests.look(now)), None)
+    def look(self, now: float = NOW) -> Request:
+        """The request for it."""
+        (request,) = self.requests.look(now)
+        return request
 
 
-def _json(reservation: Reservation | dict[str, Any]) -> str:
-    if isinstance(reservation, dict):
-        return json.dumps(reservation)
+def _json(reservation: Reservation) -> str:
     avoid = {name: {"until": one.until, "times": one.times} for name, one in reservation.avoid.items()}
     return json.dumps(
         {"node": reservation.node, "since": reservation.since, "until": reservation.until, "avoid": avoid}
@@ -110,7 +110,6 @@ def test_a_pod_that_lacks_gpus_is_a_request():
     world = World()
     world.pod(nodeSelector={"zone": "z"}, preemptionPolicy="Never", priority=7)
     request = world.look()
-    assert request is not None
     assert (request.uid, request.namespace, request.name) == ("u", "team", "p")
     assert (request.shape.gpus, request.shape.node_selector) == (1, {"zone": "z"})
     assert (request.priority, request.preempts, request.unplannable, request.promised) == (7, False, "", False)
@@ -132,7 +131,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 def test_for_others_nothing_is_asked(why: str):
     world = World()
     world.pod(**NOT_ASKED_FOR[why])
-    assert world.look() is None
+    assert not world.requests.look(NOW)
 
 
 UNPLANNABLE: dict[str, dict[str, Any]] = {
@@ -150,17 +149,13 @@ UNPLANNABLE: dict[str, dict[str, Any]] = {
 def test_where_nobody_can_know_its_place_the_request_says_why(why: str):
     world = World()
     world.pod(**UNPLANNABLE[why])
-    request = world.look()
-    assert request is not None
-    assert why in request.unplannable
+    assert why in world.look().unplannable
 
 
 def test_a_volume_that_every_node_reaches_is_no_obstacle():
     world = World(volumes={"c": "bound"})
     world.pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
-    request = world.look()
-    assert request is not None
-    assert request.unplannable == ""
+    assert world.look().unplannable == ""
 
 
 def test_a_reservation_names_its_node_until_its_time_is_over():
@@ -168,11 +163,9 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
     request = world.look()
-    assert request is not None
     assert (request.reserved, request.nominated, may_go_to(request)) == ("n2", "", ["n1", "n2"])
     assert (world.requests.expired, world.requests.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
-    assert late is not None
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
     assert [pod.metadata.uid for pod in world.requests.expired] == ["u"]
 
@@ -185,8 +178,6 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     world = World()
     world.pod(reservation=once)
     request, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
-    assert request is not None
-    assert later is not None
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
@@ -208,29 +199,21 @@ def test_every_alternative_of_its_affinity_is_kept_from_a_node_to_avoid():
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     world = World()
     world.pod(affinity={"nodeAffinity": required}, reservation=Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30))
-    request = world.look(NOW + 31)
-    assert request is not None
-    assert may_go_to(request) == ["n1"]
+    assert may_go_to(world.look(NOW + 31)) == ["n1"]
 
 
 def test_a_nomination_of_somebody_else_is_left_to_them():
     world = World()
-    world.pod(nominated="n1")
-    request = world.look()
-    assert request is not None
-    assert (request.nominated, request.reserved) == ("n1", "")
-    world.pod(nominated="n1", reservation=Reservation("n2", NOW, NOW + 30))
-    request = world.look()
-    assert request is not None
-    assert (request.nominated, request.reserved) == ("n1", "")
+    for ours in ("", Reservation("n2", NOW, NOW + 30)):
+        world.pod(nominated="n1", reservation=ours)
+        request = world.look()
+        assert (request.nominated, request.reserved) == ("n1", "")
 
 
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
     world = World()
     world.pod(nominated="gone")
-    request = world.look()
-    assert request is not None
-    assert not request.promised
+    assert not world.look().promised
 
 
 UNREADABLE = {
@@ -249,26 +232,20 @@ def test_an_annotation_that_cannot_be_read_says_nothing(text: str):
     world = World()
     pod = world.pod(nominated="n1", reservation=text)
     assert reservation_of(pod) == Reservation()
-    request = world.look()
-    assert request is not None
-    assert request.nominated == "n1"
+    assert world.look().nominated == "n1"
 
 
 def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
     world = World()
     world.pod(nominated="n1", reservation=Reservation("n1", NOW + 3600, NOW + 3630))
-    request = world.look()
-    assert request is not None
-    assert not request.reserved
+    assert not world.look().reserved
     assert len(world.requests.expired) == 1
 
 
 def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation():
     world = World()
     world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
-    request = world.look()
-    assert request is not None
-    assert request.reserved == "n1"
+    assert world.look().reserved == "n1"
     assert len(world.requests.forgotten) == 1
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     world.look()
@@ -278,14 +255,10 @@ def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
     world = World(barred={"u": (NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
-    request = world.look()
-    assert request is not None
-    assert request.unplannable == "it cannot be nominated: forbidden"
+    assert world.look().unplannable == "it cannot be nominated: forbidden"
     assert world.requests.again_at == NOW + 30
     world.barred.clear()
-    request = world.look()
-    assert request is not None
-    assert request.unplannable == ""
+    assert world.look().unplannable == ""
 
 
 def test_what_did_not_change_is_the_same_request():

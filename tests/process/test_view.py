@@ -70,18 +70,18 @@ class World:
         self.revision += 1
         return str(self.revision)
 
+    def _meta(self, name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next(), **more}
+
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def job(self, name: str, most: int, status: dict[str, Any], claim: str, **spec: Any) -> None:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
         body = make_job(name, maxReplicas=most, template=make_template(with_gpus(1), volumes=volumes), **spec)
         known = self.stores.jobs.get(f"uid-{name}")
-        body["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": self._next(), "creationTimestamp": STARTED}
-        body["metadata"]["generation"] = known.metadata.generation + 1 if known else 1
+        generation = known.metadata.generation + 1 if known else 1
+        body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=STARTED)
         self.stores.jobs.observe(objects.decode(body | {"status": status}, objects.CustomObject))
-
-    def job_goes(self, name: str) -> None:
-        self.stores.jobs.observe_deleted(f"uid-{name}", self._next())
 
     def pod(self, job: str, place: str, where: str, phase: str, deleting: bool, ours: bool) -> None:
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
@@ -102,8 +102,8 @@ class World:
             )
         )
 
-    def pod_goes(self, job: str, place: str) -> None:
-        self.stores.pods.observe_deleted(f"uid-{job}-{place}", self._next())
+    def goes(self, kind: str, name: str) -> None:
+        getattr(self.stores, kind).observe_deleted(f"uid-{name}", self._next())
 
     def node(
         self,
@@ -124,9 +124,6 @@ class World:
         )
         meta = msgspec.structs.replace(body.metadata, resource_version=self._next(), creation_timestamp=created)
         self.stores.nodes.observe(msgspec.structs.replace(body, metadata=meta, status=status))
-
-    def node_goes(self, name: str) -> None:
-        self.stores.nodes.observe_deleted(f"uid-{name}", self._next())
 
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
@@ -156,40 +153,29 @@ class World:
         self.troubles.clear(f"uid-{job}")
 
     def claim(self, name: str, bound: bool) -> None:
-        meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": self._next()}
-        body = {"metadata": meta, "spec": {"volumeName": "v"}, "status": {"phase": "Bound" if bound else "Pending"}}
+        status = {"phase": "Bound" if bound else "Pending"}
+        body = {"metadata": self._meta(name, namespace="default"), "spec": {"volumeName": "v"}, "status": status}
         self.stores.claims.observe(objects.decode(body, objects.PersistentVolumeClaim))
 
     def priority_class(self, name: str, value: int, default: bool) -> None:
-        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next()}
-        body = {"metadata": meta, "value": value, "globalDefault": default}
+        body = {"metadata": self._meta(name), "value": value, "globalDefault": default}
         self.stores.priority_classes.observe(objects.decode(body, objects.PriorityClass))
 
     def volume(self, name: str, zonal: bool) -> None:
-        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next()}
-        body = {"metadata": meta, "spec": {"nodeAffinity": {}} if zonal else {}}
+        body = {"metadata": self._meta(name), "spec": {"nodeAffinity": {}} if zonal else {}}
         self.stores.volumes.observe(objects.decode(body, objects.PersistentVolume))
 
     def policy(self, name: str, spec: dict[str, Any], created: float = START) -> None:
         known = self.stores.policies.get(f"uid-{name}")
+        written = datetime.fromtimestamp(created, UTC).isoformat()
+        generation = known.metadata.generation + 1 if known else 1
         body = make_policy(name, **spec)
-        body["metadata"] |= {
-            "uid": f"uid-{name}",
-            "resourceVersion": self._next(),
-            "generation": known.metadata.generation + 1 if known else 1,
-            "creationTimestamp": datetime.fromtimestamp(created, UTC).isoformat(),
-        }
+        body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=written)
         self.stores.policies.observe(objects.decode(body, objects.CustomObject))
 
-    def policy_goes(self, name: str) -> None:
-        self.stores.policies.observe_deleted(f"uid-{name}", self._next())
-
     def namespace(self, name: str, team: str) -> None:
-        meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next(), "labels": {"team": team}}
-        self.stores.namespaces.observe(objects.decode({"metadata": meta}, objects.Namespace))
-
-    def namespace_goes(self, name: str) -> None:
-        self.stores.namespaces.observe_deleted(f"uid-{name}", self._next())
+        body = {"metadata": self._meta(name, labels={"team": team})}
+        self.stores.namespaces.observe(objects.decode(body, objects.Namespace))
 
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -229,11 +215,11 @@ nodes, where = st.sampled_from(("n1", "n2")), st.sampled_from(("", "n1", "n2"))
 phases, flags = st.sampled_from(("Pending", "Running", "Succeeded", "Failed")), st.booleans()
 happenings = st.one_of(
     st.tuples(st.just("job"), jobs, st.integers(1, 4), st.sampled_from(STATUSES), st.sampled_from(("", "c1"))),
-    st.tuples(st.just("job_goes"), jobs),
+    st.tuples(st.just("goes"), st.just("jobs"), jobs),
     st.tuples(st.just("pod"), jobs, places, where, phases, flags, flags),
-    st.tuples(st.just("pod_goes"), jobs, places),
+    st.tuples(st.just("goes"), st.just("pods"), st.builds("{}-{}".format, jobs, places)),
     st.tuples(st.just("node"), nodes, st.integers(0, 4), flags, flags),
-    st.tuples(st.just("node_goes"), nodes),
+    st.tuples(st.just("goes"), st.just("nodes"), nodes),
     st.tuples(st.just("creation"), jobs, places, where),
     st.tuples(st.just("creation_ends"), jobs, places),
     st.tuples(st.just("creation_fails"), jobs, places),
@@ -243,9 +229,9 @@ happenings = st.one_of(
     st.tuples(st.just("volume"), st.just("v"), flags),
     st.tuples(st.just("priority_class"), classes, st.integers(0, 3), flags),
     st.tuples(st.just("policy"), policies, st.sampled_from(POLICY_SPECS), st.sampled_from((START, START + 1))),
-    st.tuples(st.just("policy_goes"), policies),
+    st.tuples(st.just("goes"), st.just("policies"), policies),
     st.tuples(st.just("namespace"), namespaces, st.sampled_from(("a", "b"))),
-    st.tuples(st.just("namespace_goes"), namespaces),
+    st.tuples(st.just("goes"), st.just("namespaces"), namespaces),
     st.tuples(st.just("time_passes"), st.sampled_from((1.0, 15.0, 61.0, 700.0))),
 )
 
@@ -288,7 +274,7 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     after = world.look()
     assert after.snapshot is before.snapshot
     assert after.seen["uid-second"] is before.seen["uid-second"]
-    world.pod_goes("second", "master-0")
+    world.goes("pods", "second-master-0")
     assert world.look().snapshot is not before.snapshot
 
 
@@ -430,8 +416,7 @@ def test_priorities_of_pods_are_those_of_their_classes_when_these_are_known():
     world = world_with_a_job()
     assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
-        meta = {"name": name, "uid": name, "resourceVersion": "1"}
-        world.stores.priority_classes.observe(objects.decode({"metadata": meta, "value": value}, objects.PriorityClass))
+        world.priority_class(name, value, default=False)
     assert world.look().snapshot.jobs[0].pod_priorities == (6, 5)
 
 

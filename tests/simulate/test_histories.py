@@ -17,36 +17,25 @@ KNOWN = {
 """Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
 
 
-def _batches(first: int, last: int, size: int) -> list[range]:
-    return [range(start, min(start + size, last)) for start in range(first, last, size)]
+def _batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
+    for start in range(first, last, size):
+        seeds = range(start, min(start + size, last))
+        yield pytest.param(seeds, id=f"{seeds.start}-{seeds.stop - 1}", marks=marks)
 
 
-def _live_through(seeds: range) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        *_batches(0, FEW, 5),
+        *_batches(FEW, SOME, 10, pytest.mark.simulation),
+        *_batches(SOME, SEEDS.stop, 20, pytest.mark.simulation, pytest.mark.extended),
+        *_batches(0, MANY, 100, pytest.mark.long),
+    ],
+)
+def test_the_rules_hold_in_every_history(seeds):
     for seed in seeds:
         if seed not in KNOWN:
             run_history(seed)
-
-
-def _name(seeds: range) -> str:
-    return f"{seeds.start}-{seeds.stop - 1}"
-
-
-@pytest.mark.parametrize("seeds", _batches(0, FEW, 5), ids=_name)
-def test_the_rules_hold_in_a_few_histories(seeds):
-    _live_through(seeds)
-
-
-@pytest.mark.simulation
-@pytest.mark.parametrize("seeds", _batches(FEW, SOME, 10), ids=_name)
-def test_the_rules_hold_in_sixty_histories(seeds):
-    _live_through(seeds)
-
-
-@pytest.mark.simulation
-@pytest.mark.extended
-@pytest.mark.parametrize("seeds", _batches(SOME, SEEDS.stop, 20), ids=_name)
-def test_the_rules_hold_in_three_hundred_histories(seeds):
-    _live_through(seeds)
 
 
 @pytest.mark.simulation
@@ -54,9 +43,3 @@ def test_the_rules_hold_in_three_hundred_histories(seeds):
 def test_what_is_known_to_go_wrong_still_does(seed):
     with pytest.raises(ViolationError):
         run_history(seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", _batches(0, MANY, 100), ids=_name)
-def test_the_rules_hold_in_ten_thousand_histories(seeds):
-    _live_through(seeds)

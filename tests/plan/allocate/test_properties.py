@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,10 +16,14 @@ from elastic_operator.plan.displace import give_back
 from elastic_operator.plan.rounds import Minima
 from elastic_operator.plan.seating import seat_all
 from elastic_operator.plan.table import Table
+from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
-from tests.plan.allocate.worlds import snapshots
+from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots
 
 SHAPES = st.sampled_from([make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4), make_shape(1, cpu=3)])
+CLUSTERS = {"one team": snapshots(SHAPES), "teams": shared_snapshots(worlds.SHAPES), "autoscaled pools": autoscaled()}
+WITHOUT_POOLS = list(CLUSTERS)[:2]
+in_any_cluster = pytest.mark.parametrize("clusters", CLUSTERS)
 
 
 def loads(snapshot, granted, *, now):
@@ -30,26 +35,25 @@ def loads(snapshot, granted, *, now):
             if now or member.uid in grant.keep:
                 held[member.node].update(member.requests)
         for slot in grant.create:
-            if slot.ready or not now:
+            if slot.node is not None and (slot.ready or not now):
                 held[slot.node].update((job.master if slot.role == "master" else job.worker).requests)
     return held
 
 
-def check_rooms(snapshot):
-    """No node is promised more than it has."""
+@in_any_cluster
+@given(st.data())
+def test_no_node_is_promised_more_than_it_has_now_or_soon(clusters, data):
+    snapshot = data.draw(CLUSTERS[clusters])
     granted = allocate(snapshot)
     for now in (True, False):
         for node in snapshot.nodes:
             assert all(n <= node.allocatable[r] for r, n in loads(snapshot, granted, now=now)[node.name].items()), now
 
 
-@given(snapshots(SHAPES))
-def test_no_node_is_promised_more_than_it_has_now_or_soon(snapshot):
-    check_rooms(snapshot)
-
-
-@given(snapshots(SHAPES))
-def test_pods_are_only_created_on_usable_nodes(snapshot):
+@pytest.mark.parametrize("clusters", WITHOUT_POOLS)
+@given(st.data())
+def test_pods_are_only_created_on_usable_nodes(clusters, data):
+    snapshot = data.draw(CLUSTERS[clusters])
     usable = {n.name for n in snapshot.nodes if n.usable}
     assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.create)
 
@@ -63,8 +67,10 @@ def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(
         assert grant.replicas == len(grant.keep) + len(grant.create)
 
 
-def check_sizes(snapshot):
-    """Each job has an allowed size, or nothing new."""
+@pytest.mark.parametrize("clusters", WITHOUT_POOLS)
+@given(st.data())
+def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(clusters, data):
+    snapshot = data.draw(CLUSTERS[clusters])
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         grant = granted[job.uid]
@@ -74,11 +80,6 @@ def check_sizes(snapshot):
             assert not grant.create
             assert grant.replicas < job.sizes[0] or not complete
             assert grant.replicas <= job.sizes[-1]
-
-
-@given(snapshots(SHAPES))
-def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(snapshot):
-    check_sizes(snapshot)
 
 
 @given(snapshots(SHAPES))
@@ -102,12 +103,13 @@ def test_a_master_only_goes_when_no_worker_stays(snapshot):
             assert any(s.role == "master" for s in grant.create), "a new master replaces it elsewhere"
 
 
-@given(snapshots(SHAPES), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_changes_nothing(snapshot, random):
-    jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
-    random.shuffle(jobs)
-    random.shuffle(nodes)
-    assert allocate(replace(snapshot, jobs=tuple(jobs), nodes=tuple(nodes))) == allocate(snapshot)
+@in_any_cluster
+@given(st.data(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_changes_nothing(clusters, data, random):
+    snapshot = data.draw(CLUSTERS[clusters])
+    lists = {name: getattr(snapshot, name) for name in ("jobs", "nodes", "teams")}
+    mixed = {name: tuple(random.sample(things, len(things))) for name, things in lists.items()}
+    assert dict(allocate(replace(snapshot, **mixed))) == dict(allocate(snapshot))
 
 
 def sizes_of(granted):
@@ -130,8 +132,10 @@ def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_chang
     assert not any(grant.release for grant in second.values())
 
 
-@given(snapshots(SHAPES))
-def test_with_pods_of_all_shapes_it_comes_to_rest(snapshot):
+@pytest.mark.parametrize("clusters", WITHOUT_POOLS)
+@given(st.data())
+def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
+    snapshot = data.draw(CLUSTERS[clusters])
     for _ in range(6):
         granted = allocate(snapshot)
         if not any(grant.create or grant.release for grant in granted.values()):

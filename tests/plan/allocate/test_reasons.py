@@ -47,13 +47,6 @@ CASES = {
         Limit.SCALE_UP_FAILED,
         "1 of 2 pods. 2 pods were tried: no volume in zone b. Edit the job, or wait until it is tried again.",
     ),
-    "one pod asks for more GPUs than any node has": (
-        [make_node("n1", 4), make_node("n2", 4)],
-        [make_job("a", shape=EIGHT)],
-        Limit.INSUFFICIENT_NODES,
-        "0 of 1 pod. 1 more needs 8 nvidia.com/gpu on one node; the largest usable node has 4 nvidia.com/gpu. Ask for"
-        " less per pod, or add larger nodes.",
-    ),
     "the next allowed size is too large": (
         [make_node("n1", 4)],
         [make_job("a", sizes=(2, 8), on="n1 n1")],

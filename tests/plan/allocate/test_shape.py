@@ -19,18 +19,6 @@ def test_requests_are_the_limits_where_only_those_are_given_and_one_pod():
     assert (shape.requests, shape.gpus) == ({GPU: 2, "cpu": 500, "pods": 1}, 2)
 
 
-def test_init_containers_count_by_their_largest_and_sidecars_add_up():
-    inits = [
-        {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
-        {"name": "once", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
-    ]
-    assert read(initContainers=inits).requests == {GPU: 2, "cpu": 4000, "memory": 1 << 30, "pods": 1}
-
-
-def test_overhead_comes_on_top():
-    assert read(overhead={"cpu": "250m"}).requests["cpu"] == 750
-
-
 def test_selector_affinity_and_tolerations_are_read():
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from elastic_operator.plan.demand import with_members
 from elastic_operator.plan.model import JobDemand, Member
 from tests.plan.allocate.world import GPU, NOW, make_node, make_shape, make_snapshot, make_team
 
 PLAIN = st.just(make_shape(1))
+SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
 
 
 @st.composite
@@ -96,6 +98,26 @@ def replace_owner(draw, node):
         used_by={whose: {GPU: node.used[GPU]}} if node.used[GPU] else {},
         leaving_by={whose: {GPU: node.leaving[GPU]}} if node.leaving[GPU] else {},
     )
+
+
+@st.composite
+def autoscaled(draw):
+    """Some of the jobs may ask for nodes, and some of these have done so, with all or some of the pods they lack."""
+    snapshot = draw(shared_snapshots(SHAPES))
+    return replace(snapshot, jobs=tuple(_perhaps_asking(draw, job) for job in snapshot.jobs))
+
+
+def _perhaps_asking(draw, job):
+    if not draw(st.booleans()):
+        return job
+    missing = draw(st.integers(0, max(0, job.sizes[0] - len(job.members))))
+    there = {(member.role, member.index) for member in job.members}
+    places = [("master", 0), *(("worker", index) for index in range(9))]
+    free = [place for place in places if place not in there][:missing]
+    shapes = {"master": job.master, "worker": job.worker}
+    pods = [Member(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role].requests) for role, i in free]
+    since = NOW - draw(st.sampled_from([0, -10]))
+    return with_members(replace(job, nodes_from=since), pods)
 
 
 @st.composite

@@ -15,7 +15,7 @@ from tests.plan.elastic.jobs import (
     make_master,
     make_worker,
 )
-from tests.plan.jobs import START, at, ended, make_grant, make_status, names, plan, reasons
+from tests.plan.jobs import BOTH, START, at, ended, make_grant, make_status, names, plan, reasons
 
 
 def kinds(planned):
@@ -132,7 +132,7 @@ def test_a_master_that_a_newer_one_follows_goes_whatever_it_says():
 
 def test_a_running_master_ends_the_wait():
     job = make_elastic_job((make_master(master_epoch=2), make_worker()), master_epoch=2, master_lost_time=at(190))
-    planned = plan(job, make_grant(keep=["master-0", "worker-0"]))
+    planned = plan(job, BOTH)
     assert planned.status.master_lost_time is None
     assert reasons(planned)["Ready"][0] == "True"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_wish, make_worker
-from tests.plan.jobs import START, ended, group, make_grant, make_job, make_spec, plan, started
+from tests.plan.jobs import BOTH, START, ended, group, make_grant, make_job, make_spec, plan, started
 
 
 def told(planned):
@@ -13,7 +13,7 @@ def told(planned):
 
 
 def test_what_the_master_knows_already_is_not_told_again():
-    assert plan(make_elastic_job(make_group(1)), make_grant(keep=["master-0", "worker-0"])).membership is None
+    assert plan(make_elastic_job(make_group(1)), BOTH).membership is None
 
 
 def test_pods_that_came_are_told_under_a_higher_number_to_that_master():
@@ -43,20 +43,20 @@ def test_the_sizes_are_those_of_the_spec(sizes, shown):
     job = make_elastic_job(
         (make_master(), make_worker(0)), spec=make_elastic_spec(minReplicas=2, maxReplicas=4, **sizes)
     )
-    content = told(plan(job, make_grant(keep=["master-0", "worker-0"])))
+    content = told(plan(job, BOTH))
     assert {key: content[key] for key in content.keys() - {"wish", "members"}} == {"min": 2, "max": 4, **shown}
 
 
 def test_an_edit_of_the_sizes_is_told():
     job = make_elastic_job(make_group(1), spec=make_elastic_spec(maxReplicas=9))
-    content = told(plan(job, make_grant(keep=["master-0", "worker-0"])))
+    content = told(plan(job, BOTH))
     assert (content["wish"], content["max"]) == (2, 9)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"wish": "x"}', '{"wish": -3}', "[" * 100_000])
 def test_what_somebody_else_wrote_is_replaced_under_a_number_higher_than_any(text):
     pods = (make_master(membership=text), make_worker(0))
-    assert told(plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-0"])))["wish"] == START + 200
+    assert told(plan(make_elastic_job(pods), BOTH))["wish"] == START + 200
 
 
 def test_a_new_master_is_made_with_those_who_wait_and_those_who_come_with_it():

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import Condition
 from elastic_operator.plan.demand import demand_of, job_shape
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.team import Flavor
-from tests.plan.jobs import START, at, make_job, make_spec, make_status
+from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status
 
 GPU, AMD = "nvidia.com/gpu", "amd.com/gpu"
 A100 = Flavor("a100", (GPU,), {"gpu": "a100"})
@@ -21,12 +20,6 @@ FLAVORS = (A100, H100, OTHER)
 
 def shape(*, resource: str = GPU, gpus: int = 1, **selector: str) -> PodShape:
     return PodShape(requests={"cpu": 1000} | ({resource: gpus} if gpus else {}), gpus=gpus, node_selector=selector)
-
-
-def condition(type_: str, status: str, seconds: float) -> Condition:
-    return Condition.model_validate(
-        {"type": type_, "status": status, "reason": "x", "lastTransitionTime": at(seconds).isoformat()}
-    )
 
 
 def demand(*, spec: JobSpec | None = None, **status) -> JobDemand:
@@ -101,12 +94,12 @@ def test_a_job_without_conditions_waits_since_it_was_created():
 
 
 def test_a_job_waits_since_it_was_not_admitted_any_more_or_not_ready():
-    conditions = [condition("Suspended", "False", 10), condition("Admitted", "False", 70)]
+    conditions = [make_condition("Suspended", "False", 10), make_condition("Admitted", "False", 70)]
     assert demand(conditions=conditions).waiting_since == START + 70
 
 
 def test_a_job_that_was_suspended_waits_since_it_was_resumed():
-    conditions = [condition("Admitted", "False", 10), condition("Suspended", "False", 90)]
+    conditions = [make_condition("Admitted", "False", 10), make_condition("Suspended", "False", 90)]
     assert demand(conditions=conditions).waiting_since == START + 90
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Condition, ConditionType, Limit, Retry
+from elastic_operator.api.status import ConditionType, Limit, Retry
 from elastic_operator.plan.demand import demand_of, job_shape, with_members
 from elastic_operator.plan.job import MainContainer, Provisioning
 from elastic_operator.plan.model import Member
@@ -20,6 +20,7 @@ from tests.plan.jobs import (
     at,
     ended,
     group,
+    make_condition,
     make_grant,
     make_job,
     make_pod,
@@ -53,10 +54,6 @@ def waiting_job(pods=None, *, provisioning=RULE, **fields):
     return make_job(group(1, **PENDING) if pods is None else pods, provisioning=provisioning, **fields)
 
 
-def condition(kind, status, since):
-    return Condition(type=kind, status=status, reason="Test", last_transition_time=at(since))
-
-
 def demand(job, *, now=200.0, **known):
     shape = replace(shape_of(TEMPLATE, gpu_resources=["nvidia.com/gpu"], volumes={}), **known)
     return demand_of(see(job, now=now), job_shape(shape, shape, flavors=[Flavor()]))
@@ -77,20 +74,20 @@ def test_a_new_job_asks_some_time_after_it_was_created():
 
 def test_the_delay_is_counted_from_when_it_began_to_wait():
     conditions = [
-        condition(ConditionType.ADMITTED, "False", 100),
-        condition(ConditionType.READY, "False", 20),
-        condition(ConditionType.SUSPENDED, "False", 50),
+        make_condition(ConditionType.ADMITTED, "False", 100),
+        make_condition(ConditionType.READY, "False", 20),
+        make_condition(ConditionType.SUSPENDED, "False", 50),
     ]
     assert asks_from(waiting_job([], status=make_status(target_replicas=0, conditions=conditions))) == 130
 
 
 def test_a_job_that_lost_pods_asks_some_time_after_it_was_not_ready_any_more():
-    conditions = [condition(ConditionType.ADMITTED, "True", 0), condition(ConditionType.READY, "False", 150)]
+    conditions = [make_condition(ConditionType.ADMITTED, "True", 0), make_condition(ConditionType.READY, "False", 150)]
     assert asks_from(waiting_job([make_pod("master-0")], status=started(1, conditions=conditions))) == 180
 
 
 def test_a_job_that_is_ready_does_not_ask():
-    conditions = [condition(ConditionType.READY, "True", 0)]
+    conditions = [make_condition(ConditionType.READY, "True", 0)]
     assert asks_from(waiting_job([make_pod("master-0")], status=started(1, conditions=conditions))) is None
 
 

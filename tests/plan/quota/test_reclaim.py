@@ -176,6 +176,19 @@ FAIR_SHARES = {
     ),
 }
 
+
+def job_of_b(name, **more):
+    """A job of three pods that could shrink to one."""
+    return make_job(name, 1, 3, team="b", on=on("n1", 3), **more)
+
+
+def one_gives(*jobs, gives):
+    """Of two jobs on six GPUs that one gives the GPU that another team is guaranteed."""
+    sizes = {job.name: 3 - (job.name == gives) for job in jobs}
+    teams = (make_team("a", 1), make_team("b"))
+    return Case((make_node("n1", 6),), teams, (make_job("a", team="a"), *jobs), {"a": 1, **sizes})
+
+
 VICTIMS = {
     "the team furthest beyond its fair share gives first": Case(
         (make_node("n1", 9),),
@@ -198,36 +211,13 @@ VICTIMS = {
         ),
         {"a": "~m0@n2", "b": "m0 w0", "c": "m0 w0 w1 -w2", "d": ""},
     ),
-    "of one team's jobs the one of lower priority gives first": Case(
-        (make_node("n1", 6),),
-        (make_team("a", 1), make_team("b")),
-        (
-            make_job("a", team="a"),
-            make_job("x", 1, 3, team="b", on=on("n1", 3), priority=1),
-            make_job("y", 1, 3, team="b", on=on("n1", 3), age=9),
-        ),
-        {"a": 1, "x": 3, "y": 2},
+    "of one team's jobs the one of lower priority gives first": one_gives(
+        job_of_b("x", priority=1), job_of_b("y", age=9), gives="y"
     ),
-    "of one team's jobs of one priority the youngest gives first": Case(
-        (make_node("n1", 6),),
-        (make_team("a", 1), make_team("b")),
-        (
-            make_job("a", team="a"),
-            make_job("x", 1, 3, team="b", on=on("n1", 3), age=1),
-            make_job("y", 1, 3, team="b", on=on("n1", 3), age=9),
-        ),
-        {"a": 1, "x": 2, "y": 3},
+    "of one team's jobs of one priority the youngest gives first": one_gives(
+        job_of_b("x", age=1), job_of_b("y", age=9), gives="x"
     ),
-    "jobs of one age give by uid, the higher first": Case(
-        (make_node("n1", 6),),
-        (make_team("a", 1), make_team("b")),
-        (
-            make_job("a", team="a"),
-            make_job("y", 1, 3, team="b", on=on("n1", 3)),
-            make_job("x", 1, 3, team="b", on=on("n1", 3)),
-        ),
-        {"a": 1, "x": 3, "y": 2},
-    ),
+    "jobs of one age give by uid, the higher first": one_gives(job_of_b("y"), job_of_b("x"), gives="y"),
     "one pod of two GPUs goes rather than two of one": Case(
         (make_node("n1", 5),),
         (make_team("a", 2), make_team("b")),
