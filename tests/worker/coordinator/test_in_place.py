@@ -179,6 +179,15 @@ def test_a_change_waits_until_all_are_in_the_present_group():
     assert decide(board, 10.0).act == "stay"
 
 
+def test_a_job_whose_processes_have_finished_is_done_though_a_pod_gets_ready_to_join():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2).starting = True
+    board.members["u0"].finished = 1
+    assert decide(board, 10.0).act == "stay"
+    board.members["u1"].finished = 1
+    assert decide(board, 10.0).act == "done"
+
+
 def test_a_failure_is_counted_and_too_many_fail_the_job():
     board = in_place(0, 1, 2)
     board.members["u1"].failure = failure(1)
