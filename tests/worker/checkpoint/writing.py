@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 from elastic_worker.checkpoint.watch import CheckpointWatch
+from tests.kit.proc import stat_of
 from tests.kit.wait import until
 
 
@@ -53,7 +54,7 @@ class Script:
         return code
 
     def state(self):
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return stat_of(self.pid)[0]
 
 
 @contextlib.contextmanager

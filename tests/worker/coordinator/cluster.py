@@ -10,12 +10,12 @@ from tests.worker.coordinator.boards import failure, make_pod, make_wish
 
 
 class Cluster:
-    """The master is pod 0. `slow` members stop only when `settle` is called."""
+    """Pods 0 to 5; the master is pod 0. Members stop only when `settle` is called."""
 
-    def __init__(self, *, fewest=2, align=None):
+    def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
-        self.board = Board("u0", 1, Rules(align_seconds=align), started=self.now, phase_since=self.now)
-        self.carrier = Carrier(self.board, self._hear)
+        self.board = Board("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
+        self.carrier = Carrier(self.board, self._post)
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()
@@ -23,6 +23,26 @@ class Cluster:
         self.wishes = 0
 
     # -- what happens -------------------------------------------------------------------------------------------------
+
+    def live(self, happenings):
+        """Each is the name of a method, and its arguments."""
+        for name, *values in happenings:
+            getattr(self, name)(*values)
+
+    def gather(self):
+        """Have all take part that can, and new pods, if they are fewer than the fewest; their uids, none if it is over.
+
+        New pods come under new names.
+        """
+        here = {index for index in range(6) if (member := self._here(index)) and member.leaving_until is None}
+        if 0 not in here or self.over:
+            return set()
+        here |= set(range(10, 10 + max(0, self.fewest - len(here))))
+        for index in here:
+            self.arrive(index)
+            self.warm(index)
+        self.wish(here)
+        return {f"u{index}" for index in here}
 
     def arrive(self, index):
         pod = make_pod(index)
@@ -85,13 +105,15 @@ class Cluster:
             decision = decide(self.board, self.now)
             if decision.act == "stay":
                 self.carrier.release()
-                return decision
+                return
             self.carrier.do(decision, self.now)
         raise AssertionError(f"it decides without end: {decision}")
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
-    def _hear(self, uid, message):
+    def _post(self, uid, message):
+        if "done" in message or "fail" in message:
+            self.over = "done" if "done" in message else "failed"
         member = self.board.members.get(uid)
         if member is None or not member.connected:
             return
@@ -104,8 +126,6 @@ class Cluster:
             assert not member.runs, f"{uid} may go while its processes run"
             member.connected, member.goodbye, member.since = False, True, self.now
             self.gone.add(uid)
-        if "done" in message or "fail" in message:
-            self.over = "done" if "done" in message else "failed"
 
     def _check(self, group, uid):
         assert uid in group.uids

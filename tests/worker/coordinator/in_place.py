@@ -6,10 +6,9 @@ A group does a step when all of its pods have passed the boundary before it; no 
 
 from collections import deque
 
-from elastic_worker.coordinator.carry_out import Carrier
-from elastic_worker.coordinator.decide import decide
-from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
-from tests.worker.coordinator.boards import failure, make_pod, make_wish
+from elastic_worker.coordinator.model import Generation, Phase, Rules
+from tests.worker.coordinator.boards import failure
+from tests.worker.coordinator.cluster import Cluster
 
 
 class TrainingPod:
@@ -20,7 +19,7 @@ class TrainingPod:
         self.processes = self.waits = False
         self.group, self.passed, self.step = None, 0, -1
         self.key = self.formed = self.wanted = self.verdict = None
-        self.broken = self.parked = False
+        self.broken = self.parked = self.leaves = False
 
     @property
     def generation(self):
@@ -32,37 +31,27 @@ class TrainingPod:
         return self.broken or self.parked or self.waits or self.wanted == self.passed
 
 
-class LibraryJob:
-    """Pods 0 to 5; the master is pod 0."""
+class LibraryJob(Cluster):
+    """Processes that fail are started again for ever."""
 
     def __init__(self, *, fewest=2):
-        self.now, self.fewest, self.wishes, self.over = 10.0, fewest, 0, ""
-        self.board = Board("u0", 1, Rules(max_failures=10_000), started=self.now, phase_since=self.now)
-        self.carrier = Carrier(self.board, self._post)
+        super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
         self.pods: dict[str, TrainingPod] = {}
+        self.moments: dict[tuple[int, int], int] = {}
+        """From which group to which: after how many steps."""
         self.highest_that_stepped, self.steps_done = 0, 0
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def arrive(self, index):
-        pod = make_pod(index)
-        if pod.uid not in self.board.members and not self.over:
-            self.board.members[pod.uid] = Member(pod, since=self.now, store_port=4000, warm_at=self.now)
-            self.pods[pod.uid] = TrainingPod()
-        self.look()
+        if f"u{index}" not in self.board.members:
+            self.pods[f"u{index}"] = TrainingPod()
+        super().arrive(index)
+        self.warm(index)
 
     def lose(self, index):
-        member = self._here(index)
-        if member is not None:
-            member.connected, member.since = False, self.now
-            del self.pods[member.pod.uid]
-        self.look()
-
-    def leave(self, index):
-        member = self._here(index)
-        if member is not None and member.leaving_until is None:
-            member.leaving_until = self.now + 30.0
-        self.look()
+        self.pods.pop(f"u{index}", None)
+        super().lose(index)
 
     def crash(self, index):
         """Its process dies."""
@@ -76,15 +65,6 @@ class LibraryJob:
         if generation:
             member.failure = failure(index, generation=generation)
         self._tell(f"u{index}", {"ready": False, "joined": 0, "holds": False})
-        self.look()
-
-    def wish(self, indices):
-        self.wishes += 1
-        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
-        self.look()
-
-    def wait(self, seconds):
-        self.now += seconds
         self.look()
 
     def deliver(self, index):
@@ -120,15 +100,6 @@ class LibraryJob:
                     self.deliver(index)
                 self.train(index)
 
-    def look(self):
-        for _ in range(50):
-            decision = decide(self.board, self.now)
-            if decision.act == "stay":
-                self.carrier.release()
-                return
-            self.carrier.do(decision, self.now)
-        raise AssertionError(f"it decides without end: {decision}")
-
     # -- a pod --------------------------------------------------------------------------------------------------------
 
     def _hear(self, uid, pod, word):
@@ -146,9 +117,9 @@ class LibraryJob:
             pod.processes = pod.waits = True
             self._tell(uid, {"ready": True, "joined": 0, "holds": False})
         if "leave" in word:
-            assert pod.verdict is None or not pod.group, f"{uid} is told to go while it still takes part"
-            member.connected, member.goodbye, member.since = False, True, self.now
-            del self.pods[uid]
+            pod.leaves = True
+            if pod.verdict is None or not pod.group:
+                self._go(uid)
         if "prepare" in word:
             self._prepare(uid, pod, word["prepare"])
         if "ask" in word:
@@ -169,6 +140,12 @@ class LibraryJob:
         if word.get("broken") == pod.generation and pod.group:
             pod.broken = True
 
+    def _go(self, uid):
+        """Not before it has done the steps that it agreed to."""
+        member = self.board.members[uid]
+        member.connected, member.goodbye, member.since = False, True, self.now
+        del self.pods[uid]
+
     def _prepare(self, uid, pod, told):
         pod.key = pod.formed = None
         if pod.verdict is None:
@@ -186,6 +163,9 @@ class LibraryJob:
         (group, formed), pod.verdict = pod.verdict, None
         was_broken, at = pod.broken, pod.passed
         pod.wanted, pod.broken, pod.parked = None, False, False
+        if pod.leaves:
+            self._go(uid)
+            return
         if group is None:
             pod.parked = True
             return
@@ -203,10 +183,6 @@ class LibraryJob:
         pod.group, pod.passed, pod.waits = group, 0, False
         self._tell(uid, {"ready": True, "joined": group.number, "holds": True})
 
-    @property
-    def moments(self):
-        return self.__dict__.setdefault("_moments", {})
-
     def _restart(self, pod):
         words = pod.words
         pod.__init__()
@@ -220,17 +196,13 @@ class LibraryJob:
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
-        if uid in self.pods:
+        if uid in self.pods and not ("leave" in word and self.pods[uid].leaves):
             self.pods[uid].words.append(word)
         if "done" in word or "fail" in word:
             self.over = "done" if "done" in word else "failed"
 
     def _tell(self, uid, message):
         self.carrier.in_place.hear(self.board.members[uid], message, self.now)
-
-    def _here(self, index):
-        member = self.board.members.get(f"u{index}")
-        return member if member is not None and member.connected else None
 
     @property
     def trains(self):

@@ -40,8 +40,11 @@ def test_further_newcomers_are_waited_for_and_not_for_ever():
 
 
 def test_below_the_minimum_it_waits_however_long_that_is():
-    board = make_board(member(0), wish=make_wish(0, 1))
-    assert decide(board, 1000.0).act == "stay"
+    board = waiting(make_group(0, 1, 2), member(0), member(1), wish=make_wish(0, 1, number=2, fewest=3))
+    few = decide(board, 1000.0)
+    assert (few.act, few.sentence) == ("stay", "2 pods are warm, the smallest allowed group has 3")
+    board.wish, board.members["u3"] = make_wish(0, 1, 3, number=3, fewest=3), member(3)
+    assert names(decide(board, 1000.0)) == ["u0", "u1", "u3"]
 
 
 def test_without_its_master_no_group_forms():
@@ -52,8 +55,6 @@ def test_without_its_master_no_group_forms():
 def test_who_is_waited_for_is_told():
     cold = make_board(member(0, warm=None), member(1), wish=make_wish(0, 1, fewest=1))
     assert "the master is not warm yet" in decide(cold, 5.0).sentence
-    few = make_board(member(0), wish=make_wish(0, 1))
-    assert "1 pods are warm, the smallest allowed group has 2" in decide(few, 5.0).sentence
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,7 @@ def test_a_new_master_waits_for_those_who_were_there_before():
     wish = make_wish(9, 1, 2, number=1)
     board = make_board(member(9), member(1), wish=wish, group=make_group(0, 1, 2), me="u9", epoch=2)
     assert decide(board, 5.0).act == "stay"
+    assert names(decide(board, NEWCOMER_SECONDS)) == ["u9", "u1"]
     board.members["u2"] = member(2)
     assert names(decide(board, 5.0)) == ["u9", "u1", "u2"]
 

@@ -71,6 +71,26 @@ def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
     assert decision.attempt.broken
 
 
+def test_an_even_split_waits_for_the_operator_with_the_state_in_memory():
+    board = in_place(0, 1, wish=make_wish(0, 1, fewest=1))
+    board.members["u1"].connected = False
+    parked = decide(board, 10.0)
+    assert (parked.act, parked.reason, parked.attempt) == ("park", "Loss", None)
+    assert "not more than half" in parked.sentence
+    board.parked = parked.sentence
+    assert "kept in memory" in decide(board, 11.0).sentence
+    board.wish = make_wish(0, fewest=1, number=2)
+    assert names(decide(board, 12.0)) == ["u0"]
+
+
+def test_more_pods_than_may_take_part_wait_and_step_in():
+    board = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3, most=3))
+    add(board, 3, ready=5.0)
+    assert decide(board, 10.0).act == "stay"
+    board.members["u1"].connected = False
+    assert names(decide(board, 11.0)) == ["u0", "u2", "u3"]
+
+
 def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
     board = in_place(0, 1, 2)
     cut = board.members["u1"]
@@ -157,6 +177,15 @@ def test_a_change_waits_until_all_are_in_the_present_group():
     add(board, 2, ready=5.0)
     board.members["u1"].joined = 0
     assert decide(board, 10.0).act == "stay"
+
+
+def test_a_job_whose_processes_have_finished_is_done_though_a_pod_gets_ready_to_join():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2).starting = True
+    board.members["u0"].finished = 1
+    assert decide(board, 10.0).act == "stay"
+    board.members["u1"].finished = 1
+    assert decide(board, 10.0).act == "done"
 
 
 def test_a_failure_is_counted_and_too_many_fail_the_job():

@@ -30,7 +30,7 @@ async def coordinator(folder, *, wish=(), epoch=1):
     board = Board("u0", epoch, Rules(), started=now, phase_since=now)
     masters = Succession("", job_uid="job", epoch=epoch)
     serving = Coordinator(board, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
-    door = Door(free_port())
+    door = Door(free_port(), board)
     task = asyncio.ensure_future(serving.serve(door.port))
     try:
         yield door
@@ -45,8 +45,8 @@ async def coordinator(folder, *, wish=(), epoch=1):
 class Door:
     """Where members dial in; whatever they opened is closed in the end."""
 
-    def __init__(self, port):
-        self.port, self.lines = port, []
+    def __init__(self, port, board):
+        self.port, self.board, self.lines = port, board, []
 
     async def dial(self, index, **more):
         line, _ = await dial(self.port, index, **more)
@@ -183,3 +183,14 @@ async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):
         assert await hear(first, "stop") == 7
         second = await door.dial(2, runs=7, group=group)
         assert await hear(second, "stop") == 7
+
+
+async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_path):
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        line = await door.dial(0)
+        for _ in range(2):
+            await asyncio.sleep(wire.SILENCE_SECONDS - 1)
+            assert door.board.members["u0"].connected
+            line.send({"beat": 1})
+        await asyncio.sleep(wire.SILENCE_SECONDS + 1)
+        assert not door.board.members["u0"].connected

@@ -71,26 +71,6 @@ def test_the_weights_are_those_of_plain_torch(troubled, name):
     assert distance < 1e-12, report
 
 
-def test_a_job_that_ends_while_a_pod_gets_ready_to_join_has_ended(tmp_path):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    runs.set_pace(folder, 0.2)
-    with runs.elastic(folder, "--length=480", "--epochs=10") as job:
-        job.start(0)
-        wait_for(job, 1)
-        (folder / "hold").touch()
-        # Slowly, as it must not end while the newcomer imports torch.
-        runs.set_pace(folder, 1.0)
-        job.start(1)
-        job.wait("the newcomer's process", lambda: "processes started to join" in job.pods[1].said())
-        runs.set_pace(folder, 0)
-        assert job.wait_code(job.pods[0], seconds=30) == 0, job.report()
-        assert job.wait_code(job.pods[1], seconds=30) == 0, job.report()
-        written = runs.Written(folder)
-        assert list(written.commits()) == list(range(1, 101))
-        assert not written.repeated(), job.report()
-
-
 def test_processes_of_a_pod_may_end_one_after_the_other(tmp_path):
     folder = tmp_path / "job"
     with runs.elastic(folder, "--length=480", "--epochs=4", "--linger=2", nproc=2) as job:

@@ -3,8 +3,8 @@
 Each process appends a line of JSON per committed step to FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic),
 generation, rank, world, epoch, step (of the whole training), samples (its share), and per model its part of the loss.
 At the end it writes FOLDER/final-RANK.pt. In a step it waits as long as FOLDER/pace says, in seconds, or, where that is
-"hold", until it says something else. Before it takes part it leaves FOLDER/ready-POD, and waits as long as there is
-FOLDER/hold. SIGUSR1 has it say where it is.
+"hold", until it says something else. Before it takes part it leaves FOLDER/ready-POD. SIGUSR1 has it say
+where it is.
 """
 
 import argparse
@@ -32,8 +32,6 @@ def main():
     rows = models.samples(options.length)
     pod = os.environ.get("ELASTIC_POD_NAME", "alone")
     (options.folder / f"ready-{pod}").touch()
-    while (options.folder / "hold").exists():
-        time.sleep(0.05)
     job.restore(state)
     with (options.folder / f"steps-{pod}-{job.local_rank}.jsonl").open("a", buffering=1) as log:
         for epoch in job.epochs(options.epochs):

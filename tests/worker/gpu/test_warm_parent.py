@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from elastic_worker.processes.starter import TORCH_MODULES
+from tests.kit.proc import open_files
 from tests.worker.processes.lab import a_lab
 
 USES_GPU = """
@@ -53,8 +54,7 @@ async def test_a_module_that_uses_the_gpu_when_it_is_imported_is_left_out(tmp_pa
 
 def devices_of(pid):
     """GPU devices that the process has open."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    return [link for link in links if link.startswith("/dev/nvidia")]
+    return [name for name in open_files(pid) if name.startswith("/dev/nvidia")]
 
 
 def compute_processes():

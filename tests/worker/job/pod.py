@@ -1,6 +1,5 @@
 """One pod: a launcher that is process 1 of its own PID namespace, as in a container."""
 
-import contextlib
 import math
 import os
 import signal
@@ -11,6 +10,7 @@ from pathlib import Path
 from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_worker import contract
+from tests.kit.proc import children_of, command_line, descendants_of, open_files, stat_of
 
 PYTHON = "/usr/bin/python3.11"
 """The torch tree is installed for Debian's own."""
@@ -106,46 +106,6 @@ def torch_environment(tree=REAL):
         "OMP_NUM_THREADS": "1",
         **RESOLVER,
     }
-
-
-def children_of(pid):
-    """Direct children."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def descendants_of(pid):
-    """Children, and theirs."""
-    found = children_of(pid)
-    return [*found, *(inner for child in found for inner in descendants_of(child))]
-
-
-def stat_of(pid):
-    """Fields of /proc/PID/stat from the state on; none of a process that is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def command_line(pid):
-    """What it was started with."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def open_files(pid):
-    """Names of the files that it has open."""
-    names = []
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                names.append(str(link.readlink()))
-    return names
 
 
 def started_at(pid):

@@ -78,7 +78,7 @@ def test_the_second_file_of_a_checkpoint_is_never_cut_although_other_pods_cannot
     """A folder is complete when it was quiet for 1 s. Only the pod of the writer sees that a file is still open."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    options = ["--checkpoint", folder / "model.pt", "--save-second", 1.8, "--steps", 3, "--pause", 0.01]
+    options = ["--save-second", 1.8, "--steps", 3, "--pause", 0.01]
     environ = {contract.ENV_CHECKPOINT_PATH: folder}
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, checkpoint=False, environ=environ) as job:
         job.start(0, 1)

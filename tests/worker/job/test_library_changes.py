@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from tests.worker.job.exactly_once import STEPS, LibraryJob
+from tests.worker.job.local import end
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
 
@@ -39,10 +40,14 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
 
 
 @pytest.mark.extended
-def test_two_processes_a_pod_and_an_end_in_the_middle_of_changes(tmp_path):
+def test_two_processes_a_pod_one_of_which_dies_and_an_end_in_the_middle_of_changes(tmp_path):
     with LibraryJob(tmp_path, nproc=2) as job:
         job.start(0, 1)
         before = job.wait_world(4)
+        other, victim = job.pods[0].training()
+        end(victim)
+        before = job.wait_world(4, after=before)
+        assert other in job.pods[0].training()
         job.start(2)
         grown = job.wait_world(6, after=before)
         job.pods[1].terminate()
@@ -71,20 +76,6 @@ def test_a_change_in_the_middle_of_an_evaluation_repeats_it_and_newcomers_skip_w
         results = [line for file in tmp_path.glob("evaluated-*") for line in file.read_text().splitlines()]
         assert results
         assert all('"count": 960.0' in line for line in results)
-
-
-@pytest.mark.extended
-def test_more_pods_than_may_take_part_wait_and_step_in(tmp_path):
-    with LibraryJob(tmp_path) as job:
-        job.start(0, 1)
-        small = job.wait_world(2)
-        job.start(2, 3)
-        job.wish(0, 1, 2, 3, max=3)
-        grown = job.wait_world(3, after=small)
-        job.pods[1].kill()
-        job.wish(0, 2, 3, max=3)
-        job.wait_world(3, after=grown)
-        assert job.assert_exactly_once() > 10
 
 
 @pytest.mark.extended

@@ -2,24 +2,14 @@
 
 import json
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from elastic_worker import contract
+from tests.kit.proc import command_line, environ_of
 from tests.worker.job.local import FAKE_TORCH, TOKEN, LocalJob
-from tests.worker.job.pod import command_line
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
-
-
-def environ_of(pid):
-    """The environment that a process was started with; {} if it has ended meanwhile."""
-    try:
-        pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
 def shown_by(pod, path):

@@ -2,13 +2,12 @@
 
     train.py FOLDER --epochs 100 --steps 10 --pause 0.02 [--fail-at 35 --fail-rank 1] ...
 
-Rank 0 saves the last finished epoch to FOLDER/checkpoint.pt. Each process appends a line of JSON per step to
-FOLDER/steps-POD-LOCAL_RANK.jsonl: time (monotonic), master, generation, rank, world, epoch, step.
+Rank 0 saves the last finished epoch to FOLDER/checkpoint.pt. Beside what script.py writes down of each step: rank,
+world, epoch, step.
 """
 
 import argparse
 import io
-import json
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from script import account, add_failures, fail_if_asked, is_over, write
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -30,23 +30,24 @@ def main():
     model = nn.Linear(32, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     parallel = DistributedDataParallel(model)
-    saved = options.checkpoint or options.folder / "checkpoint.pt"
-    second = saved.with_name("optimizer.pt")
+    saved, second = options.folder / "checkpoint.pt", options.folder / "checkpoints" / "optimizer.pt"
+    if options.save_second:
+        saved = second.with_name("model.pt")
     first = torch.load(saved)["epoch"] + 1 if saved.exists() else 0
     if second.exists():
         torch.load(second)
-    name = f"steps-{os.environ['ELASTIC_POD_NAME']}-{os.environ['LOCAL_RANK']}.jsonl"
-    with (options.folder / name).open("a", buffering=1) as log:
+    with account(options.folder) as log:
         for epoch in range(first, options.epochs):
             if is_over(options.folder, epoch):
                 break
             for step in range(options.steps):
                 fail_if_asked(options, rank, epoch * options.steps + step)
+                fail_in_each_epoch(options, rank, epoch, step)
                 optimizer.zero_grad()
                 parallel(torch.randn(4, 32)).sum().backward()
                 optimizer.step()
                 time.sleep(pause(options, step))
-                write(log, rank, epoch, step)
+                write(log, rank=rank, world=dist.get_world_size(), epoch=epoch, step=step)
             if rank == 0:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
                 if options.save_second:
@@ -61,17 +62,13 @@ def main():
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--epochs", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--save-pause", type=float, default=0.0)
     parser.add_argument("--save-in-place", action="store_true")
     parser.add_argument("--save-second", type=float, default=0.0)
-    parser.add_argument("--fail-at", type=int, default=-1)
-    parser.add_argument("--fail-rank", type=int, default=0)
-    parser.add_argument("--fail-how", default="raise")
-    parser.add_argument("--fail-once", action="store_true")
+    add_failures(parser)
     parser.add_argument("--fail-each-epoch", action="store_true")
     parser.add_argument("--linger", type=float, default=0.0)
     parser.add_argument("--linger-once", action="store_true")
@@ -98,41 +95,12 @@ def pause(options, step):
     return float(path.read_text()) if step == 0 and path.exists() else options.pause
 
 
-def is_over(folder, epoch):
-    """Whether the test has written down that there are no more epochs than those before this one."""
-    path = folder / "epochs"
-    return path.exists() and epoch >= int(path.read_text())
-
-
-def fail_if_asked(options, rank, step):
-    """Fail in the way, at the step and on the rank that the test wants."""
-    if options.fail_each_epoch and step % options.steps == options.steps - 1 and rank == 0:
-        done = options.folder / f"failed-{step}"
-        if not done.exists():
-            done.touch()
-            raise ValueError("once in each epoch")
-    marker = options.folder / "failed"
-    if step != options.fail_at or rank != options.fail_rank or (options.fail_once and marker.exists()):
-        return
-    marker.touch()
-    if options.fail_how == "raise":
-        raise ValueError(f"the loss is NaN in step {step}")
-    if options.fail_how == "hang":
-        time.sleep(10_000)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def write(log, rank, epoch, step):
-    line = {
-        "time": time.monotonic(),
-        "master": int(os.environ["ELASTIC_MASTER_EPOCH"]),
-        "generation": int(os.environ["ELASTIC_GENERATION"]),
-        "rank": rank,
-        "world": dist.get_world_size(),
-        "epoch": epoch,
-        "step": step,
-    }
-    log.write(json.dumps(line) + "\n")
+def fail_in_each_epoch(options, rank, epoch, step):
+    """Once in the last step of each, if that is asked for."""
+    done = options.folder / f"failed-{epoch}"
+    if options.fail_each_epoch and rank == 0 and step == options.steps - 1 and not done.exists():
+        done.touch()
+        raise ValueError("once in each epoch")
 
 
 def save(path, epoch, model, *, pause, in_place):

@@ -109,6 +109,10 @@ class Running:
         else:
             self.pid = warm_parent().fork(source, str(rank), str(port), output=output)
 
+    def said(self):
+        """What it has printed so far."""
+        return os.pread(self._output.fileno(), 1 << 20, 0).decode()
+
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
 

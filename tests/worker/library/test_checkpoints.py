@@ -11,9 +11,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from elastic_worker.library.checkpoint_attempt import Attempt
-from elastic_worker.library.checkpoint_folder import Folder, OutdatedError
 from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
-from elastic_worker.library.manifest import Order, digests
 
 ORDER = (1, 0)
 Pair = collections.namedtuple("Pair", "left right")
@@ -244,15 +242,24 @@ def test_who_is_cut_off_is_refused(tmp_path, newer):
         old.save({"w": 1}, step=12, order=(2, 5), wait=True)
 
 
-def test_who_is_overtaken_while_writing_does_not_publish(tmp_path):
-    old, new = (Attempt(Folder(tmp_path), step, Order(epoch, 0), {}, 1, 2) for step, epoch in ((9, 2), (5, 3)))
-    assert new.begin(b"")
-    assert old.begin(b"")
-    new.complete(digests(new.folder.iterdir()))
-    with pytest.raises(OutdatedError, match="epoch 3"):
-        old.complete(digests(old.folder.iterdir()))
-    old.abandon()
-    assert names(tmp_path) == ["latest", "step-5"]
+def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):
+    """As an old master that was cut off in the middle of a save, and comes back."""
+    complete = Attempt.complete
+
+    def complete_late(*arguments):
+        monkeypatch.undo()
+        assert names(tmp_path) == ["latest", "step-1", "step-9.2-0.tmp"]
+        Checkpoints(tmp_path).save({"w": 2}, step=2, order=(3, 0), wait=True)
+        return complete(*arguments)
+
+    old = Checkpoints(tmp_path)
+    old.save({"w": 1}, step=1, order=(2, 0), wait=True)
+    monkeypatch.setattr(Attempt, "complete", complete_late)
+    with pytest.raises(CheckpointError):
+        old.save({"w": 1}, step=9, order=(2, 0), wait=True)
+    why = "a newer master (epoch 3) has written here; this one (epoch 2) is cut off"
+    assert old.problem == f"step 9 was not saved: {why}"
+    assert names(tmp_path) == ["latest", "step-1", "step-2"]
 
 
 def test_only_what_older_or_equal_attempts_left_is_removed(tmp_path):

@@ -1,29 +1,19 @@
 """A full disk costs a checkpoint, not the training, and not the checkpoints that are there. Mounts a small tmpfs."""
 
-import subprocess
-
 import pytest
 import torch
 
 from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
+from tests.worker.disk import small_disk
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def disk(tmp_path):
     """A folder on a disk of 8 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount")
-    try:
+    with small_disk(tmp_path / "disk", "8m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def used(folder):
@@ -42,8 +32,8 @@ SAVES = {
 
 
 @pytest.mark.parametrize("kind", SAVES)
-def test_a_full_disk_is_told_and_the_next_save_that_fits_is_made(small_disk, kind):
-    folder = small_disk / "checkpoints"
+def test_a_full_disk_is_told_and_the_next_save_that_fits_is_made(disk, kind):
+    folder = disk / "checkpoints"
     checkpoints = Checkpoints(folder, keep=1)
     checkpoints.save(state_of(3, 1), step=1, order=(1, 0), wait=True)
     before = used(folder)
@@ -61,8 +51,8 @@ def test_a_full_disk_is_told_and_the_next_save_that_fits_is_made(small_disk, kin
     assert (checkpoints.load(Checkpoints(folder).newest())["w"] == 3).all()
 
 
-def test_a_disk_that_other_files_fill_is_told_until_there_is_room(small_disk):
-    folder, other = small_disk / "checkpoints", small_disk / "other"
+def test_a_disk_that_other_files_fill_is_told_until_there_is_room(disk):
+    folder, other = disk / "checkpoints", disk / "other"
     checkpoints = Checkpoints(folder)
     with pytest.raises(OSError, match="No space left"):
         other.write_bytes(bytes(9 * MIB))

@@ -1,36 +1,26 @@
 """Two real ranks: shards saved together and read into other shards; and one rank that saves alone beside another."""
 
 import json
-import os
 import re
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 import torch
 
-import elastic_worker
 from elastic_worker.library.checkpoints import Checkpoints
+from tests.worker.disk import small_disk
+from tests.worker.library import processes
 
 WORLD = 2
 LIMIT_SECONDS = 120
 
 RANK = """
-    import json, sys
-    import torch
-    import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from elastic_worker.library.checkpoints import Checkpoints
-    from elastic_worker.processes import rest
     try:
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     except ImportError:
         from torch.distributed._tensor import Replicate, Shard, distribute_tensor
 
-    rest.install()
-    folder, small, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
     dist.init_process_group("gloo", init_method=f"file://{folder}.rendezvous", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     whole = torch.arange(22.0).reshape(11, 2)
@@ -73,7 +63,7 @@ RANK = """
     checkpoints.save(state(whole + 1, Shard(0)), step=10, order=(1, 0), group=world, wait=True)
     checkpoints.save(state(whole + 2, Shard(0)), step=10, order=(1, 0), group=world, wait=True)
     told["last"] = checkpoints.last_step
-    print(json.dumps(told))
+    tell(**told)
     dist.barrier()
     dist.destroy_process_group()
 """
@@ -83,24 +73,10 @@ RANK = """
 def ranks(tmp_path_factory):
     """The folder that two ranks have saved to, and what each of them tells."""
     place = tmp_path_factory.mktemp("sharded")
-    folder, small = place / "checkpoints", place / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)], check=True)
-    tree, package = (str(Path(module.__file__).parents[1]) for module in (torch, elastic_worker))
-    environ = {**os.environ, "PYTHONPATH": f"{tree}:{package}", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-c", textwrap.dedent(RANK), str(folder), str(small)]
-    processes = [
-        subprocess.Popen([*command, str(rank)], env=environ, stdout=subprocess.PIPE, text=True) for rank in range(WORLD)
-    ]
-    try:
-        outputs = [process.communicate(timeout=LIMIT_SECONDS)[0] for process in processes]
-        assert [process.returncode for process in processes] == [0] * WORLD
-        yield folder, [json.loads(output.splitlines()[-1]) for output in outputs]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
+    folder = place / "checkpoints"
+    with small_disk(place / "small", "8m") as small:
+        folders = f"    folder, small = {str(folder)!r}, {str(small)!r}"
+        yield folder, processes.run(folders + RANK, WORLD, seconds=LIMIT_SECONDS)
 
 
 def test_each_rank_writes_its_shards_and_all_are_in_the_manifest(ranks):

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy
 import pytest
@@ -20,6 +19,8 @@ from torch.utils.data import Dataset, IterableDataset
 
 from elastic_worker.library.loader import Loader
 from elastic_worker.library.sampler import Sampler, SamplerError
+from tests.kit.proc import children_of, is_running
+from tests.kit.wait import until
 
 WAIT_SECONDS = 60
 
@@ -98,21 +99,8 @@ def run_epoch(loaders, sampler_of, world):
             sampler_of[rank].commit(shares[rank])
 
 
-def ended(pids):
-    """Whether all of them end in time."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        if not any(is_running(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def wait_for_end(pids):
+    until("the end of all", lambda: not any(map(is_running, pids)), seconds=WAIT_SECONDS)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -283,7 +271,7 @@ def test_workers_end_with_their_loader():
     pids = pids_of(next(iterator))
     assert len(pids) == 2
     del loader, iterator
-    assert ended(pids)
+    wait_for_end(pids)
 
 
 def test_a_killed_process_ends_its_connections_though_workers_inherited_them():
@@ -311,19 +299,13 @@ time.sleep({WAIT_SECONDS})
             process.wait(WAIT_SECONDS)
             connection.settimeout(3)  # less than the 5 s
             assert connection.recv(1) == b""
-    assert ended(workers)
+    wait_for_end(workers)
 
 
 def socket_server():
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(WAIT_SECONDS)
     return server
-
-
-def children_of(pid):
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
 
 
 def test_workers_that_a_thread_started_outlive_it():

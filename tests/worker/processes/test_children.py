@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from elastic_worker.processes.program import COMMAND, SCRIPT, Program
+from tests.kit.proc import is_running
 from tests.worker.processes.lab import a_lab, appears, until
 
 READY = "import os, signal, sys, time\n"
 SIT = "open('ready', 'w').close()\nwhile True:\n    time.sleep(0.01)\n"
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen"])
@@ -93,7 +87,7 @@ async def test_nothing_of_a_group_outlives_its_leader(tmp_path, ending):
         process = await lab.start_script(text)
         worker = int((await appears(lab.folder / "ready")).read_text())
         await process.stop(10)
-        await until(lambda: not alive(worker))
+        await until(lambda: not is_running(worker))
 
 
 async def test_orphans_are_reaped(tmp_path):

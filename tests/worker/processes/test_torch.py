@@ -2,12 +2,12 @@
 
 import asyncio
 import signal
-from pathlib import Path
 
 import pytest
 
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
+from tests.kit.proc import open_files
 from tests.worker.job.pod import torch_environment
 from tests.worker.processes.lab import a_lab, appears, of_rank
 
@@ -126,7 +126,7 @@ async def random_numbers_differ(lab):
 
 
 def one_thread_and_no_gpu(pid: int) -> None:
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    links = open_files(pid)
     assert not [link for link in links if "nvidia" in link]
     sockets = [link for link in links if link.startswith("socket:")]
     assert len(sockets) == 1, "the control channel only"

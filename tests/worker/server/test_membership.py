@@ -1,6 +1,7 @@
 """The line to the coordinator: what a launcher tells reaches it, at whatever moment it is told."""
 
 import asyncio
+import contextlib
 import dataclasses
 
 from elastic_worker import settings, wire
@@ -34,23 +35,32 @@ class Coordinator:
             line.abort()
 
 
-async def told_after(turns: int) -> tuple[bool, bool]:
-    """Whether the line was up when the launcher told that it is warm, and whether the coordinator has heard of it."""
+@contextlib.asynccontextmanager
+async def joining():
+    """A launcher that has begun to connect, and the coordinator that it finds."""
     coordinator, port = Coordinator(), free_port()
     server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
     membership = Membership(dataclasses.replace(SETTINGS, port=port), lambda _message: asyncio.sleep(0))
     membership.tell(warm=False)
     running = asyncio.ensure_future(membership.run())
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    was_connected = membership.connected
-    membership.tell(warm=True)
-    await asyncio.sleep(2)
-    running.cancel()
-    await asyncio.wait({running})
-    server.close()
-    await server.wait_closed()
-    await asyncio.sleep(1)
+    try:
+        yield membership, coordinator
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        server.close()
+        await server.wait_closed()
+        await asyncio.sleep(1)
+
+
+async def told_after(turns: int) -> tuple[bool, bool]:
+    """Whether the line was up when the launcher told that it is warm, and whether the coordinator has heard of it."""
+    async with joining() as (membership, coordinator):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_connected = membership.connected
+        membership.tell(warm=True)
+        await asyncio.sleep(2)
     return was_connected, coordinator.state["warm"]
 
 
@@ -62,3 +72,13 @@ async def test_a_pod_that_gets_warm_while_it_connects_is_known_to_be_warm():
         if was_connected:
             break
     assert was_connected, "the line never came up while the launcher waited to tell"
+
+
+async def test_a_coordinator_that_says_nothing_is_given_up_after_the_silence_and_not_before():
+    heard = []
+    async with joining() as (membership, _):
+        membership.on_line = heard.append
+        await asyncio.sleep(wire.SILENCE_SECONDS - 1)
+        assert heard == [True]
+        await asyncio.sleep(2)
+        assert heard[:2] == [True, False]
