@@ -149,12 +149,6 @@ class Team:
         """kubectl apply."""
         self.kubectl("apply", "-f", "-", objects=list(objects))
 
-    def refusal(self, *objects: Object) -> str:
-        """What kubectl apply complains of; the test fails if it does not."""
-        result = self.lab.try_kubectl("-n", self.name, "apply", "-f", "-", objects=list(objects))
-        assert result.returncode, f"accepted: {result.stdout}"
-        return result.stderr
-
     def edit(self, job: str, **spec: Any) -> None:
         """Change fields of the job's spec."""
         self.kubectl("patch", PLURAL, job, "--type=merge", "-p", json.dumps({"spec": spec}))
@@ -263,10 +257,6 @@ class Team:
         found = self.wait(f"job {job} to be {phase}{with_pods}{limit}", reached, seconds=seconds)
         assert found is not None
         return found
-
-    def wait_gone(self, job: str = "toy", *, seconds: float = WAIT_SECONDS) -> None:
-        """Until there is no such job."""
-        self.wait(f"job {job} to be gone", lambda: self.job(job) is None, seconds=seconds)
 
     def wait_log(self, pod: str, text: str, *, times: int = 1, seconds: float = WAIT_SECONDS) -> str:
         """Until the pod's log holds `text` so many times; returns the log."""

@@ -8,7 +8,6 @@ import pytest
 from devcluster import projectimage
 from tests.cluster.elastic import CHECKPOINTS, IMPORT_SECONDS, trainer
 from tests.cluster.examples import FOLDER, FROM_1_TO_3_AND_BACK, example, give_files, give_volume
-from tests.cluster.templates import job, template
 
 pytestmark = pytest.mark.timeout(400)
 EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
@@ -74,14 +73,3 @@ def test_an_image_that_has_the_package_needs_no_init_container(team, training):
     training.starts(1, trainer(image=projectimage.ref("worker")), runtime={"inject": False})
     assert "initContainers" not in team.all_pods()[0]["spec"]
     training.ends()
-
-
-@pytest.mark.extended
-def test_an_image_without_torch_is_named_with_what_was_tried(team):
-    # In the local cluster torch comes with the GPUs.
-    team.apply(job(template=template(gpus=0, args=["train.py"]), runtime={"mode": "Elastic"}))
-    team.wait_for("toy", "Failed")
-    message = team.condition("Failed")["message"]
-    for words in ("python3: it lacks torch", "python: ", "Use an image with PyTorch", "spec.runtime.python"):
-        assert words in message
-    assert team.status().get("failures", 0) == 0
