@@ -84,10 +84,6 @@ class Training:
         (self.folder / "enough").touch()
         self.team.wait_for("toy", "Succeeded")
 
-    def freezes(self, pod: str) -> None:
-        """SIGSTOP to the pod's training process."""
-        os.kill(self.training_process(pod), signal.SIGSTOP)
-
     def dies(self, *pods: str) -> None:
         """The pods' first processes are killed, and all others with them, as by a kernel without memory."""
         for pid in [self.launcher(pod) for pod in pods]:

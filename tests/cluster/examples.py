@@ -12,8 +12,6 @@ from tests.cluster.lab import Object, Team
 
 FOLDER = REPOSITORY / "examples"
 TRAIN = FOLDER / "toy" / "train.py"
-FROM_1_TO_3_AND_BACK = ([1, 3, 1], [1, 2, 3, 1], [1, 3, 2, 1], [1, 2, 3, 2, 1])
-"""Two pods that come may be ready at two checkpoints, one after the other, and two that are told to go may leave so."""
 
 
 def example(name: str, *, gpus: int | None = None, args: list[str] | None = None, **spec: Any) -> Object:
