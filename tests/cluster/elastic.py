@@ -152,9 +152,7 @@ class Training:
     def nothing_left(self) -> None:
         """Delete the job; then no pod and no process of any pod is there that it ever had."""
         self.team.kubectl("delete", PLURAL, "toy", "--wait")
-        self.team.wait(
-            "the pods to go", lambda: not self.team.lab.get(f"/api/v1/namespaces/{self.team.name}/pods")["items"]
-        )
+        self.team.wait("the pods to go", lambda: not self.team.lab.pods(self.team.name))
         cluster = self.team.lab.cluster
         self.team.wait("the processes to end", lambda: not processes.of_pods(cluster, set(self.seen)))
 

@@ -66,6 +66,11 @@ class Lab:
         answer.raise_for_status()
         return answer.json()
 
+    def pods(self, namespace: str) -> list[Object]:
+        """All that are in the namespace."""
+        items: list[Object] = self.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return items
+
     def wait_ready(self) -> None:
         """Until all nodes are Ready with all their GPUs."""
         try:
@@ -193,9 +198,12 @@ class Team:
 
     def all_pods(self, job: str = "toy") -> list[Object]:
         """The pods that the job controls, master first."""
-        items = self.lab.get(f"/api/v1/namespaces/{self.name}/pods")["items"]
         uid = ((self.job(job) or {}).get("metadata") or {}).get("uid")
-        own = [p for p in items if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", []))]
+        own = [
+            p
+            for p in self.lab.pods(self.name)
+            if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", []))
+        ]
         return sorted(own, key=_place)
 
     def pods(self, job: str = "toy") -> list[str]:
