@@ -15,7 +15,7 @@ from elastic_operator.api.job import PLURAL
 from elastic_worker.contract import INJECT_FOLDER
 from tests.cluster import processes
 from tests.cluster.examples import give_files, give_volume
-from tests.cluster.lab import Object, Team
+from tests.cluster.lab import IMPORT_SECONDS, Object, Team
 from tests.cluster.templates import job, template
 
 SCRIPT = Path(__file__).with_name("elastic_script.py")
@@ -24,8 +24,6 @@ CHECKPOINT = f"{CHECKPOINTS}/checkpoint.pt"
 EPOCHS = 2
 """So many epochs begun by a group are training."""
 MANY_STEPS = 100
-IMPORT_SECONDS = 150.0
-"""On a busy machine it takes that long until pods that came together have all imported torch."""
 
 
 def trainer(

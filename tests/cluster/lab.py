@@ -28,6 +28,8 @@ Object = dict[str, Any]
 
 WAIT_SECONDS = 90.0
 """Far more than anything takes on a machine that is not overloaded."""
+IMPORT_SECONDS = 150.0
+"""On a busy machine it takes that long until pods that came together have all imported torch."""
 LOG_LINES = 60
 POLL_SECONDS = 0.2
 OPERATOR_NAMESPACE = "elastic-system"

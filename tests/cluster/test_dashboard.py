@@ -6,10 +6,9 @@ The day: a library job trains, grows and shrinks, and gives its GPUs to the owne
 import pytest
 
 from generate import dashboard
-from tests.cluster.elastic import IMPORT_SECONDS
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.install import Installation
-from tests.cluster.lab import wait
+from tests.cluster.lab import IMPORT_SECONDS, wait
 from tests.cluster.policies import guaranteed
 from tests.cluster.prometheus import Prometheus
 from tests.cluster.templates import command, foreign_pod, job

@@ -9,8 +9,8 @@ from random import Random
 from threading import Lock
 from typing import Any
 
-from tests.cluster.elastic import IMPORT_SECONDS, Training, trainer
-from tests.cluster.lab import Object, Team, is_alive
+from tests.cluster.elastic import Training, trainer
+from tests.cluster.lab import IMPORT_SECONDS, Object, Team, is_alive
 from tests.simulate.facts import POOL
 from tests.soak.records import Step, step_of
 from tests.soak.site import REAL, Site
