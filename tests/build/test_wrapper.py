@@ -224,6 +224,7 @@ def test_an_image_without_torch_says_what_was_looked_for(shell, tmp_path):
     assert err.startswith("elastic-pytorch: torchrun: not found in the image")
     assert str(tmp_path) in err
     assert "python3" in err
+    assert "Use an image with PyTorch, or give the container a command" in err
     assert err.count("\n") == 1
 
 

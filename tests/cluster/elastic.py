@@ -15,7 +15,7 @@ from elastic_operator.api.job import PLURAL
 from elastic_worker.contract import INJECT_FOLDER
 from tests.cluster import processes
 from tests.cluster.examples import give_files, give_volume
-from tests.cluster.lab import Object, Team
+from tests.cluster.lab import IMPORT_SECONDS, Object, Team
 from tests.cluster.templates import job, template
 
 SCRIPT = Path(__file__).with_name("elastic_script.py")
@@ -24,8 +24,6 @@ CHECKPOINT = f"{CHECKPOINTS}/checkpoint.pt"
 EPOCHS = 2
 """So many epochs begun by a group are training."""
 MANY_STEPS = 100
-IMPORT_SECONDS = 150.0
-"""On a busy machine it takes that long until pods that came together have all imported torch."""
 
 
 def trainer(
@@ -83,10 +81,6 @@ class Training:
         """Tell the script that it has trained enough, and wait for the job's good end."""
         (self.folder / "enough").touch()
         self.team.wait_for("toy", "Succeeded")
-
-    def freezes(self, pod: str) -> None:
-        """SIGSTOP to the pod's training process."""
-        os.kill(self.training_process(pod), signal.SIGSTOP)
 
     def dies(self, *pods: str) -> None:
         """The pods' first processes are killed, and all others with them, as by a kernel without memory."""
@@ -156,9 +150,7 @@ class Training:
     def nothing_left(self) -> None:
         """Delete the job; then no pod and no process of any pod is there that it ever had."""
         self.team.kubectl("delete", PLURAL, "toy", "--wait")
-        self.team.wait(
-            "the pods to go", lambda: not self.team.lab.get(f"/api/v1/namespaces/{self.team.name}/pods")["items"]
-        )
+        self.team.wait("the pods to go", lambda: not self.team.lab.pods(self.team.name))
         cluster = self.team.lab.cluster
         self.team.wait("the processes to end", lambda: not processes.of_pods(cluster, set(self.seen)))
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from demo.install import REPOSITORY
-from tests.cluster.lab import Object, Team
+from tests.cluster.lab import IMPORT_SECONDS, Object, Team
 
 FOLDER = REPOSITORY / "examples"
 TRAIN = FOLDER / "toy" / "train.py"
-FROM_1_TO_3_AND_BACK = ([1, 3, 1], [1, 2, 3, 1], [1, 3, 2, 1], [1, 2, 3, 2, 1])
-"""Two pods that come may be ready at two checkpoints, one after the other, and two that are told to go may leave so."""
+ELASTIC = {"elastic": ["--steps", "5"], "library": ["--pause", "0.02"]}
+"""The examples of Elastic mode, and what makes them quick; the second one uses the library."""
+EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
+STARTED = re.compile(r"\d+ processes started")
 
 
 def example(name: str, *, gpus: int | None = None, args: list[str] | None = None, **spec: Any) -> Object:
@@ -40,3 +43,47 @@ def give_volume(team: Team) -> Path:
     cluster = team.lab.cluster
     cluster.shared_claim(team.name)
     return cluster.layout.shared / f"{team.name}-checkpoints"
+
+
+class Example:
+    """An example of Elastic mode that runs, with so many epochs that no test sees the end."""
+
+    def __init__(self, team: Team, name: str, *, pods: int) -> None:
+        self.team, self.name = team, name
+        give_files(team, f"{name}-script", train_py=FOLDER / name / "train.py")
+        give_volume(team)
+        team.apply(example(name, maxReplicas=pods, args=["--epochs", "100000", *ELASTIC[name]]))
+        self.trains(pods)
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """What the present master has said: epochs and the number of processes that trained them."""
+        return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(self.team.logs(f"{self.name}-master-0"))]
+
+    def trains(self, pods: int, *, after: int = -1) -> None:
+        """Until three epochs on end, later than that one, were trained by so many."""
+
+        def last_three() -> list[int]:
+            return [size for epoch, size in self.epochs() if epoch > after][-3:]
+
+        self.team.wait(f"epochs on {pods} processes", lambda: last_three() == [pods] * 3, seconds=IMPORT_SECONDS)
+
+    def loses(self, pod: str) -> int:
+        """It ends without warning; returns the last epoch told until its successor had started its processes."""
+        before = self.team.uids(self.name).values()
+        self.team.delete_pod(pod, "--force", "--grace-period=0")
+
+        def successor() -> list[str]:
+            there = self.team.uids(self.name).items()
+            return [name for name, uid in there if uid not in before and self.starts_of(name)]
+
+        self.team.wait(f"a pod in place of {pod}", successor, seconds=IMPORT_SECONDS)
+        return self.epochs()[-1][0]
+
+    def starts_of(self, pod: str) -> int:
+        """How often the pod's processes were started."""
+        return len(STARTED.findall(self.team.logs(pod)))
+
+    def costs(self) -> list[Object]:
+        """The changes of its size, once it is known what each of them cost."""
+        changes = [change for change in self.team.status(self.name)["history"] if change["from"] and change["to"]]
+        return changes if all("pauseSeconds" in change for change in changes) else []

@@ -46,8 +46,11 @@ class Installation:
 
     def pods(self) -> list[Object]:
         """The operator's."""
-        items: list[Object] = self.lab.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-        return [pod for pod in items if pod["metadata"]["labels"].get("app.kubernetes.io/name") == "elastic-operator"]
+        return [
+            pod
+            for pod in self.lab.pods(NAMESPACE)
+            if pod["metadata"]["labels"].get("app.kubernetes.io/name") == "elastic-operator"
+        ]
 
     def uids(self) -> set[str]:
         """Of these pods, those that are on their way out too."""

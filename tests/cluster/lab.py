@@ -28,6 +28,8 @@ Object = dict[str, Any]
 
 WAIT_SECONDS = 90.0
 """Far more than anything takes on a machine that is not overloaded."""
+IMPORT_SECONDS = 150.0
+"""On a busy machine it takes that long until pods that came together have all imported torch."""
 LOG_LINES = 60
 POLL_SECONDS = 0.2
 OPERATOR_NAMESPACE = "elastic-system"
@@ -65,6 +67,11 @@ class Lab:
             return None
         answer.raise_for_status()
         return answer.json()
+
+    def pods(self, namespace: str) -> list[Object]:
+        """All that are in the namespace."""
+        items: list[Object] = self.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return items
 
     def wait_ready(self) -> None:
         """Until all nodes are Ready with all their GPUs."""
@@ -149,12 +156,6 @@ class Team:
         """kubectl apply."""
         self.kubectl("apply", "-f", "-", objects=list(objects))
 
-    def refusal(self, *objects: Object) -> str:
-        """What kubectl apply complains of; the test fails if it does not."""
-        result = self.lab.try_kubectl("-n", self.name, "apply", "-f", "-", objects=list(objects))
-        assert result.returncode, f"accepted: {result.stdout}"
-        return result.stderr
-
     def edit(self, job: str, **spec: Any) -> None:
         """Change fields of the job's spec."""
         self.kubectl("patch", PLURAL, job, "--type=merge", "-p", json.dumps({"spec": spec}))
@@ -199,9 +200,12 @@ class Team:
 
     def all_pods(self, job: str = "toy") -> list[Object]:
         """The pods that the job controls, master first."""
-        items = self.lab.get(f"/api/v1/namespaces/{self.name}/pods")["items"]
         uid = ((self.job(job) or {}).get("metadata") or {}).get("uid")
-        own = [p for p in items if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", []))]
+        own = [
+            p
+            for p in self.lab.pods(self.name)
+            if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", []))
+        ]
         return sorted(own, key=_place)
 
     def pods(self, job: str = "toy") -> list[str]:
@@ -263,10 +267,6 @@ class Team:
         found = self.wait(f"job {job} to be {phase}{with_pods}{limit}", reached, seconds=seconds)
         assert found is not None
         return found
-
-    def wait_gone(self, job: str = "toy", *, seconds: float = WAIT_SECONDS) -> None:
-        """Until there is no such job."""
-        self.wait(f"job {job} to be gone", lambda: self.job(job) is None, seconds=seconds)
 
     def wait_log(self, pod: str, text: str, *, times: int = 1, seconds: float = WAIT_SECONDS) -> str:
         """Until the pod's log holds `text` so many times; returns the log."""

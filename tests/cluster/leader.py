@@ -62,8 +62,7 @@ class Leader:
 
     def pods(self) -> list[Object]:
         """All replicas."""
-        items: list[Object] = self.lab.get(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods")["items"]
-        return items
+        return self.lab.pods(OPERATOR_NAMESPACE)
 
     def leases(self) -> list[Object]:
         """All leases beside it."""

@@ -6,11 +6,10 @@ The day: a library job trains, grows and shrinks, and gives its GPUs to the owne
 import pytest
 
 from generate import dashboard
-from tests.cluster.elastic import IMPORT_SECONDS
 from tests.cluster.examples import FOLDER, example, give_files, give_volume
 from tests.cluster.install import Installation
-from tests.cluster.lab import wait
-from tests.cluster.policies import policy
+from tests.cluster.lab import IMPORT_SECONDS, wait
+from tests.cluster.policies import guaranteed
 from tests.cluster.prometheus import Prometheus
 from tests.cluster.templates import command, foreign_pod, job
 
@@ -29,19 +28,15 @@ def prometheus(lab, tmp_path):
         yield found
 
 
-def test_every_panel_of_the_dashboard_shows_something(lab, teams, prometheus):
+def test_every_panel_of_the_dashboard_shows_something(teams, prometheus):
     borrower, owner = teams
-    policies = [policy(borrower.name, guaranteed=1), policy(owner.name, guaranteed=7)]
-    lab.kubectl("apply", "-f", "-", objects=policies)
-    try:
+    with guaranteed({borrower: 1, owner: 7}):
         trains_changes_and_gives_back(borrower, owner)
         missing = dashboard.queries()
         wait("data in all panels", lambda: ask_again(prometheus, missing, borrower), report=lambda: str(missing))
         assert len(dashboard.queries()) > 20
         assert prometheus.alerts().keys() >= NEVER_HERE
         assert {prometheus.alerts()[name] for name in NEVER_HERE} == {"inactive"}
-    finally:
-        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)
 
 
 def trains_changes_and_gives_back(borrower, owner):
@@ -52,13 +47,9 @@ def trains_changes_and_gives_back(borrower, owner):
     borrower.scale("library", 4)
     borrower.wait_for("library", "Running", pods=4, seconds=IMPORT_SECONDS)
     owner.apply(foreign_pod("visitor", gpus=4), foreign_pod("second", gpus=1))
-    owner.wait("the visitors to run", lambda: {p["status"]["phase"] for p in pods(owner)} == {"Running"})
+    owner.wait("the visitors to run", lambda: {p["status"]["phase"] for p in owner.lab.pods(owner.name)} == {"Running"})
     borrower.apply(job("waiting", min=4, max=4, template=command()))
     borrower.wait_for("waiting", "Queued")
-
-
-def pods(team):
-    return team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]
 
 
 def ask_again(prometheus, missing, team):

@@ -1,53 +1,38 @@
 """Elastic mode on real kubelets, when all goes as planned: pods come and go; other ways to start."""
 
-import re
 from itertools import groupby
 
 import pytest
 
 from devcluster import projectimage
-from tests.cluster.elastic import CHECKPOINTS, IMPORT_SECONDS, trainer
-from tests.cluster.examples import FOLDER, FROM_1_TO_3_AND_BACK, example, give_files, give_volume
-from tests.cluster.templates import job, template
+from tests.cluster.elastic import CHECKPOINTS, trainer
+from tests.cluster.examples import ELASTIC, Example
 
 pytestmark = pytest.mark.timeout(400)
-EPOCH = re.compile(r"^epoch (\d+) on (\d+) processes", re.MULTILINE)
+FROM_1_TO_3_AND_BACK = ([1, 3, 1], [1, 2, 3, 1], [1, 3, 2, 1], [1, 2, 3, 2, 1])
+"""Two pods that come may be ready at two checkpoints, one after the other, and two that are told to go may leave so."""
 
 
-def test_the_example_grows_and_shrinks_right_after_checkpoints(team):
-    give_files(team, "elastic-script", train_py=FOLDER / "elastic" / "train.py")
-    give_volume(team)
-    team.apply(example("elastic", maxReplicas=1, args=["--epochs", "100000", "--steps", "5"]))
-    master = ""
-    for size in (1, 3, 1):
-        team.scale("elastic", size)
-        trained = [size] * 3
-        what = f"epochs on {size} processes"
-        team.wait(what, lambda t=trained: [n for _, n in epochs(team)[-3:]] == t, seconds=IMPORT_SECONDS)
-        master = master or team.uids("elastic")["elastic-master-0"]
-    history = team.wait("what the changes cost", lambda: costs(team))
+@pytest.mark.parametrize("name", ELASTIC)
+def test_an_example_grows_and_shrinks_right_after_checkpoints(team, name):
+    training = Example(team, name, pods=1)
+    master = team.uids(name)
+    for size in (3, 1):
+        team.scale(name, size)
+        training.trains(size)
+    history = team.wait("what the changes cost", training.costs)
     assert [(c["reason"], c["from"], c["to"], c["lostSteps"]) for c in history] == [
         ("ScaledDown", 3, 1, 0),
         ("ScaledUp", 1, 3, 0),
     ]
-    told = epochs(team)
+    told = training.epochs()
     assert [epoch for epoch, _ in told] == list(range(len(told)))
     assert [size for size, _ in groupby(size for _, size in told)] in FROM_1_TO_3_AND_BACK
-    assert team.uids("elastic") == {"elastic-master-0": master}
-    assert "GenerationFormed" in team.events("elastic")
-    status = team.status("elastic")
+    assert name != "library" or training.starts_of("library-master-0") == 1
+    assert team.uids(name) == master
+    assert "GenerationFormed" in team.events(name)
+    status = team.status(name)
     assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
-
-
-def epochs(team):
-    """What the example's master has said: epochs and the number of processes that trained them."""
-    return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(team.logs("elastic-master-0"))]
-
-
-def costs(team):
-    """The changes while the example ran, once it is known what each of them cost."""
-    changes = [change for change in team.status("elastic")["history"] if change["from"] and change["to"]]
-    return changes if all("pauseSeconds" in change for change in changes) else []
 
 
 LAUNCH = f"""
@@ -74,14 +59,3 @@ def test_an_image_that_has_the_package_needs_no_init_container(team, training):
     training.starts(1, trainer(image=projectimage.ref("worker")), runtime={"inject": False})
     assert "initContainers" not in team.all_pods()[0]["spec"]
     training.ends()
-
-
-@pytest.mark.extended
-def test_an_image_without_torch_is_named_with_what_was_tried(team):
-    # In the local cluster torch comes with the GPUs.
-    team.apply(job(template=template(gpus=0, args=["train.py"]), runtime={"mode": "Elastic"}))
-    team.wait_for("toy", "Failed")
-    message = team.condition("Failed")["message"]
-    for words in ("python3: it lacks torch", "python: ", "Use an image with PyTorch", "spec.runtime.python"):
-        assert words in message
-    assert team.status().get("failures", 0) == 0

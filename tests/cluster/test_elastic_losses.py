@@ -32,16 +32,6 @@ def test_lost_workers_are_replaced_with_or_without_an_operator(team, training):
     training.repeated()
 
 
-def test_a_frozen_process_is_ended_and_no_pod_is_lost(team, training):
-    training.starts(2, fewest=2)
-    group, before = training.trains(2), team.uids()
-    training.freezes("worker-0")
-    training.trains(2, after=group)
-    assert team.uids() == before
-    assert team.status()["restarts"] == 0
-    training.repeated()
-
-
 def test_an_old_master_that_returns_neither_trains_nor_overwrites(team, training):
     # Two free GPUs on each node: the pods are spread, and there is room for another master beside the worker.
     team.apply(foreign_pod("a", gpus=2, node="n1"), foreign_pod("b", gpus=2, node="n2"))

@@ -6,7 +6,7 @@ One job goes through all of it: a test begins with a training on both nodes, and
 import pytest
 
 from tests.cluster.harm import Shared
-from tests.cluster.policies import policy
+from tests.cluster.policies import guaranteed
 from tests.cluster.templates import foreign_pod
 from tests.network.scene import Scene
 
@@ -64,10 +64,8 @@ def workers(uids):
 
 
 def test_an_owner_gets_its_gpus_from_one_worker_that_borrowed_them_and_the_training_loses_nothing(training, team):
-    lab, borrower, owner = training.lab, training.team, team
-    policies = [policy(borrower.name, guaranteed=GPUS_OF_A_POD), policy(owner.name, guaranteed=8 - GPUS_OF_A_POD)]
-    lab.kubectl("apply", "-f", "-", objects=policies)
-    try:
+    borrower, owner = training.team, team
+    with guaranteed({borrower: GPUS_OF_A_POD, owner: 8 - GPUS_OF_A_POD}):
         training.training.goes_on()
         assert borrower.uids() == training.pods, "a right that nobody uses costs nobody a GPU"
         owner.apply(foreign_pod("notebook", gpus=GPUS_OF_A_POD))
@@ -83,8 +81,6 @@ def test_an_owner_gets_its_gpus_from_one_worker_that_borrowed_them_and_the_train
         training.trains(3)
         assert training.epochs_repeated() == 0
         assert training.team.uids()["toy-master-0"] == training.pods["toy-master-0"]
-    finally:
-        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)
 
 
 def reclaims(team):

@@ -5,14 +5,13 @@ import threading
 
 import pytest
 
-from demo.install import CHART, NAMESPACE, RELEASE
 from elastic_operator.api.job import PLURAL
 from tests.cluster.births import Births
 from tests.cluster.control_plane import Stalls, forget_history, operators_frozen, relists
 from tests.cluster.install import Installation
 from tests.cluster.lab import wait
 from tests.cluster.leader import Leader
-from tests.cluster.policies import policy
+from tests.cluster.policies import guaranteed
 from tests.cluster.templates import command, foreign_pod, job
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
@@ -23,8 +22,7 @@ SLOW_SECONDS = 180.0
 
 def test_while_the_api_server_stalls_just_as_many_pods_go_as_were_asked_for(lab, teams):
     borrower, owner = teams
-    lab.kubectl("apply", "-f", "-", objects=[policy(borrower.name, guaranteed=2), policy(owner.name, guaranteed=6)])
-    try:
+    with guaranteed({borrower: 2, owner: 6}):
         borrower.apply(job(min=1, max=8, template=command(), elasticity=QUICK))
         borrower.wait_for("toy", "Running", pods=8)
         before = borrower.uids()
@@ -37,14 +35,11 @@ def test_while_the_api_server_stalls_just_as_many_pods_go_as_were_asked_for(lab,
         borrower.wait_for("toy", "Running", pods=5)
         assert borrower.uids().items() <= before.items()
         assert (borrower.status()["restarts"], borrower.status()["incarnation"]) == (0, 1)
-    finally:
-        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)
 
 
 def placed(team):
     """The names of the team's pods that have nodes."""
-    pods = team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]
-    return {pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")}
+    return {pod["metadata"]["name"] for pod in team.lab.pods(team.name) if pod["spec"].get("nodeName")}
 
 
 def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
@@ -59,7 +54,7 @@ def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
         wait("the API server to be ready", lab.cluster.api.is_ready)
         team.kubectl("delete", "pod", "foreign", "toy-worker-1", "--wait")
         team.kubectl("delete", PLURAL, "ends", "--wait")
-        team.wait("its pods to go", lambda: len(team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]) == 3)
+        team.wait("its pods to go", lambda: len(team.lab.pods(team.name)) == 3)
         forget_history(lab)
     status = team.wait_for("toy", "Running", pods=8, limited_by="AtMaximum")
     kept = {name: uid for name, uid in before.items() if name != "toy-worker-1"}
@@ -87,7 +82,8 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
             group = training.trains(size, after=group)
         team.wait_for("toy", "Running", pods=1)  # a pod that is still leaving would stay if it is wanted again
         replaced = installation.uids()
-        upgrade = threading.Thread(target=upgraded, args=(installation,))
+        another = f"podAnnotations.upgraded={secrets.token_hex(3)}"
+        upgrade = threading.Thread(target=installation.install, args=("--set-string", another))
         upgrade.start()
         for size in (2, 1):
             team.scale("toy", size)
@@ -100,9 +96,3 @@ def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator
     assert team.uids() == {"toy-master-0": master}
     assert made == {1: 1 + 2 + 1}
     assert training.repeated() == 0
-
-
-def upgraded(installation):
-    """The release with other pods."""
-    words = ("--reuse-values", "--set-string", f"podAnnotations.upgraded={secrets.token_hex(3)}", "--wait")
-    installation.kube.helm("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, *words)

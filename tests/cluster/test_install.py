@@ -13,7 +13,7 @@ from tests.cluster.elastic import Training
 from tests.cluster.follow import Follow
 from tests.cluster.install import RELEASED, Installation
 from tests.cluster.leader import LEASES, holders
-from tests.cluster.policies import policy
+from tests.cluster.policies import guaranteed
 from tests.cluster.templates import command, foreign_pod, job
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
@@ -29,13 +29,12 @@ def installation(lab):
 
 def containers(team):
     """Each pod of the team: its uid, and how often its containers were started again."""
-    pods = team.lab.get(f"/api/v1/namespaces/{team.name}/pods")["items"]
     return {
         pod["metadata"]["name"]: (
             pod["metadata"]["uid"],
             [status["restartCount"] for status in pod["status"].get("containerStatuses", [])],
         )
-        for pod in pods
+        for pod in team.lab.pods(team.name)
     }
 
 
@@ -121,8 +120,7 @@ class Visitors:
 
     def waited(self):
         """Seconds from creation to being bound, by pod, on the API server's clock; None for one that still waits."""
-        pods = self.team.lab.get(f"/api/v1/namespaces/{self.team.name}/pods")["items"]
-        return {pod["metadata"]["name"]: waited(pod) for pod in pods}
+        return {pod["metadata"]["name"]: waited(pod) for pod in self.team.lab.pods(self.team.name)}
 
 
 def waited(pod):
@@ -142,8 +140,7 @@ def seconds(text):
 
 def test_gpus_are_given_back_all_through_a_rolling_upgrade(lab, teams, installation):
     borrower, owner = teams
-    lab.kubectl("apply", "-f", "-", objects=[policy(borrower.name, guaranteed=1), policy(owner.name, guaranteed=7)])
-    try:
+    with guaranteed({borrower: 1, owner: 7}):
         borrower.apply(job(min=1, max=8, template=command(), elasticity={"gracePeriodSeconds": 1}))
         borrower.wait_for("toy", "Running", pods=8)
         before = installation.uids()
@@ -159,5 +156,3 @@ def test_gpus_are_given_back_all_through_a_rolling_upgrade(lab, teams, installat
         assert len(set(held) - {""}) > 1
         assert all("" in pair for pair in pairwise(held)), "nobody waits for the end of a lease"
         assert borrower.pods() == ["master-0"]
-    finally:
-        lab.kubectl("delete", "gpuquotapolicies", borrower.name, owner.name)

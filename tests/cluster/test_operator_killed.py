@@ -1,17 +1,16 @@
-"""The operator is killed, again and again, at any moment of jobs' lives. Training goes on, and the books are right.
+"""The operator is killed, again and again, at any moment. Training goes on, and the books are right.
 
-Many jobs live at once: they grow, lose pods, rest, fail, end. With each thing done to one of them the operator's
-process is killed, some time before, while or after it answers; half of the deeds it finds done when it is back.
+While one job trains, others change their size. With each change the operator's process is killed, some time before,
+while or after it answers; half of the changes it finds done when it is back. What else it may be about when it dies is
+in tests/virtual/test_deaths.py, write by write.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby, pairwise
 from statistics import median
@@ -19,11 +18,12 @@ from statistics import median
 import pytest
 
 from demo.journal import epochs_of
+from elastic_operator.api.job import PLURAL
 from tests.cluster.births import Births
 from tests.cluster.examples import TRAIN, example, give_files, give_volume
-from tests.cluster.lab import wait
+from tests.cluster.lab import Object, Team
 from tests.cluster.leader import LEASE, Leader
-from tests.cluster.lives import Life
+from tests.cluster.templates import command, job
 
 KILLS = 50
 LONGEST_MOMENT = 3.0
@@ -32,93 +32,54 @@ ANSWER_SECONDS = 0.05
 STRETCH_SECONDS, STRETCH_EPOCHS = 5.0, 20
 """In so long, or while so many usual epochs take on this machine, there is one whatever else the machine does."""
 SIZES = [1, 2, 3, 4, 5]
-
-Script = Generator[Life | None, None, None]
-"""Does one deed each time it is asked; what it yields must be as its book says before the next (None: come at once)."""
+COUNTERS = ("replicas", "readyReplicas", "resizes", "restarts", "failures", "incarnation")
 
 
-def resized(life: Life) -> Script:
-    yield life.starts(4)
-    yield life.scales(2)
-    yield life.scales(3)
-    yield life.scales(5)
-    yield life.scales(1)
-    life.ends()
+class Resized:
+    """A job that runs on so many pods, what is done to it, and what its status and its pods must come to.
+
+    The counters are exact: a decision carried out twice, or half, shows.
+    """
+
+    def __init__(self, team: Team, manifest: Object, size: int) -> None:
+        self.team, self.manifest, self.name = team, manifest, manifest["metadata"]["name"]
+        self.size, self.made, self.resizes = size, size, 0
+
+    def starts(self) -> None:
+        """Somebody applies it."""
+        self.team.apply(self.manifest)
+
+    def scales(self, size: int) -> None:
+        """kubectl scale."""
+        self.team.scale(self.name, size)
+        self.made += max(0, size - self.size)
+        self.size, self.resizes = size, self.resizes + 1
+
+    def settled(self) -> bool:
+        """Whether the cluster says what was done."""
+        status = self.team.status(self.name)
+        found = [status.get(counter, 0) for counter in COUNTERS]
+        pods = len(self.team.all_pods(self.name))
+        return [*found, pods] == [self.size, self.size, self.resizes, 0, 0, 1, self.size]
 
 
-def resized_at_random(life: Life, *, times: int, dice: random.Random) -> Script:
-    yield life.starts(max(SIZES))
-    for _ in range(times):
-        yield life.scales(dice.choice([size for size in SIZES if size != life.size]))
-    life.ends()
+class Hunt:
+    """The leader, who is killed with each thing that is done."""
 
+    def __init__(self, team: Team, births: Births, dice: random.Random) -> None:
+        self.team, self.leader, self.births, self.dice = team, Leader(team.lab), births, dice
 
-def bereaved(life: Life) -> Script:
-    yield life.starts(3)
-    yield life.loses_worker()
-    yield life.loses_worker("--force", "--grace-period=0")
-    yield life.loses_master()
-    life.ends()
+    def resize(self, jobs: list[Resized], *, kills: int) -> None:
+        """One job after the other, whichever is as it should be, until there were so many kills."""
+        while len(self.leader.killed_at) < kills:
+            order = self.dice.sample(jobs, len(jobs))
+            found = self.team.wait(
+                "a job to be as it should", lambda order=order: [each for each in order if each.settled()]
+            )
+            size = self.dice.choice([size for size in SIZES if size != found[0].size])
+            self.kill_with(lambda found=found, size=size: found[0].scales(size))
 
-
-def on_gpus(life: Life) -> Script:
-    yield life.starts(2)
-    yield life.scales(3)
-    yield life.loses_master()
-    yield life.scales(1)
-    life.ends()
-
-
-def rested(life: Life) -> Script:
-    yield life.starts(2)
-    yield life.rests()
-    yield life.wakes()
-    yield life.rests()
-    yield life.wakes()
-    life.ends()
-
-
-def successful(life: Life, orders) -> Script:
-    yield life.starts(2, orders=orders)
-    yield life.succeeds(orders)
-    life.ends()
-
-
-def expired(life: Life, orders) -> Script:
-    yield life.starts(2, orders=orders, ttlSecondsAfterFinished=1)
-    life.succeeds(orders).phase = "gone"
-
-
-def failing(life: Life, orders) -> Script:
-    yield life.starts(1, orders=orders, recovery={"maxFailuresWithoutProgress": 2})
-    yield life.fails(orders)
-    yield life.fails(orders, for_good=True)
-    life.ends()
-
-
-def brief(first: Life, second: Life) -> Script:
-    first.starts(3)
-    yield None
-    first.ends()
-    yield None
-    yield second.starts(2)
-    second.ends()
-
-
-class Stage:
-    """The lives, and the leader that is killed with each deed."""
-
-    def __init__(self, team, births: Births, scripts: list[Script], dice: random.Random) -> None:
-        self.leader, self.births, self.dice = Leader(team.lab), births, dice
-        self.waiting: dict[Script, Life | None] = dict.fromkeys(scripts)
-
-    def play(self, kills: int) -> None:
-        """Until the operator was killed so many times, or no script is left."""
-        while self.waiting and len(self.leader.killed_at) < kills:
-            script = wait("a job to be as it should", self._ready, report=self._report)
-            self.do(functools.partial(self._go_on, script))
-
-    def do(self, deed: Callable[[], object]) -> None:
+    def kill_with(self, deed: Callable[[], object]) -> None:
         """The deed, and the kill. The operator is at work by then, or it is on its way after the last kill."""
         if self.dice.random() < 0.5:
             self.leader.wait_until_leads()
@@ -138,20 +99,6 @@ class Stage:
             time.sleep(min(LONGEST_MOMENT, self.dice.expovariate(1.5)))
         return begun
 
-    def _ready(self) -> Script | None:
-        scripts = self.dice.sample(list(self.waiting), len(self.waiting))
-        return next((s for s in scripts if (life := self.waiting[s]) is None or life.settled()), None)
-
-    def _go_on(self, script: Script) -> None:
-        try:
-            self.waiting[script] = next(script)
-        except StopIteration:
-            del self.waiting[script]
-
-    def _report(self) -> str:
-        lives = [life for life in self.waiting.values() if life]
-        return "\n".join(f"{life.name}\n  wanted {life.expected()}\n  found  {life.told()}" for life in lives)
-
 
 @pytest.mark.extended
 @pytest.mark.timeout(900)
@@ -159,53 +106,37 @@ def test_an_operator_killed_fifty_times_disturbs_no_training_and_does_everything
     seed = int(os.environ.get("KILLS_SEED") or random.randrange(2**32))
     print(f"deeds and moments are chosen by KILLS_SEED={seed}; what they meet is the machine's")
     dice = random.Random(seed)
-    orders = give_volume(team) / "orders"
-    orders.mkdir()
+    give_volume(team)
     give_files(team, "toy-script", train_py=TRAIN)
-    training, hurried = Life(team, "toy"), Life(team, "brief")
-    names = ("resized", "at-random", "bereaved", "rested", "well", "expired", "bad", "brief")
-    lives = {name: Life(team, name) for name in names} | {"gpus": Life(team, "gpus", gpus=1)}
-    scripts = [
-        resized(lives["resized"]),
-        resized_at_random(lives["at-random"], times=10, dice=dice),
-        bereaved(lives["bereaved"]),
-        rested(lives["rested"]),
-        successful(lives["well"], orders),
-        expired(lives["expired"], orders),
-        failing(lives["bad"], orders),
-        brief(hurried, lives["brief"]),
-        on_gpus(lives["gpus"]),
-    ]
+    arguments = ["--pause", "0.2", "--epochs", "100000"]
+    training = Resized(team, example("toy", gpus=1, args=arguments, minReplicas=2, maxReplicas=2), 2)
+    most = max(SIZES)
+    others = [Resized(team, job(f"other-{i}", max=most, template=command(gpus=0)), most) for i in range(4)]
+    others.append(Resized(team, job("on-gpus", max=most), most))
     with Births(team.lab, team.name) as births:
-        stage = Stage(team, births, scripts, dice)
-        restarts_before = stage.leader.restarts()
-        stage.do(lambda: begin_to_train(training))
-        stage.play(KILLS // 2)
+        hunt = Hunt(team, births, dice)
+        restarts_before = hunt.leader.restarts()
+        for each in (training, *others):
+            hunt.kill_with(each.starts)
+        hunt.resize(others, kills=KILLS // 2)
         trains(team, size=2)
-        stage.do(lambda: training.scales(3))
-        stage.play(KILLS - 1)
+        hunt.kill_with(lambda: training.scales(3))
+        hunt.resize(others, kills=KILLS - 1)
         trains(team, size=3)
         log = team.kubectl("logs", "toy-master-0", "--timestamps")
-        team.wait("training to be as its book says", training.settled)
-        stage.do(training.ends)
-        everybody = [training, hurried, *lives.values()]
-        team.wait("all jobs to be gone", lambda: all(life.settled() for life in everybody))
+        uids = {}
+        for each in (training, *others):
+            team.wait(f"{each.name} to be as it should", each.settled)
+            uids[each.name] = team.job(each.name)["metadata"]["uid"]
+        hunt.kill_with(lambda: team.kubectl("delete", PLURAL, "--all", "--wait=false"))
         team.wait("nothing to be left", lambda: left_of(team) == [])
-    assert len(stage.leader.killed_at) == KILLS
-    assert_training_went_on(log, stage.leader.killed_at)
-    for life in (training, *lives.values()):
-        assert births.pods_of(life.uid) == life.made, life
-        assert births.others_of(life.uid) == {"Service": 1, "EndpointSlice": 1}, life
-    assert births.pods_of(hurried.uid) <= hurried.made
-    assert births.others_of(hurried.uid) <= Counter({"Service": 1, "EndpointSlice": 1})
-    assert [lease["metadata"]["name"] for lease in stage.leader.leases()] == [LEASE]
-    team.wait("50 restarts", lambda: (stage.leader.restarts() - restarts_before).total() == KILLS)
-
-
-def begin_to_train(training: Life) -> None:
-    manifest = example("toy", gpus=1, args=["--pause", "0.2", "--epochs", "100000"], minReplicas=2, maxReplicas=2)
-    training.applied(manifest, 2)
-    training.most = 4096  # torchrun is told of no other limit
+    assert len(hunt.leader.killed_at) == KILLS
+    assert_training_went_on(log, hunt.leader.killed_at)
+    for each in (training, *others):
+        assert births.pods_of(uids[each.name]) == {1: each.made}, each.name
+        assert births.others_of(uids[each.name]) == {"Service": 1, "EndpointSlice": 1}, each.name
+    assert [lease["metadata"]["name"] for lease in hunt.leader.leases()] == [LEASE]
+    team.wait("50 restarts", lambda: (hunt.leader.restarts() - restarts_before).total() == KILLS)
 
 
 def trains(team, *, size):

@@ -1,4 +1,4 @@
-"""How a running job changes its size: out of others' way, and as it is told."""
+"""How large a job is: out of others' way, and of pods of two sizes."""
 
 import pytest
 
@@ -19,36 +19,6 @@ def test_a_newcomers_minimum_takes_the_surplus_of_a_running_job_highest_index_fi
     team.wait_for("old", "Running", pods=8)
     assert kept.items() <= team.uids("old").items()
     assert team.status("old")["restarts"] == 0
-
-
-EDITS = [
-    ("raise max", {"maxReplicas": 6}, 6),
-    ("raise min", {"minReplicas": 4}, 6),
-    ("lower max", {"maxReplicas": 4}, 4),
-    ("lower min", {"minReplicas": 1}, 4),
-    ("shrink both", {"minReplicas": 1, "maxReplicas": 2}, 2),
-    ("move both above the size", {"minReplicas": 3, "maxReplicas": 5}, 5),
-    ("min = max", {"minReplicas": 3, "maxReplicas": 3}, 3),
-    ("move both below the size", {"minReplicas": 1, "maxReplicas": 2}, 2),
-    ("one pod", {"minReplicas": 1, "maxReplicas": 1}, 1),
-    ("to 2:4", {"minReplicas": 2, "maxReplicas": 4}, 4),
-]
-
-
-@pytest.mark.extended
-def test_edits_of_min_and_max_in_every_order_end_in_a_consistent_job(team):
-    """At first each edit comes while the one before is still being carried out, then one after the other."""
-    team.apply(job(min=2, max=4, template=script()))
-    team.wait_for("toy", "Running", pods=4)
-    for _, edit, _ in EDITS:
-        team.edit("toy", **edit)
-    team.wait_for("toy", "Running", pods=4)
-    for what, edit, size in EDITS:
-        team.edit("toy", **edit)
-        status = team.wait_for("toy", "Running", pods=size, limited_by="AtMaximum")
-        assert status.get("failures", 0) == 0, what
-        assert status["worldSize"] == size, what
-    assert team.status()["restarts"] == 0
 
 
 SAY = r"""

@@ -35,5 +35,4 @@ class Operator:
 
     def pods(self) -> list[Object]:
         """Those that run."""
-        items: list[Object] = self.lab.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-        return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in self.lab.pods(NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]

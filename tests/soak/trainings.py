@@ -9,8 +9,8 @@ from random import Random
 from threading import Lock
 from typing import Any
 
-from tests.cluster.elastic import IMPORT_SECONDS, Training, trainer
-from tests.cluster.lab import Object, Team, is_alive
+from tests.cluster.elastic import Training, trainer
+from tests.cluster.lab import IMPORT_SECONDS, Object, Team, is_alive
 from tests.simulate.facts import POOL
 from tests.soak.records import Step, step_of
 from tests.soak.site import REAL, Site
@@ -82,8 +82,9 @@ class RealTraining(Training):
 
     def live_pods(self) -> list[Object]:
         """Pods that run and stay."""
-        pods = self.team.lab.get(f"/api/v1/namespaces/{self.name}/pods")["items"]
-        return [pod for pod in pods if is_alive(pod) and pod["status"].get("phase") == "Running"]
+        return [
+            pod for pod in self.team.lab.pods(self.name) if is_alive(pod) and pod["status"].get("phase") == "Running"
+        ]
 
     def pod(self, dice: Random, role: str = "") -> str:
         """What follows the job's name in the name of a running pod of that role; "" if there is none."""

@@ -96,6 +96,16 @@ def occupy(count: int, *, prefix: str = "foreign") -> Deed:
     return do
 
 
+def let_go(does: bool) -> Deed:
+    """Kubelets let pods go that are to go, or do not."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.let_go = does
+        world.stir()
+
+    return do
+
+
 # -- what becomes of replicas and their lines ------------------------------------------------------------------------
 
 

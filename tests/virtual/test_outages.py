@@ -30,6 +30,7 @@ from tests.virtual.deeds import (
     heal,
     job,
     leads,
+    let_go,
     lives,
     made,
     no,
@@ -105,16 +106,6 @@ def each_pod_once(world: ProcessWorld) -> bool:
     require(made(world)["grows-worker-0"] > 1, "what was lost was not made again")
     require(world.status("grows")["restarts"] <= 1, f"{world.status('grows')}")
     return True
-
-
-def let_go(does: bool) -> Deed:
-    """Kubelets let pods go that are to go, or do not."""
-
-    def do(world: ProcessWorld) -> None:
-        world.machines.let_go = does
-        world.stir()
-
-    return do
 
 
 def delete_all(plural: str) -> Deed:

@@ -83,7 +83,8 @@ def test_the_reason_reaches_the_job_and_when_the_obstacle_goes_the_job_grows_by_
         seconds=PASSED_SECONDS,
         report=lambda: [(n, condition(where[n], "Ready"), condition(where[n], "FullSize")) for n in left],
     )
-    assert {place.jobs.get("toy")["metadata"]["generation"] for place in where.values()} == {1}
+    after = [place.jobs.get("toy") for place in where.values()]
+    assert {(job["metadata"]["generation"], job["status"].get("failures", 0)) for job in after} == {(1, 0)}
     canary.check()
 
 

@@ -1,0 +1,93 @@
+"""What people do to jobs: edits in every order, a job again under its name, wishes that no node can fulfil."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.jobs import make_container, make_template
+from tests.simulate.facts import GPU, POOL
+from tests.virtual.deeds import condition, delete_job, edit, has_status, job, let_go, made, nodes, replica, settled
+from tests.virtual.story import Row, Story, tell
+from tests.virtual.world import ProcessWorld
+
+EDITS: dict[str, tuple[dict[str, int], int]] = {
+    "raise max": ({"maxReplicas": 6}, 6),
+    "raise min": ({"minReplicas": 4}, 6),
+    "lower max": ({"maxReplicas": 4}, 4),
+    "lower min": ({"minReplicas": 1}, 4),
+    "shrink both": ({"minReplicas": 1, "maxReplicas": 2}, 2),
+    "move both above the size": ({"minReplicas": 3, "maxReplicas": 5}, 5),
+    "min = max": ({"minReplicas": 3, "maxReplicas": 3}, 3),
+    "move both below the size": ({"minReplicas": 1, "maxReplicas": 2}, 2),
+    "one pod": ({"minReplicas": 1, "maxReplicas": 1}, 1),
+    "to 2:4": ({"minReplicas": 2, "maxReplicas": 4}, 4),
+}
+"""What is written over, and how large the job is in the end."""
+UNHURT = has_status("toy", restarts=0, failures=0)
+
+
+def of_size(size: int) -> tuple[Any, ...]:
+    """The job has all the pods that it may have, and was hurt by nothing."""
+    limit = condition("toy", "FullSize", "AtMaximum")
+    return settled("toy", size), condition("toy", "Ready", "Running"), limit, has_status("toy", worldSize=size), UNHURT
+
+
+def has_nodes(world: ProcessWorld) -> bool:
+    """Both pods of the job have nodes."""
+    return len(pods := world.pods("toy")) == 2 and all(pod["spec"].get("nodeName") for pod in pods)
+
+
+def second_is_made(world: ProcessWorld) -> bool:
+    """A pod of the second job of the name was made."""
+    return any(count > 1 for count in made(world).values())
+
+
+def template(gpus: int = 1, selector: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
+    """The template of a pod that asks for so much."""
+    container = make_container(resources={"limits": {GPU: gpus}, "requests": requests})
+    return make_template(container, nodeSelector={POOL: "a", **(selector or {})})
+
+
+TOO_MUCH = {
+    "selector": (template(selector={"kind": "none"}), "NodeSelectorUnsatisfied", "Change the template's nodeSelector"),
+    "cpu": (template(cpu="1000"), "InsufficientCPUOrMemory", "1000 cpu"),
+    "memory": (template(memory="900Ti"), "InsufficientCPUOrMemory", "memory"),
+    "gpus": (template(gpus=5), "InsufficientNodes", "the largest usable node has 4 nvidia.com/gpu"),
+}
+"""What no node has, and what is said of it."""
+
+STORIES: dict[str, Story] = {
+    "min and max are edited in every order, each edit during the one before": (
+        Row("a job runs", (nodes(2, 4), replica(), job(small=2, big=4)), of_size(4)),
+        Row("all edits at once", [edit("toy", **fields) for fields, _ in EDITS.values()], of_size(4), stays=60),
+        *(Row(what, (edit("toy", **fields),), of_size(size)) for what, (fields, size) in EDITS.items()),
+    ),
+    "a job is deleted while it forms, and applied again at once": (
+        Row("a job forms", (nodes(2, 4), replica(), let_go(False), job(small=2, big=2)), (has_nodes,)),
+        Row("another of its name comes", (delete_job("toy"), job(small=2, big=2)), stays=30, never=(second_is_made,)),
+        Row(
+            "it says why it waits",
+            comes=(condition("toy", "Ready", "Starting", "not of this job, but named like its pods"),),
+        ),
+        Row("the old pods are gone", (let_go(True),), (*of_size(2), second_is_made), stays=60),
+    ),
+    "what no node can give is named with what to do": (
+        Row("an operator leads", (nodes(2, 4), replica())),
+        *(
+            Row(
+                what,
+                (job(what, big=1, template=wanted),),
+                (condition(what, "FullSize", limit, words), condition(what, "Ready", "Queued"), settled(what, 0)),
+            )
+            for what, (wanted, limit, words) in TOO_MUCH.items()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", STORIES)
+def test_what_people_do_comes_to_what_they_wanted(name: str, seed: int) -> None:
+    tell(STORIES[name], seed)
