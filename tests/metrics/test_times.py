@@ -38,7 +38,7 @@ def test_each_phase_is_time_of_one_kind(phase, kind):
     assert watch.counted() == {kind: 10}
 
 
-@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID_SPEC, ""])
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID_SPEC, Phase.INTERNAL_ERROR, ""])
 def test_a_job_that_has_ended_or_cannot_begin_spends_no_time(phase):
     watch = Watch()
     watch.spend(10, Phase.RUNNING)
@@ -47,7 +47,7 @@ def test_a_job_that_has_ended_or_cannot_begin_spends_no_time(phase):
 
 
 def test_every_reason_of_ready_is_a_kind_or_is_known_to_be_none():
-    assert set(Phase) - set(OF_PHASE) == {Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID_SPEC}
+    assert set(Phase) - set(OF_PHASE) == {Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID_SPEC, Phase.INTERNAL_ERROR}
     assert set(OF_PHASE.values()) | set(OF_PART.values()) == set(KINDS)
 
 
