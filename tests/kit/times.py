@@ -1,7 +1,8 @@
 """How long each test takes: recorded by a run, kept in tests/times.json, held to a budget, used to order the tests.
 
-The recorded figures are seconds of one worker, set-up and clean-up included, on the machine that recorded them. No run
-is judged by its own seconds: `make check` judges the recorded ones, so that a slow machine changes no verdict.
+The recorded figures are seconds of one worker on the machine that recorded them. A file's include set-up and clean-up.
+A test's do not, since the first one of a file would be charged for the cluster that all of them use. No run is judged
+by its own seconds: `make check` judges the recorded ones, so that a slow machine changes no verdict.
 """
 
 from __future__ import annotations
@@ -57,10 +58,13 @@ class Recorder:
         self.config = config
         self.started = time.monotonic()
         self.seconds: dict[str, float] = defaultdict(float)
+        self.calls: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Set-up, call and clean-up come one by one."""
         self.seconds[report.nodeid] += report.duration
+        if report.when == "call":
+            self.calls[report.nodeid] = report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The sum and the slowest of a whole run."""
@@ -72,14 +76,14 @@ class Recorder:
         terminalreporter.write_line(
             f"{minutes:.1f} min on {os.cpu_count()} cores; {total:.0f} s of one worker; the slowest:"
         )
-        for nodeid, taken in sorted(self.seconds.items(), key=lambda item: -item[1])[:SHOWN]:
+        for nodeid, taken in sorted(self.calls.items(), key=lambda item: -item[1])[:SHOWN]:
             terminalreporter.write_line(f"{taken:7.1f} s  {nodeid}")
         if self.config.getoption("--record-times"):
-            FILE.write_text(json.dumps(record(self.seconds, minutes=minutes), indent=1) + "\n")
+            FILE.write_text(json.dumps(record(self.seconds, self.calls, minutes=minutes), indent=1) + "\n")
             terminalreporter.write_line(f"recorded in {FILE.relative_to(self.config.rootpath)}")
 
 
-def record(seconds: dict[str, float], *, minutes: float) -> dict[str, Any]:
+def record(seconds: dict[str, float], calls: dict[str, float], *, minutes: float) -> dict[str, Any]:
     """The contents of the file: a sum for each test file, and its tests that take a second or more."""
     files: dict[str, dict[str, Any]] = {}
     for nodeid, taken in sorted(seconds.items()):
@@ -87,8 +91,8 @@ def record(seconds: dict[str, float], *, minutes: float) -> dict[str, Any]:
         entry = files.setdefault(path, {"seconds": 0.0, "tests": 0, "slow": {}})
         entry["seconds"] += taken
         entry["tests"] += 1
-        if taken >= TOLD_FROM_SECONDS:
-            entry["slow"][test] = round(taken, 1)
+        if calls.get(nodeid, 0.0) >= TOLD_FROM_SECONDS:
+            entry["slow"][test] = round(calls[nodeid], 1)
     for entry in files.values():
         entry["seconds"] = round(entry["seconds"], 1)
         if not entry["slow"]:
