@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.build.names import parse_pod_name
+from elastic_operator.cluster import convert
 from elastic_operator.cluster.convert import Usage
 from elastic_operator.cluster.ledger import ASSUMED_SECONDS, JobRef, Ledger
 from elastic_operator.cluster.overdue import OVERDUE_SECONDS
@@ -114,6 +115,19 @@ def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came(
     ledger.job_changed(JOB_UID)
     ledger.pod_changed(odd, None)
     assert ledger.node_usage("n1").used[GPU] == 1
+
+
+def test_while_the_requests_of_a_new_pod_cannot_be_read_what_was_assumed_of_it_counts_on(monkeypatch):
+    ledger, unread = ledger_of(), own(gpus=2)
+    assume_worker(ledger, 0, gpus=2)
+    with monkeypatch.context() as broken:
+        broken.setattr(convert, "requests_of", lambda _: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            ledger.pod_changed(None, unread)
+    assert ledger.node_usage("n1").used[GPU] == 2
+    ledger.pod_changed(unread, own(gpus=2))
+    assert ledger.node_usage("n1").used[GPU] == 2
+    assert not ledger.assumed(JOB_UID)
 
 
 def test_names_that_others_hold_are_known_to_the_job():

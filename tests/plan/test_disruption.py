@@ -54,12 +54,18 @@ def test_many_that_went_at_once_are_kept_as_long_as_they_are_away_and_some_time_
 def test_it_says_how_many_are_away_and_which_somebody_gave_up():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
     found = disruption(away(100, 100, 100) + dead + well(2), now=200.0)
-    assert found == Disruption(away=3, of=5, until=inf, dead=frozenset({"dead"}))
+    assert found == Disruption(away=3, of=5, until=inf, kept=frozenset({"away-0", "away-1", "away-2"}))
     assert found.told.startswith("3 of 5 nodes are not Ready")
 
 
-def kept(until: float = inf, *dead: str) -> Disruption:
-    return Disruption(away=4, of=6, until=until, dead=frozenset(dead))
+def test_a_node_that_goes_long_after_the_many_is_judged_by_itself():
+    found = disruption(away(-90_000, -90_000, -90_000, 100) + well(3), now=200.0)
+    assert found is not None
+    assert found.kept == {"away-0", "away-1", "away-2"}
+
+
+def kept(until: float = inf, nodes: tuple[str, ...] = ("n1", "n2")) -> Disruption:
+    return Disruption(away=4, of=6, until=until, kept=frozenset(nodes))
 
 
 def on_nodes(found: Disruption | None, *, status=None, **fields):
@@ -95,8 +101,8 @@ def test_before_its_wait_is_over_nothing_is_said_of_it():
     assert planned.wake_at == START + 140
 
 
-def test_a_node_that_somebody_gave_up_is_lost_meanwhile():
-    assert gone(see(on_nodes(kept(inf, "n2")), unready=UNREADY)) == ["toy-worker-0", "toy-master-0"]
+def test_a_node_that_is_none_of_the_many_is_lost_meanwhile():
+    assert gone(see(on_nodes(kept(inf, ("n1",))), unready=UNREADY)) == ["toy-worker-0", "toy-master-0"]
 
 
 def test_it_is_looked_at_again_when_those_that_are_not_back_are_given_up():

@@ -255,3 +255,56 @@ def test_a_policy_at_which_the_operator_raises_is_set_aside_and_the_others_hold(
             assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     lived(story)
+
+
+@pytest.mark.parametrize("station", ["policy_of", "resolve"])
+def test_a_policy_that_is_set_aside_after_an_edit_holds_as_it_was(station: str) -> None:
+    work = getattr(policies, station)
+
+    def guarantees(found: Any) -> set[int]:
+        if station == "policy_of":
+            return {flavor["guaranteed"] for flavor in found.spec["flavors"]}
+        return {flavor.guaranteed for p in found if p.spec is not None for flavor in p.spec.flavors}
+
+    def broken(found: Any, *arguments: Any, **more: Any) -> Any:
+        if 3 in guarantees(found):
+            raise MadeUpError("made up")
+        return work(found, *arguments, **more)
+
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        add_policy(world, "red", guaranteed=2, limit=0)
+        await world.settle()
+        policy = world.server.find(kinds.POLICIES, "", "red")
+        spec = {**policy["spec"], "flavors": [{**policy["spec"]["flavors"][0], "guaranteed": 3}]}
+        world.server.edit(kinds.POLICIES, policy, spec)
+        with patch.object(policies, station, broken):
+            await world.operator.run_pass()
+            resolved = world.operator.controller.view.reader.policies
+            assert [team.quotas["a"].guaranteed for team in resolved.teams] == [2]
+            assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
+        await world.advance(330)
+        resolved = world.operator.controller.view.reader.policies
+        assert [team.quotas["a"].guaranteed for team in resolved.teams] == [3]
+
+    lived(story)
+
+
+def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_them() -> None:
+    work = allocate.Allocator.allocate
+
+    def broken(self: Any, snapshot: Any) -> Any:
+        if any(node.name == BAD for node in snapshot.nodes):
+            raise MadeUpError("made up")
+        return work(self, snapshot)
+
+    async def story(world: World) -> None:
+        with patch.object(world, "new_name", lambda _: BAD):
+            world.add_node(4, "a")
+        add_job(world, "good", "blue", minReplicas=1, maxReplicas=1)
+        before = errors("job")
+        with patch.object(allocate.Allocator, "allocate", broken), pytest.raises(MadeUpError):
+            await world.operator.run_pass()
+        assert errors("job") == before
+
+    lived(story)

@@ -101,10 +101,10 @@ class Ledger:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Account for a change; a listener of the pods' store."""
-        known = self._entries[old.metadata.uid] if old is not None else None
+        known = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
+            entry = self._entry(new, known)  # if this raises, what was known of the pod, or assumed, counts on
             self.forget(new.metadata.namespace, new.metadata.name)
-            entry = self._entry(new, known)
             if known is not None and entry.counts_like(known):
                 self._entries[new.metadata.uid] = entry
                 return

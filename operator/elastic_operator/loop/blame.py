@@ -1,4 +1,4 @@
-"""Finds the one object that makes a computation over many of them raise."""
+"""Finds the objects that make a computation over many of them raise."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from elastic_operator.plan.model import JobDemand, Request, Snapshot
 T = TypeVar("T")
 
 
-def culprit(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> T | None:
-    """The one among the suspects at which `work` raises by itself, found by halving; None where no single one does.
+def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
+    """Those among the suspects at which `work` raises by itself, found by halving.
 
-    Of several it finds one: ask again without it.
+    None where it raises without any of them, too, or where it takes several together.
     """
+    return [] if _raises(work, suspects[:0]) else _culprits(suspects, work)
+
+
+def _culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
     if not _raises(work, suspects):
-        return None
-    while len(suspects) > 1:
-        middle = len(suspects) // 2
-        first, second = suspects[:middle], suspects[middle:]
-        suspects = first if _raises(work, first) else second
-    return suspects[0] if suspects and _raises(work, suspects) else None
+        return []
+    if len(suspects) == 1:
+        return list(suspects)
+    middle = len(suspects) // 2
+    return _culprits(suspects[:middle], work) + _culprits(suspects[middle:], work)
 
 
-def culprit_of_allocation(snapshot: Snapshot) -> JobDemand | Request | None:
-    """The job or waiting pod for which an allocation raises by itself."""
+def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | Request]:
+    """The jobs and waiting pods for which an allocation raises by itself."""
     everyone: tuple[JobDemand | Request, ...] = (*snapshot.jobs, *snapshot.requests)
 
     def work(some: Sequence[JobDemand | Request]) -> None:
@@ -36,7 +39,7 @@ def culprit_of_allocation(snapshot: Snapshot) -> JobDemand | Request | None:
         allocation = allocate(replace(snapshot, jobs=jobs, requests=requests))
         _ = allocation.evictions, allocation.reclaims  # made when they are read
 
-    return culprit(everyone, work)
+    return culprits(everyone, work)
 
 
 def _raises(work: Callable[[Sequence[T]], object], some: Sequence[T]) -> bool:

@@ -1,7 +1,7 @@
 """Sets aside what makes the operator raise: one job, pod, policy or node, while a pass goes on for all others.
 
 The same as a panic that controller-runtime recovers from for one object of its queue: the error is logged and counted,
-and the object is tried again with back-off, at once when its spec changes.
+and the object is tried again with back-off; a job or a policy at once when its spec changes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from math import inf
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 300.0
+FIRST_ALLOCATION_SECONDS = 30.0
+"""The first wait where the allocation raised: to find the one that made it raise costs several allocations."""
+LONGEST_SECONDS = 1800.0
+"""Each try of a job may take GPUs from others for it, in vain."""
 MOST_CHARACTERS = 300
 """Of an error's own text in what a user reads."""
-KEPT_SECONDS = 900.0
+KEPT_SECONDS = 3600.0
 """An object that raised nothing for so long begins again with the shortest wait."""
 
 
@@ -42,23 +45,28 @@ class Bulkhead:
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
         self._count = count
         self._faults: dict[str, Fault] = {}
+        self._raised = 0
 
     def set_aside(
         self, kind: str, uid: str, name: str, error: Exception, *, version: object = None, in_allocation: bool = False
     ) -> Fault:
         """Leave the object out until its next try; the error and its traceback go to the log."""
-        now, known = time.monotonic(), self._faults.get(uid)
+        now = time.monotonic()
+        self._forget_old(now)
+        known = self._faults.get(uid)
         attempts = known.attempts + 1 if known is not None and known.version == version else 1
-        wait = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(attempts - 1, 10))
-        told = f"{type(error).__name__}: {error}"
+        first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
+        wait = min(LONGEST_SECONDS, first * 2.0 ** min(attempts - 1, 12))
+        # The text of an error in the allocation may name other tenants' objects.
+        told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."
         message = (
             f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
         self._count(kind)
-        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, told, exc_info=error)
-        self._forget_old(now)
+        self._raised += 1
+        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
         fault = self._faults[uid] = Fault(version, message, attempts, now + wait, in_allocation)
         return fault
 
@@ -69,10 +77,19 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
-    def next_try(self) -> float:
-        """When (monotonic) the next object is to be tried again; infinity if none is set aside."""
+    def worked(self, uid: str) -> None:
+        """What was to be done for the object is done: the next error is its first."""
+        if self._faults:
+            self._faults.pop(uid, None)
+
+    def state(self) -> object:
+        """Changes whenever an object is set aside, or is to be tried again. To be read before objects are looked at."""
         now = time.monotonic()
-        return min((fault.again_at for fault in self._faults.values() if fault.again_at > now), default=inf)
+        return self._raised, sum(fault.again_at > now for fault in self._faults.values())
+
+    def next_try(self, since: float) -> float:
+        """When (monotonic) the first object is to be tried again that was not at `since`; infinity if none is."""
+        return min((fault.again_at for fault in self._faults.values() if fault.again_at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:
         for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:

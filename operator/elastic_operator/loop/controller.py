@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.status import ConditionType
+from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
@@ -25,7 +25,7 @@ from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.blame import culprit_of_allocation
+from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
@@ -55,6 +55,8 @@ RESYNC_SECONDS = 120.0
 WORDING_SECONDS = 0.5
 WORDING_BATCH = 10
 """So many jobs are told again, every so many seconds, why they are not bigger."""
+MOST_BLAMES = 2
+"""So often in one pass those are looked for that make an allocation raise; each time costs several allocations."""
 
 
 @dataclass(slots=True)
@@ -105,6 +107,7 @@ class Controller:
             fresh=fresh,
             done=self._decide_again,
             failed=self._set_aside,
+            worked=self.bulkhead.worked,
         )
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
@@ -162,7 +165,7 @@ class Controller:
     def run_pass(self) -> float:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self.metrics.passes.time():
-            now = self.clock.time()
+            now, began = self.clock.time(), time.monotonic()
             if time.monotonic() >= self._resync_at:
                 self._forget()
                 self._resync_at = time.monotonic() + RESYNC_SECONDS
@@ -179,7 +182,7 @@ class Controller:
                 self._settle_or_set_aside(seen, allocation, now)
             self._say_why(allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
-        again = self.bulkhead.next_try()
+        again = self.bulkhead.next_try(since=began)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
@@ -198,32 +201,34 @@ class Controller:
 
     def _look_and_allocate(self, now: float) -> tuple[Sight, Allocation]:
         """What there is, and who gets what; without a job or a waiting pod at which the allocation raises."""
-        while True:
+        for _ in range(MOST_BLAMES):
             sight = self.view.look(now)
             try:
                 return sight, self._allocate(sight.snapshot, now)
             except Exception as error:
                 self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
-                if not self._blame(sight.snapshot, error):
+                if not self._blame(replace(sight.snapshot, now=now, reclaiming=self.reclaimer.stopped is None), error):
                     raise
+        sight = self.view.look(now)
+        return sight, self._allocate(sight.snapshot, now)
 
     def _blame(self, snapshot: Snapshot, error: Exception) -> bool:
-        """Set the one aside that makes the allocation raise; whether there is such a one."""
-        bad = culprit_of_allocation(snapshot)
-        if bad is None:
-            return False
-        if isinstance(bad, Request):
-            pod = self.stores.pods.get(bad.uid)
-            version = pod.metadata.resource_version if pod else None
-            self.bulkhead.set_aside("pod", bad.uid, f"{bad.namespace}/{bad.name}", error, version=version)
-        else:
-            self._set_aside(bad.uid, error, in_allocation=True)
-        return True
+        """Set those aside that make the allocation raise; whether there are any."""
+        found = culprits_of_allocation(snapshot)
+        for bad in found:
+            if isinstance(bad, Request):
+                self.bulkhead.set_aside("pod", bad.uid, f"{bad.namespace}/{bad.name}", error, in_allocation=True)
+            else:
+                self._set_aside(bad.uid, error, in_allocation=True)
+        return bool(found)
 
     def _set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False) -> Observation | None:
         """That job has raised. Returns how it is seen meanwhile; None if it is gone."""
         body = self.stores.jobs.get(uid)
-        return self.view.set_aside(body, error, in_allocation=in_allocation) if body is not None else None
+        if body is None:
+            log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
+            return None
+        return self.view.set_aside(body, error, in_allocation=in_allocation)
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
@@ -234,6 +239,7 @@ class Controller:
             snapshot = replace(snapshot, now=now)
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
+                _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
             self._stopped = self.reclaimer.stopped
             self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
@@ -292,8 +298,9 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            plan = plan_aside(job, share, now)
-            wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
+            if job.status != JobStatus() or not body.status:  # else what is written there cannot be read, and is kept
+                wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)

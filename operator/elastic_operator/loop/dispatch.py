@@ -41,6 +41,7 @@ class Dispatcher:
         fresh: Whether the stores can be trusted to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own that its plan failed by.
+        worked: Called with a job's uid when a plan that may create pods is carried out.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class Dispatcher:
         fresh: Callable[[], bool],
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
+        worked: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.actor, self.reader, self.ledger = actor, reader, ledger
         self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
-        self.done, self.failed = done, failed
+        self.done, self.failed, self.worked = done, failed, worked
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
         self._tell_at: dict[str, float] = {}
@@ -201,6 +203,7 @@ class Dispatcher:
         else:
             if may_create:
                 self.troubles.clear(job.uid)
+                self.worked(job.uid)
 
     def _note(self, job: Job, error: ClusterError) -> None:
         """A try failed: it is counted, and told now and then."""

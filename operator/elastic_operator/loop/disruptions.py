@@ -6,7 +6,7 @@ What is decided is `plan/disruption.py`'s; here is what it needs to know of the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 Down = Mapping[str, tuple[float, float]]
 """Nodes that are not Ready: since when as written, and as believed."""
 BIRTH_SECONDS = 60.0
-"""A node is made some time before it is Ready for the first time; what is so since then is no loss."""
+"""A node is made some time before it is Ready for the first time; one that has not been Ready since is no loss."""
 
 
 class Disruptions:
     """Remembers which nodes came back. At its first look it believes what nodes say about that."""
 
-    def __init__(self, stored: Store[objects.Node], clock: ServerClock) -> None:
-        self._stored, self._clock = stored, clock
+    def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
+        self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources
         self.present: Disruption | None = None
         """Whether too many were away at the last look for any of them to be given up."""
         self._unborn: set[str] = set()
@@ -40,12 +40,18 @@ class Disruptions:
         self._back, was, self.present = back, self.present, None
         self._unborn = {n.metadata.name for n in self._stored.values() if _is_unborn(n, down)} if down else set()
         if len(down) + len(back) > FEW:
-            nodes = (node for node in self._stored.values() if node.metadata.name not in self._unborn)
+            nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
             self.present = disruption((self._times(node, down) for node in nodes), now)
         if self.present and not was:
             log.warning("nodes are not given up for now: %s", self.present.told)
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
+
+    def _that_count(self) -> Sequence[objects.Node]:
+        """Those with GPUs, if there are any: a rack of them that cannot be heard may be few among all nodes."""
+        nodes = self._stored.values()
+        with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
+        return with_gpus or nodes
 
     def _just_back(self, before: Down, now: float) -> dict[str, tuple[float | None, float]]:
         return {name: (went, now) for name, (_, went) in before.items() if name not in self._unborn}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -25,11 +25,18 @@ class Nodes:
     One at which the operator raises is left out: no pod is placed there, and those that run there go on.
     """
 
-    def __init__(self, stored: Store[objects.Node], ledger: Ledger, clock: ServerClock, bulkhead: Bulkhead) -> None:
+    def __init__(
+        self,
+        stored: Store[objects.Node],
+        ledger: Ledger,
+        clock: ServerClock,
+        bulkhead: Bulkhead,
+        gpu_resources: Sequence[str],
+    ) -> None:
         self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
-        self.disruptions = Disruptions(stored, clock)
+        self.disruptions = Disruptions(stored, clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
 
@@ -41,9 +48,9 @@ class Nodes:
         """
         leaving = tuple(leaving)
         key = (self._ledger.changes, self._stored.revision, members, leaving)
-        if (key, self._bulkhead.next_try()) != self._all[0]:
-            nodes = self._look(members, leaving)
-            self._all = (key, self._bulkhead.next_try()), nodes
+        seen = key, self._bulkhead.state()
+        if seen != self._all[0]:
+            self._all = seen, self._look(members, leaving)
         return self._all[1]
 
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -92,17 +99,23 @@ class Nodes:
         """
         down: dict[str, tuple[float, float]] = {}
         for node in self._stored.values():
-            written = convert.unready_since(node)
-            if written is None:
-                continue
-            name, known = node.metadata.name, self._down
-            since = self._clock.current(written, of=node.metadata.uid)
-            if known is not None and now - since >= LATE_SECONDS:
-                since = known[name][1] if known.get(name, (None,))[0] == written else now
-            down[name] = (written, since)
+            try:
+                self._note_if_down(node, down, now)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's, and no other's
+                self._bulkhead.set_aside("node", node.metadata.uid, node.metadata.name, error)
         self.disruptions.look(self._down, down, now)
         self._down = down
         return {name: since for name, (_, since) in down.items()}
+
+    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> None:
+        written = convert.unready_since(node)
+        if written is None:
+            return
+        name, known = node.metadata.name, self._down
+        since = self._clock.current(written, of=node.metadata.uid)
+        if known is not None and now - since >= LATE_SECONDS:
+            since = known[name][1] if known.get(name, (None,))[0] == written else now
+        down[name] = (written, since)
 
     def clock_stepped(self) -> None:
         """What was reckoned on the clock before is reckoned anew."""

@@ -108,7 +108,7 @@ class Reader:
         self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
-        self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead)
+        self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
             settings,
@@ -198,13 +198,17 @@ class Reader:
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
         """A job that is set aside: what can be said of it without reading its spec."""
         meta = body.metadata
+        try:
+            created, status = convert.epoch(meta.creation_timestamp or ""), self.status(body)
+        except Exception:  # noqa: BLE001 - it is told already that the job cannot be read
+            created, status = 0.0, JobStatus()
         return Job(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
             generation=meta.generation,
-            created=0.0,
-            status=self.status(body),
+            created=created,
+            status=status,
             spec=None,
             pods=pods,
             fault=fault,

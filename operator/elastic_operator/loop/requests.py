@@ -91,13 +91,12 @@ class Requests:
     def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
         """The pod as last looked at; None while it is set aside: nothing is done for it, and nothing is taken back."""
         meta = pod.metadata
-        if self._bulkhead.fault(meta.uid, meta.resource_version) is not None:
+        if self._bulkhead.fault(meta.uid) is not None:
             return None
         try:
             return self._look_at(pod, known, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this pod's, and no other's
-            name = f"{meta.namespace}/{meta.name}"
-            self._bulkhead.set_aside("pod", meta.uid, name, error, version=meta.resource_version)
+            self._bulkhead.set_aside("pod", meta.uid, f"{meta.namespace}/{meta.name}", error)
             return None
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:

@@ -8,35 +8,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elastic_operator.api.status import ConditionType, Phase
+from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.decisions import DeletePod, Plan, Share
 from elastic_operator.plan.demand import member_of
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand
-from elastic_operator.plan.observation import set_condition
+from elastic_operator.plan.observation import end_incarnation, record, set_condition
 
 
-def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand:
-    """The last good demand, with the pods there are: others may be entitled to them, and they never get more."""
-    members = tuple(member_of(pod) for pod in pods if not pod.ended and pod.deleting_since is None)
-    sizes = tuple(size for size in last.sizes if size <= len(members)) or (len(members),)
+def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
+    """The last good demand, with the pods there are: others may be entitled to them, and they never get more.
+
+    None without a master, for which the job would be given a place: then its pods count as used, as anybody's do.
+    """
+    staying = [pod for pod in pods if not pod.ended and pod.deleting_since is None]
+    if all(pod.role != "master" for pod in staying):
+        return None
+    sizes = tuple(size for size in last.sizes if size <= len(staying)) or (len(staying),)
     return replace(
         last,
-        members=members,
+        members=tuple(map(member_of, staying)),
         waiting=(),
         nodes_from=None,
         sizes=sizes,
         taken_indices=frozenset(pod.index for pod in pods if pod.role == "worker"),
-        free_up_to=len(members),
+        free_up_to=len(staying),
     )
 
 
 def plan_aside(job: Job, share: Share | None, now: float) -> Plan:
     """Deletes the pods whose GPUs go to others, workers before the master; the status says why nothing else is done."""
+    if job.status.finished:
+        return Plan(status=job.status)
     status = set_condition(
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
     release = share.release if share is not None else ()
     going = sorted((pod for pod in job.pods if pod.uid in release), key=lambda pod: (pod.role == "master", -pod.index))
-    why = "others are entitled to its GPUs"
-    return Plan(status=status, deletes=tuple(DeletePod(pod.name, pod.uid, why) for pod in going))
+    why = "Others are entitled to its GPUs."
+    if going:
+        status = _smaller(status, len(going), why, now)
+    return Plan(
+        status=status,
+        commit_first=bool(going),
+        deletes=tuple(DeletePod(pod.name, pod.uid, why) for pod in going),
+    )
+
+
+def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:
+    before = status.target_replicas
+    after = max(0, before - fewer)
+    status = end_incarnation(status) if after == 0 else status
+    update = {"target_replicas": after, "replicas": min(status.replicas, after)}
+    return record(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)

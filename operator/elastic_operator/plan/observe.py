@@ -68,7 +68,7 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
     patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
     own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
     due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
-    kept_nodes = due - disruption.dead if disruption else frozenset()
+    kept_nodes = due & disruption.kept if disruption else frozenset()
     lost_nodes = due - kept_nodes
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []

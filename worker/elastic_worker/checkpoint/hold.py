@@ -67,7 +67,11 @@ async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Free
     try:
         while True:
             hold.freeze()
-            if await _stand_still(processes) and not await asyncio.to_thread(watch.being_written) and hold.keep():
+            if (
+                await _stand_still(processes, until)
+                and not await asyncio.to_thread(watch.being_written)
+                and hold.keep()
+            ):
                 return True
             hold.thaw()
             if time.monotonic() >= until:
@@ -145,14 +149,13 @@ class _Deadline:
 
 async def _is_safe(watch: CheckpointWatch, processes: Sequence[Freezable]) -> bool:
     """Whether everybody stands still, nobody is in the middle of writing, and what was written is whole."""
-    if not await _stand_still(processes):
+    if not await _stand_still(processes, time.monotonic() + FREEZE_SECONDS):
         return False
     return await asyncio.to_thread(lambda: not watch.being_written() and watch.verify())
 
 
-async def _stand_still(processes: Sequence[Freezable]) -> bool:
+async def _stand_still(processes: Sequence[Freezable], until: float) -> bool:
     pids = [process.pid for process in processes]
-    until = time.monotonic() + FREEZE_SECONDS
     while not all_stopped(pids):
         if time.monotonic() >= until:
             return False

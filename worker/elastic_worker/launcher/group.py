@@ -63,6 +63,7 @@ class Group:
         self._stopping = False
         self._watchers: list[asyncio.Task[None]] = []
         self._align: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[bool] | None = None
         self.unready: Callable[[str], None] = log.warning
         """Told when a process ends before it was in a group."""
 
@@ -137,8 +138,7 @@ class Group:
         """End all processes; after `seconds` by force."""
         self._stopping = True
         began = time.monotonic()
-        if self._align is not None and not self._align.done() and not dump:
-            await self._finish_writing(self._align, seconds / 2)
+        await self._finish_writing(0.0 if dump else seconds / 2)
         left = max(0.0, seconds - _since(began))
         self.cancel_align()
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
@@ -155,13 +155,25 @@ class Group:
         self.library.forget()
         self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
 
-    async def _finish_writing(self, align: asyncio.Task[None], seconds: float) -> None:
-        """Another pod has found the checkpoint complete first: it does not see what the processes here still write."""
-        align.cancel()
-        await asyncio.wait({align})
-        if self.watch is not None and not self.frozen:
-            running = [process for process in self.processes if not process.exited.done()]
-            await freeze_between_writes(self.watch, running, seconds=seconds)
+    async def _finish_writing(self, seconds: float) -> None:
+        """Where a checkpoint is still waited for, let the processes finish the file that they write (89).
+
+        Another pod has found the checkpoint complete first: it does not see what is written here. Whoever stops the
+        processes once more meanwhile is in a hurry, and does not wait.
+        """
+        align, finishing = self._align, self._finishing
+        if finishing is not None:
+            finishing.cancel()
+            await asyncio.wait({finishing})
+        elif align is not None and not align.done() and self.watch is not None and seconds > 0:
+            align.cancel()
+            await asyncio.wait({align})
+            if not self.frozen:
+                running = [process for process in self.processes if not process.exited.done()]
+                finishing = asyncio.ensure_future(freeze_between_writes(self.watch, running, seconds=seconds))
+                self._finishing = finishing
+                await asyncio.wait({finishing})
+                self._finishing = None
 
     def align(self, seconds: float | None) -> None:
         """Freeze right after the next complete checkpoint, and say so; say so too if there is none within `seconds`."""

@@ -1,0 +1,49 @@
+"""A job that is set aside keeps what it has, gives what others are entitled to, and gets nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.api.status import ConditionType
+from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.aside import demand_aside, plan_aside
+from elastic_operator.plan.decisions import Share
+from tests.plan.allocate.world import NOW, make_node, make_snapshot
+from tests.plan.allocate.world import make_job as demand
+from tests.plan.jobs import at, make_job, make_pod, make_status, started
+
+ALL = ("master-0", "worker-0", "worker-1")
+
+
+def pods(*names: str, **fields):
+    return [make_pod(name, node="n1", **fields) for name in names]
+
+
+@pytest.mark.parametrize("left", [(), ("worker-0", "worker-1")], ids=["no pod", "no master"])
+def test_without_a_master_it_has_no_demand_and_so_takes_nobodys_place(left):
+    assert demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods(*left)) is None
+
+
+def test_a_master_that_goes_is_none():
+    assert demand_aside(demand("bad", 1, 4, on="n1"), pods("master-0", deleting_since=NOW)) is None
+
+
+def test_with_its_pods_it_gets_none_more_though_there_is_room():
+    found = demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods(*ALL))
+    grant = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
+    assert (len(grant.keep), grant.create, grant.release) == (3, (), ())
+
+
+def test_what_others_get_goes_workers_first_and_is_written_down_first():
+    job = make_job(tuple(pods(*ALL)), status=started(), fault="made up")
+    uids = [pod.uid for pod in job.pods]
+    planned = plan_aside(job, Share(1, (), tuple(uids), ()), NOW)
+    assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
+    assert planned.commit_first
+    assert planned.status.history[0].reason == "QuotaReclaimed"
+    assert planned.status.condition(ConditionType.READY).reason == "InternalError"
+
+
+def test_a_job_that_has_ended_stays_as_it_is():
+    job = make_job((), status=make_status(completion_time=at(100)), fault="made up")
+    assert plan_aside(job, None, NOW).status is job.status

@@ -1,0 +1,89 @@
+"""How long an object at which the operator raises is left out, and how those are found that make many raise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from elastic_operator.loop import bulkhead
+from elastic_operator.loop.blame import culprits
+from elastic_operator.loop.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(passed=0.0)
+    monkeypatch.setattr(bulkhead, "time", SimpleNamespace(monotonic=lambda: now.passed))
+    return now
+
+
+def raised(found: Bulkhead, times: int, clock: SimpleNamespace, **more: bool) -> list[float]:
+    """How long the object is left out each time, where it raises at each try."""
+    waits = []
+    for _ in range(times):
+        fault = found.set_aside("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
+        waits.append(fault.again_at - clock.passed)
+        clock.passed = fault.again_at
+    return waits
+
+
+def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(clock):
+    waits = raised(Bulkhead(), 13, clock)
+    assert waits[:4] == [1, 2, 4, 8]
+    assert waits[-1] == LONGEST_SECONDS
+    assert raised(Bulkhead(), 2, clock, in_allocation=True) == [FIRST_ALLOCATION_SECONDS, 2 * FIRST_ALLOCATION_SECONDS]
+
+
+def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_an_edit(clock):
+    found = Bulkhead()
+    raised(found, 5, clock)
+    found.worked("uid")
+    assert raised(found, 1, clock) == [1]
+    raised(found, 5, clock)
+    clock.passed += KEPT_SECONDS + 1
+    assert raised(found, 1, clock) == [1]
+    assert found.set_aside("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
+
+
+def test_an_edit_has_it_tried_again_at_once():
+    found = Bulkhead()
+    found.set_aside("job", "uid", "a/b", KeyError("claimName"), version=1)
+    assert "KeyError: 'claimName'" in found.fault("uid", 1).message
+    assert found.fault("uid", 2) is None
+
+
+def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
+    fault = Bulkhead().set_aside("job", "uid", "a/b", KeyError("other-team/job"), in_allocation=True)
+    assert "other-team" not in fault.message
+    assert "other-team" in caplog.text
+
+
+def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_set_aside_and_when_it_is_due(clock):
+    found = Bulkhead()
+    states = [found.state()]
+    found.set_aside("node", "uid", "n1", KeyError())
+    states.append(found.state())
+    clock.passed = 1.5
+    states.append(found.state())
+    assert len(set(states)) == 3
+    assert found.next_try(since=0.5) == 1.0
+
+
+def refuse(bad: set[int], *, together: int = 1):
+    def work(some: Sequence[int]) -> None:
+        if len(bad & set(some)) >= together:
+            raise ValueError("made up")
+
+    return work
+
+
+@pytest.mark.parametrize("bad", [set(), {0}, {99}, {3, 4, 50}, set(range(100))], ids=len)
+def test_all_that_raise_by_themselves_are_found(bad):
+    assert culprits(range(100), refuse(bad)) == sorted(bad)
+
+
+def test_nobody_is_blamed_for_what_raises_without_anybody_or_by_several_together():
+    assert culprits(range(100), refuse(set(), together=0)) == []
+    assert culprits(range(100), refuse({3, 70}, together=2)) == []
