@@ -11,6 +11,7 @@ import re
 import secrets
 import ssl
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -225,6 +226,24 @@ class Team:
         path = f"/api/v1/namespaces/{self.name}/pods/{pod}/log"
         answer = self.lab.http.get(path)
         return answer.text if answer.status_code == 200 else ""
+
+    @contextlib.contextmanager
+    def following(self, pod: str) -> Iterator[Callable[[], str]]:
+        """Follow a pod's log from its beginning; what is given waits for the pod's end, and returns all of it."""
+        command = [self.lab.cluster.kubectl, "--kubeconfig", str(self.lab.cluster.kubeconfig), "-n", self.name]
+        with tempfile.TemporaryFile("w+") as file:
+            process = subprocess.Popen([*map(str, command), "logs", "--follow", pod], stdout=file)
+
+            def last_words() -> str:
+                assert process.wait(timeout=WAIT_SECONDS) == 0
+                file.seek(0)
+                return file.read()
+
+            try:
+                yield last_words
+            finally:
+                process.kill()
+                process.wait()
 
     def events(self, job: str = "toy") -> list[str]:
         """Reasons of the job's events."""
