@@ -61,10 +61,10 @@ async def test_a_program_sees_what_it_would_see_under_python(tmp_path, kind, tar
     environ = {**HELLO, "PYTHONPATH": str(work / "found")}
     words = ["-m", target] if kind == MODULE else [target]
     assert natively(*words, "native.json", "--lr", "0.1", folder=work, environ=environ).returncode == 0
+    native = json.loads((work / "native.json").read_text())
     async with a_lab(tmp_path, warm=warm) as lab:
         await lab.until_warm()
         process = await lab.start(Program(kind, target, ("native.json", "--lr", "0.1")), environ=environ)
-        native = json.loads((work / "native.json").read_text())
         assert await process.wait() == 0
     assert json.loads((work / "native.json").read_text()) == {**native, "forked": warm}
 
