@@ -11,8 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
@@ -46,6 +49,16 @@ class Bulkhead:
         self._count = count
         self._faults: dict[str, Fault] = {}
         self._raised = 0
+
+    def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
+        """What `work` comes to for that object; None while it is set aside, as it is now if this raises."""
+        if self.fault(uid) is not None:
+            return None
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this object's, and no other's
+            self.set_aside(kind, uid, name, error)
+            return None
 
     def set_aside(
         self, kind: str, uid: str, name: str, error: Exception, *, version: object = None, in_allocation: bool = False

@@ -70,13 +70,7 @@ class Nodes:
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         meta = stored.metadata
-        if self._bulkhead.fault(meta.uid) is not None:
-            return None
-        try:
-            return self._node(stored, apart, going)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's, and no other's
-            self._bulkhead.set_aside("node", meta.uid, meta.name, error)
-            return None
+        return self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
         name = stored.metadata.name

@@ -91,13 +91,8 @@ class Requests:
     def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
         """The pod as last looked at; None while it is set aside: nothing is done for it, and nothing is taken back."""
         meta = pod.metadata
-        if self._bulkhead.fault(meta.uid) is not None:
-            return None
-        try:
-            return self._look_at(pod, known, now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this pod's, and no other's
-            self._bulkhead.set_aside("pod", meta.uid, f"{meta.namespace}/{meta.name}", error)
-            return None
+        name = f"{meta.namespace}/{meta.name}"
+        return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, known, now))
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)

@@ -8,6 +8,7 @@ decided again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain, count
 from math import inf
 
@@ -63,7 +64,7 @@ class Allocation(Mapping[str, Grant]):
         """What each team uses, and may use, when all this is carried out."""
         return self._table.accounts
 
-    @property
+    @cached_property
     def reclaims(self) -> tuple[Reclaim, ...]:
         """The places for foreign pods that wait, as far as they are entitled to one."""
         if not self._table.snapshot.requests:
@@ -71,7 +72,7 @@ class Allocation(Mapping[str, Grant]):
         waiting = [claim for claim in self._table.claims if claim.request and not claim.request.nominated]
         return tuple(_reclaim(self._table, claim) for claim in waiting if claim.seats)
 
-    @property
+    @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to foreign pods."""
         losing = (claim for claim in self._table.touched if claim.gives and claim.takers)
