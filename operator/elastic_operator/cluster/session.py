@@ -1,7 +1,8 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
-Every write asks, right before it is sent, for how long this process may still write; the answer also caps how long the
-write may take. So no write of a process that lost its lease starts, and none that started is waited for beyond it.
+Every write asks for how long this process may still write; the answer also caps how long the write may take. It asks
+again as its bytes go out: in between a connection may be made, and long turns of the event loop may come.
+So no write of a process that lost its lease is sent, and none that was sent is waited for beyond it.
 Retrying is left to the callers: they know what a repetition means.
 """
 
@@ -20,6 +21,7 @@ from weakref import WeakSet
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
@@ -36,6 +38,8 @@ _IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
 _READ_BUFFER = 1 << 20
 
+NOT_OURS = "this process does not hold the lease (any more)"
+
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -46,6 +50,20 @@ def unlimited() -> float:
 
 def uncounted(_verb: str, _code: str) -> None:
     """The request counter of a process that keeps no metrics."""
+
+
+class _Body(aiohttp.BytesPayload):
+    """A write's body, with which its headers go out, too; or neither does, and the connection ends."""
+
+    def __init__(self, body: bytes, remaining: Callable[[], float]) -> None:
+        super().__init__(body)
+        self._remaining = remaining
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Send it, if this process may still write."""
+        if self._remaining() <= 0:
+            raise Fenced(NOT_OURS)
+        await super().write_with_length(writer, content_length)
 
 
 class Session:
@@ -161,7 +179,7 @@ class Session:
         """Patch an object. Raises ApiError, Unreachable, Fenced."""
         return await self._write("PATCH", path, body, content_type=content_type)
 
-    async def delete(self, path: str, options: object = None) -> dict[str, Any]:
+    async def delete(self, path: str, options: object) -> dict[str, Any]:
         """Delete an object, under DeleteOptions. Raises ApiError, Unreachable, Fenced."""
         return await self._write("DELETE", path, options)
 
@@ -175,10 +193,9 @@ class Session:
         content_type: str = JSON,
         fenced: bool = True,
     ) -> dict[str, Any]:
-        data = msgspec.json.encode(body) if body is not None else None
+        data = _Body(msgspec.json.encode(body), lambda: self.remaining() if fenced else math.inf)
         async with self._writes if fenced else nullcontext():
             headers = await self._headers(content_type=content_type)
-            # Asked last, so that no waiting stands between the fence and the sending.
             seconds = min(WRITE_SECONDS, self._permitted(method) if fenced else math.inf)
             limits = aiohttp.ClientTimeout(total=seconds)
             async with self._request(
@@ -190,7 +207,7 @@ class Session:
         seconds = self.remaining()
         if seconds <= 0:
             self._on_request(method, "fenced")
-            raise Fenced("this process does not hold the lease (any more)")
+            raise Fenced(NOT_OURS)
         return seconds
 
     @asynccontextmanager
@@ -202,7 +219,7 @@ class Session:
         params: Mapping[str, str] | None,
         timeout: aiohttp.ClientTimeout,
         headers: Mapping[str, str],
-        data: bytes | None = None,
+        data: _Body | None = None,
         verb: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         verb = verb or method
