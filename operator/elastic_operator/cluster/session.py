@@ -13,7 +13,7 @@ import math
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -74,8 +74,8 @@ class Session:
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
             An attribute: whoever owns the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once; further ones wait, but for those of the lease. More would not be answered
-            sooner, but run into their own time limit on a slow server.
+        max_writes: Writes under way at once; further ones wait. More would not be answered sooner, but run into their
+            own time limit on a slow server.
         http: What carries the requests; by default connections over TCP.
     """
 
@@ -165,15 +165,13 @@ class Session:
         async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
             yield response.content
 
-    async def post(
-        self, path: str, body: object, *, params: Mapping[str, str] | None = None, fenced: bool = True
-    ) -> dict[str, Any]:
-        """Create an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("POST", path, body, params=params, fenced=fenced)
+    async def post(self, path: str, body: object, *, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Create an object. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("POST", path, body, params=params)
 
-    async def put(self, path: str, body: object, *, fenced: bool = True) -> dict[str, Any]:
-        """Replace an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("PUT", path, body, fenced=fenced)
+    async def put(self, path: str, body: object) -> dict[str, Any]:
+        """Replace an object. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("PUT", path, body)
 
     async def patch(self, path: str, body: object, *, content_type: str = MERGE_PATCH) -> dict[str, Any]:
         """Patch an object. Raises ApiError, Unreachable, Fenced."""
@@ -191,13 +189,11 @@ class Session:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
-        fenced: bool = True,
     ) -> dict[str, Any]:
-        data = _Body(msgspec.json.encode(body), lambda: self.remaining() if fenced else math.inf)
-        async with self._writes if fenced else nullcontext():
+        data = _Body(msgspec.json.encode(body), lambda: self.remaining())
+        async with self._writes:
             headers = await self._headers(content_type=content_type)
-            seconds = min(WRITE_SECONDS, self._permitted(method) if fenced else math.inf)
-            limits = aiohttp.ClientTimeout(total=seconds)
+            limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(
                 method, path, params=params, timeout=limits, headers=headers, data=data
             ) as response:
