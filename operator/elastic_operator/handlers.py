@@ -10,7 +10,6 @@ signal handlers at its start, it has a thread and an event loop for itself.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ import msgspec
 
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import ClusterError
@@ -245,27 +245,6 @@ class JobFeed:
             more = page["metadata"].get("continue", "")
             if not more:
                 return found, page["metadata"]["resourceVersion"]
-
-
-async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run `work` to its end in a thread with an event loop of its own. Cancelling this cancels it there."""
-    begun: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
-
-    async def cancellable() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "asyncio.run makes one"
-        begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
-        await work()
-
-    thread = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(cancellable())))
-    try:
-        await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        cancel = await asyncio.wrap_future(begun)
-        with suppress(RuntimeError):  # it has ended meanwhile, and its loop with it
-            cancel()
-        await asyncio.wait({thread})
-        raise
 
 
 class EndlessPauses:

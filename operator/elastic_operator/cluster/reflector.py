@@ -43,7 +43,7 @@ LIST_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 """A watch is ended by the server after a random time in between, so that not all end at once."""
 _YIELD_EVERY = 200
-"""Events handled before other tasks get their turn, so that a storm does not hold up the lease."""
+"""Events handled before other tasks get their turn, so that a storm does not hold them up."""
 _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """Watches in a row that failed without one event, after which the resourceVersion itself is mistrusted."""

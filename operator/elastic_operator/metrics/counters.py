@@ -30,6 +30,10 @@ class Counters:
         self._of_jobs()
         self._of_reclaim()
 
+    def count_request(self, verb: str, code: str) -> None:
+        """A request to the API server came to that: an HTTP status, or a word for none. Of any thread."""
+        self.api_requests.labels(verb, code).inc()
+
     def count_job(self, changes: JobChanges) -> None:
         """A job's status was written, and told this for the first time."""
         for direction, reason in changes.resizes:
