@@ -4,6 +4,9 @@ A pass runs in one go, without awaiting anything, so it sees one state of the st
 is made for all of them, each job is settled, and what is to be done is started. Only what changed is done again: jobs
 that are seen otherwise, or get otherwise, or are due. Everything is done again every two minutes all the same.
 
+Thousands of jobs may change at once. What is new is then looked at before the pass, with turns of the event loop in
+between; and plans are made for some jobs in each pass, for the others in the next ones, which follow at once.
+
 Why a job is not bigger depends on all the others, and so may read otherwise after any change. That is told in turn,
 a few jobs at a time: nobody waits for it, and the API server must not be flooded with it.
 """
@@ -215,7 +218,8 @@ class Controller:
             self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
         some, self._to_resync = self._to_resync[:MOST_SETTLED], self._to_resync[MOST_SETTLED:]
         self.view.forget_some(some)
-        drop_absent(self._settled, self._settled.keys() - set(some))
+        for uid in some:
+            self._settled.pop(uid, None)
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def _forget(self) -> None:

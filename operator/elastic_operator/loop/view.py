@@ -112,7 +112,8 @@ class View:
 
     def forget(self) -> None:
         """Look at everything anew the next time."""
-        self.forget_some(list(self._known))
+        self._known.clear()
+        self._demanded.clear()
         self._snapshot = None
 
     def forget_some(self, uids: Iterable[str]) -> None:
