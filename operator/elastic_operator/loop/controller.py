@@ -175,7 +175,7 @@ class Controller:
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
+            self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.forgotten)
             for seen in sight.seen.values():
@@ -353,8 +353,3 @@ class Controller:
         told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
             self._settle(seen, allocation, now)
-
-
-def _grace(seen: Observation) -> float:
-    """Seconds that the job's pods have to end when they are told to go."""
-    return seen.job.spec.elasticity.grace_period_seconds if seen.job.spec else 0.0
