@@ -228,7 +228,7 @@ class Controller:
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
             return None
-        return self.view.set_aside(body, error, in_allocation=in_allocation)
+        return self.view.set_aside(body, error, in_allocation=in_allocation, given=not in_allocation)
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
@@ -299,7 +299,9 @@ class Controller:
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
             plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
-            if job.status != JobStatus() or not body.status:  # else what is written there cannot be read, and is kept
+            fault = self.bulkhead.fault(job.uid, job.generation)
+            silent = fault is not None and fault.silent
+            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
                 wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
             self._shown.see(seen, plan.status)
         except Exception:
