@@ -192,7 +192,7 @@ class Controller:
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
+            self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.forgotten)
             self._settle_all(sight, allocation, now)
@@ -257,7 +257,7 @@ class Controller:
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
             return None
-        return self.view.set_aside(body, error, in_allocation=in_allocation)
+        return self.view.set_aside(body, error, in_allocation=in_allocation, given=not in_allocation)
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
@@ -337,7 +337,9 @@ class Controller:
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
             plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
-            if job.status != JobStatus() or not body.status:  # else what is written there cannot be read, and is kept
+            fault = self.bulkhead.fault(job.uid, job.generation)
+            silent = fault is not None and fault.silent
+            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
                 wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
             self._shown.see(seen, plan.status)
         except Exception:
@@ -391,8 +393,3 @@ class Controller:
         told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
             self._settle(seen, allocation, now)
-
-
-def _grace(seen: Observation) -> float:
-    """Seconds that the job's pods have to end when they are told to go."""
-    return seen.job.spec.elasticity.grace_period_seconds if seen.job.spec else 0.0

@@ -171,12 +171,14 @@ class View:
             self._distrust()
         return unready
 
-    def set_aside(self, body: objects.CustomObject, error: Exception, *, in_allocation: bool = False) -> Observation:
+    def set_aside(
+        self, body: objects.CustomObject, error: Exception, *, in_allocation: bool = False, given: bool = False
+    ) -> Observation:
         """The job has raised: leave it out for a while. Returns how it is seen meanwhile."""
         meta = body.metadata
         name = f"{meta.namespace}/{meta.name}"
         fault = self._bulkhead.set_aside(
-            "job", meta.uid, name, error, version=meta.generation, in_allocation=in_allocation
+            "job", meta.uid, name, error, version=meta.generation, in_allocation=in_allocation, given=given
         )
         return self._aside(body, fault)
 
@@ -293,6 +295,8 @@ class View:
             known.stamp = stamp
             return known.demand
         demand = self.reader.demand(seen, shape, assumed)
+        if not self._bulkhead.may_take(job.uid, job.generation):
+            demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
         self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
