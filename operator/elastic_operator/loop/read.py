@@ -16,7 +16,8 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import Assumed, Ledger
+from elastic_operator.cluster.entry import Assumed
+from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready

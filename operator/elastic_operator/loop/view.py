@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.ledger import Assumed
+from elastic_operator.cluster.entry import Assumed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.bulkhead import Fault
 from elastic_operator.loop.logs import FailureLogs
