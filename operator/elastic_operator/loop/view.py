@@ -195,7 +195,7 @@ class View:
         as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
             body,
-            pods=own if as_they_are else self.logs.as_read(meta.namespace, own),
+            pods=own if as_they_are else self.logs.as_read(uid, meta.namespace, own),
             trouble=trouble,
             blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, meta.generation),
