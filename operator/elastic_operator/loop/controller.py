@@ -97,7 +97,7 @@ class Controller:
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
-        self.view = View(reader, logs, troubles, progress.report)
+        self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from math import inf
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -14,7 +15,7 @@ from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Node
 
 Unready = Mapping[str, float]
-"""Nodes that are not Ready, with since when."""
+"""Nodes that are not Ready, with since when; -inf for those out of service."""
 LATE_SECONDS = 60.0
 """Later than this, news of a node is not late: the clock of whoever wrote it is."""
 
@@ -86,7 +87,7 @@ class Nodes:
         return node
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so.
+        """Since when each node that is not Ready is so; -inf where somebody has said that it is out of service.
 
         Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
         away for much longer than that.
@@ -99,7 +100,10 @@ class Nodes:
                 self._bulkhead.set_aside("node", node.metadata.uid, node.metadata.name, error)
         self.disruptions.look(self._down, down, now)
         self._down = down
-        return {name: since for name, (_, since) in down.items()}
+        given_up = (
+            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
+        )
+        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
 
     def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> None:
         written = convert.unready_since(node)

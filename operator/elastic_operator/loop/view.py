@@ -78,22 +78,18 @@ class _Aside:
     demand: JobDemand | None = None
 
 
-def _nothing_reported(_uid: str) -> Report | None:
-    """For a view that nobody asks masters for."""
-    return None
-
-
 class View:
-    """Remembers what it saw, and from what."""
+    """Remembers what it saw, and from what. `report` and `heard` tell by a job's uid what its master said, and when."""
 
     def __init__(
         self,
         reader: Reader,
         logs: FailureLogs,
         troubles: Troubles,
-        report: Callable[[str], Report | None] = _nothing_reported,
+        report: Callable[[str], Report | None] = lambda _: None,
+        heard: Callable[[str], float | None] = lambda _: -inf,
     ) -> None:
-        self.reader, self.logs, self.troubles, self._report = reader, logs, troubles, report
+        self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
         self._asides: dict[str, _Aside] = {}
         self._good: dict[str, JobDemand] = {}
@@ -201,6 +197,7 @@ class View:
             refused=self.troubles.refused(uid, meta.generation),
             unready=unready,
             report=report,
+            heard=self._heard(uid),
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)

@@ -28,15 +28,19 @@ from elastic_operator.plan.observation import (
     seconds,
     set_condition,
 )
+from elastic_operator.plan.still_training import fresh_until, still_training
 from elastic_operator.plan.taken_back import blocked, refused, stuck
-from elastic_operator.plan.words import pods
+from elastic_operator.plan.words import listed, pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
-    """What happened to `job`; `unready_since` says since when each node that is not Ready is so."""
+    """What happened to `job`; `unready_since` says since when each node that is not Ready is so.
+
+    -inf where somebody has said that it is out of service.
+    """
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
@@ -66,20 +70,24 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
     """Members on one side, pods that must go on the other."""
     assert seen.job.spec is not None
     patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
-    own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
-    due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
-    kept_nodes = due & disruption.kept if disruption else frozenset()
-    lost_nodes = due - kept_nodes
+    unready = {node: unready_since[node] for pod in seen.job.pods if (node := pod.node) and node in unready_since}
+    due = {node: since + patience for node, since in unready.items() if now >= since + patience}
+    kept = disruption.kept & due.keys() if disruption else frozenset()
+    asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
+    lost = frozenset(due) - kept - training
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
     wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if disruption and pod.node in kept_nodes:
+        if disruption and pod.node in kept:
             wake.append(disruption.until)
-        elif pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
-            wake.append(unready_since[pod.node] + patience)
-        if pod.node in lost_nodes and not pod.ended:
-            gone.append((pod, f"node {pod.node} has been unreachable for {patience} s"))
+        elif pod.node in training:
+            wake.append(fresh_until(seen.job, now))
+        elif pod.node and pod.node in unready and pod.node not in lost:
+            wake.append(unready[pod.node] + patience)
+        if pod.node and pod.node in lost and not pod.ended:
+            gone.append((pod, _why_lost(pod.node, due[pod.node], patience)))
         elif pod.deleting_since is not None:
             continue
         elif pod.incarnation != seen.status.incarnation:
@@ -97,11 +105,17 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         seen,
         live=tuple(live),
         gone=tuple(gone),
-        lost_nodes=lost_nodes,
-        kept_nodes=kept_nodes,
+        unready_nodes=frozenset(unready),
+        lost_nodes=lost,
+        kept_nodes=kept,
+        training_nodes=training,
         finishing=finishing,
         wake_at=tuple(time for time in wake if time < inf),
     )
+
+
+def _why_lost(node: str, due: float, patience: int) -> str:
+    return f"node {node} is out of service" if due == -inf else f"node {node} has been unreachable for {patience} s"
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
@@ -147,18 +161,31 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _unreachable(seen: Observation, now: float) -> Observation:
-    """Pods on nodes that are kept are waited for, and that is said; once, as long as it is so."""
+    """Pods on nodes that are not given up are waited for, and that is said; once, as long as it is so."""
     known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
     was_told = known is not None and known.status == "True"
-    if not seen.kept_nodes and not was_told:
-        return seen
     kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
-    if not seen.kept_nodes or seen.job.disruption is None:
-        return replace(seen, status=set_condition(seen.status, kind, "False", "Over", "", generation, now))
-    told = seen.job.disruption.told
-    status = set_condition(seen.status, kind, "True", "ManyAtOnce", told, generation, now)
+    reason, told = _why_kept(seen)
+    if not reason:
+        over = set_condition(seen.status, kind, "False", "Over", "", generation, now) if was_told else seen.status
+        return replace(seen, status=over)
+    status = set_condition(seen.status, kind, "True", reason, told, generation, now)
     events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
     return replace(seen, status=status, events=events)
+
+
+def _why_kept(seen: Observation) -> tuple[str, str]:
+    """Reason and message; both are empty where there is no such node."""
+    if seen.kept_nodes and seen.job.disruption is not None:
+        return "ManyAtOnce", seen.job.disruption.told
+    if seen.training_nodes:
+        return "StillTraining", (
+            f"Not Ready for too long: {listed(sorted(seen.training_nodes))}. But the job's master answers, and says"
+            " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
+            " network between it and the API server; delete a node that is dead, or taint it"
+            " node.kubernetes.io/out-of-service."
+        )
+    return "", ""
 
 
 def _steady(seen: Observation, now: float) -> Observation:
