@@ -173,20 +173,9 @@ class Reader:
         names = self.ledger.foreign_names(body.metadata.uid)
         ceiling = self.policies.grace_ceiling(body.metadata.namespace)
         disrupted = self.nodes.disruptions.present if down else None
+        heard = heard if down else -inf
         return Facts(
-            body,
-            pods,
-            names,
-            priority,
-            unknown,
-            trouble,
-            blocked,
-            refused,
-            down,
-            ceiling,
-            report,
-            disrupted,
-            heard if down else -inf,
+            body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted, heard
         )
 
     def job(self, facts: Facts) -> Job:

@@ -47,7 +47,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     seen = Observation(job=job, status=status)
     if status.finished or job.spec is None:
         return seen
-    seen = _sort_pods(seen, unready_since, now)
+    seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         seen = rule(seen, now)
         if seen.status.finished:
@@ -66,8 +66,8 @@ def _hold(seen: Observation, now: float) -> Observation:
     return replace(seen, hold_until=until, held_back=retry.size is not None and now < until)
 
 
-def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
-    """Members on one side, pods that must go on the other."""
+def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
+    """Which nodes of its pods are not Ready, which of these are given up, and when that may change."""
     assert seen.job.spec is not None
     patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
     unready = {node: unready_since[node] for pod in seen.job.pods if (node := pod.node) and node in unready_since}
@@ -75,19 +75,27 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
     kept = disruption.kept & due.keys() if disruption else frozenset()
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
-    lost = frozenset(due) - kept - training
+    wake = {node: since + patience for node, since in unready.items() if node not in due}
+    wake |= dict.fromkeys(training, fresh_until(seen.job, now))
+    wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
+    return replace(
+        seen,
+        unready_nodes=frozenset(unready),
+        lost_nodes=frozenset(due) - kept - training,
+        kept_nodes=kept,
+        training_nodes=training,
+        wake_at=tuple(time for time in wake.values() if time < inf),
+    )
+
+
+def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observation:
+    """Members on one side, pods that must go on the other."""
+    assert seen.job.spec is not None
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
-    wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if disruption and pod.node in kept:
-            wake.append(disruption.until)
-        elif pod.node in training:
-            wake.append(fresh_until(seen.job, now))
-        elif pod.node and pod.node in unready and pod.node not in lost:
-            wake.append(unready[pod.node] + patience)
-        if pod.node and pod.node in lost and not pod.ended:
-            gone.append((pod, _why_lost(pod.node, due[pod.node], patience)))
+        if pod.node and pod.node in seen.lost_nodes and not pod.ended:
+            gone.append((pod, _why_lost(seen, pod.node, unready_since[pod.node])))
         elif pod.deleting_since is not None:
             continue
         elif pod.incarnation != seen.status.incarnation:
@@ -101,21 +109,13 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         elif not pod.ended:
             live.append(pod)
     finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(seen))
-    return replace(
-        seen,
-        live=tuple(live),
-        gone=tuple(gone),
-        unready_nodes=frozenset(unready),
-        lost_nodes=lost,
-        kept_nodes=kept,
-        training_nodes=training,
-        finishing=finishing,
-        wake_at=tuple(time for time in wake if time < inf),
-    )
+    return replace(seen, live=tuple(live), gone=tuple(gone), finishing=finishing)
 
 
-def _why_lost(node: str, due: float, patience: int) -> str:
-    return f"node {node} is out of service" if due == -inf else f"node {node} has been unreachable for {patience} s"
+def _why_lost(seen: Observation, node: str, since: float) -> str:
+    assert seen.job.spec is not None
+    patience = seen.job.spec.recovery.node_loss_seconds
+    return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
