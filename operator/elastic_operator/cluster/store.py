@@ -33,7 +33,8 @@ T = TypeVar("T", bound=HasMeta)
 Listener = Callable[[T | None, T | None], None]
 """Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick.
 
-What it raises is logged and counted, and told to nobody."""
+What it raises is logged and counted, and told to nobody.
+"""
 
 
 class Store(Generic[T]):
