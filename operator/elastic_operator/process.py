@@ -66,7 +66,7 @@ class Process:
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
-        self.watches = watch_all(session, feed, served=settings.watch_namespaces)
+        self.watches = watch_all(session, feed, served=settings.watch_namespaces, on_error=metrics.count_error)
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
@@ -76,6 +76,7 @@ class Process:
             parse=names.parse_pod_name,
             gpu_resources=settings.gpu_resources,
             changed=self._wake,
+            on_error=self.stores.pods.on_error,
         )
         self.times = StatusTimes(lambda: session.clock.stepped)
         feed.store.subscribe(self.times.changed)

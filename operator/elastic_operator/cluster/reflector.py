@@ -60,7 +60,6 @@ class Stats:
     watches: int = 0
     events: int = 0
     errors: int = 0
-    undecodable: int = 0
 
 
 class Reflector(Generic[T]):
@@ -276,7 +275,7 @@ class Reflector(Generic[T]):
             obj = self._decode(raw)
         except msgspec.ValidationError as error:
             meta = decode_bare(raw).metadata
-            self.stats.undecodable += 1
+            self.store.on_error()
             logger.error(  # noqa: TRY400 - the message says all there is to say
                 "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
             )

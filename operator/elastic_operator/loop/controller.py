@@ -100,10 +100,10 @@ class Controller:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.reclaimer, self.progress = reclaimer, progress
         self.last_pass = time.monotonic()
-        self.bulkhead, troubles = Bulkhead(lambda kind: metrics.internal_errors.labels(kind).inc()), Troubles()
+        self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
-        self.view = View(reader, logs, troubles, progress.report)
+        self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
+from math import inf
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -18,7 +19,7 @@ from elastic_operator.plan.model import Node
 log = logging.getLogger(__name__)
 
 Unready = Mapping[str, float]
-"""Nodes that are not Ready, with since when."""
+"""Nodes that are not Ready, with since when; -inf for those out of service."""
 LATE_SECONDS = 60.0
 """Later than this, news of a node is not late: the clock of whoever wrote it is."""
 
@@ -107,7 +108,7 @@ class Nodes:
         return node
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so.
+        """Since when each node that is not Ready is so; -inf where somebody has said that it is out of service.
 
         Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
         away for much longer than that. One that is set aside is as it was.
@@ -121,7 +122,10 @@ class Nodes:
                 down[name] = before[name]
         self.disruptions.look(self._down, down, now)
         self._down = down
-        return {name: since for name, (_, since) in down.items()}
+        given_up = (
+            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
+        )
+        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
 
     def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
         """Whether it is."""

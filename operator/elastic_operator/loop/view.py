@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.ledger import Assumed
+from elastic_operator.cluster.entry import Assumed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.bulkhead import Fault
 from elastic_operator.loop.logs import FailureLogs
@@ -81,22 +81,18 @@ class _Aside:
     demand: JobDemand | None = None
 
 
-def _nothing_reported(_uid: str) -> Report | None:
-    """For a view that nobody asks masters for."""
-    return None
-
-
 class View:
-    """Remembers what it saw, and from what."""
+    """Remembers what it saw, and from what. `report` and `heard` tell by a job's uid what its master said, and when."""
 
     def __init__(
         self,
         reader: Reader,
         logs: FailureLogs,
         troubles: Troubles,
-        report: Callable[[str], Report | None] = _nothing_reported,
+        report: Callable[[str], Report | None] = lambda _: None,
+        heard: Callable[[str], float | None] = lambda _: -inf,
     ) -> None:
-        self.reader, self.logs, self.troubles, self._report = reader, logs, troubles, report
+        self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
         self._asides: dict[str, _Aside] = {}
         self._good: dict[str, JobDemand] = {}
@@ -232,12 +228,13 @@ class View:
         as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
             body,
-            pods=own if as_they_are else self.logs.as_read(meta.namespace, own),
+            pods=own if as_they_are else self.logs.as_read(uid, meta.namespace, own),
             trouble=trouble,
             blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, meta.generation),
             unready=unready,
             report=report,
+            heard=self._heard(uid),
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)
