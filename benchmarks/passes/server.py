@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+from aiohttp import BytesPayload
 
 from benchmarks.allocate.objects import STARTED
 
@@ -44,11 +45,11 @@ class Server:
 
     @asynccontextmanager
     async def request(
-        self, method: str, url: str, *, data: bytes | None = None, **_: object
+        self, method: str, url: str, *, data: BytesPayload | None = None, **_: object
     ) -> AsyncIterator[Response]:
         """One request."""
         path = url.removeprefix("http://memory")
-        sent = msgspec.json.decode(data) if data else {}
+        sent = msgspec.json.decode(data.decode()) if data else {}
         self.writes += method != "GET"
         answer = self._answer(method, path, sent)
         yield Response(404 if answer is NOT_FOUND else 200, msgspec.json.encode(answer))

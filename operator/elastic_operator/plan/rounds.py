@@ -130,7 +130,8 @@ def _alike(table: Table, claim: Claim) -> Hashable | None:
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
         return None
     asks = claim.master, claim.worker, claim.minimum
-    return claim.account, claim.team, job.flavor, *asks, job.priority, request and request.preempts, claim.losses
+    takes = job.takes, request and request.preempts
+    return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
 def _waits(claim: Claim) -> bool:
