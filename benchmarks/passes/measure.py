@@ -92,7 +92,7 @@ class Operator:
         begun = since = time.monotonic()
         seen = self._seen
         while (now := time.monotonic()) - begun < MOST_SECONDS and (
-            not self.times.passes or now - since < QUIET_SECONDS + 4 * self._longest
+            not self.times.passes or self._is_behind or now - since < QUIET_SECONDS + 4 * self._longest
         ):
             await asyncio.sleep(0.05)
             if self._seen != seen:
@@ -101,6 +101,10 @@ class Operator:
     @property
     def _seen(self) -> tuple[int, bool]:
         return self.server.writes, bool(self.times.passes)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.controller is not None and bool(self.controller._behind)
 
     @property
     def _longest(self) -> float:

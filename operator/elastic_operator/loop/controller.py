@@ -122,7 +122,7 @@ class Controller:
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
-        self._resync_at = time.monotonic() + RESYNC_SECONDS
+        self._resync_at = 0.0
         self._to_resync: list[str] = []
         self._behind: dict[str, None] = {}
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
@@ -213,7 +213,7 @@ class Controller:
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
-        if not self._to_resync:
+        if not self._to_resync and self._snapshot is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self.stores.jobs]
             self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
         some, self._to_resync = self._to_resync[:MOST_SETTLED], self._to_resync[MOST_SETTLED:]

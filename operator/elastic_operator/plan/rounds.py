@@ -73,7 +73,7 @@ class Minima:
                     last[claim.team] = max(claim.rank, last.get(claim.team, -1))
             for first in (True, False):
                 some = [claim for claim in waiting if (claim.rank <= last.get(claim.team, -1)) is first]
-                _take_turns(some, lambda claim: self._serve(claim, tier))
+                _take_turns(table, some, lambda claim: self._serve(claim, tier))
 
     def _serve(self, claim: Claim, tier: Tier) -> None:
         """Once in this round, whatever comes of it; who was displaced and goes before it in its team is next."""
@@ -165,8 +165,8 @@ def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool
     return False
 
 
-def _take_turns(claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> None:
-    """The team that stands lowest is served next, with its first job."""
+def _take_turns(table: Table, claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> None:
+    """The team that stands lowest is served next, with its first job; while nothing moves, it stands lowest still."""
     queues: dict[Account | None, list[Claim]] = {}
     for claim in sorted(claims, key=lambda claim: -claim.rank):
         queues.setdefault(claim.account, []).append(claim)
@@ -175,7 +175,9 @@ def _take_turns(claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> 
     while standing:
         known, account = heappop(standing)
         if known == _standing(account):
-            serve_one(queues[account].pop())
+            moves = table.board.moves
+            while queues[account] and table.board.moves == moves:
+                serve_one(queues[account].pop())
         if queues[account]:
             heappush(standing, (_standing(account), account))
 
