@@ -18,11 +18,14 @@ help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 	@echo '  NAME=, NODES= and GPUS= (per node) choose the local cluster; now $(NAME), $(NODES), $(GPUS)'
 
-demo: venv ## A real cluster from nothing, and a job that grows from 4 to 8 processes and back on it
-	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS)
+demo: venv ## A real cluster from nothing, and a job on it that grows from 4 to 8 processes and back, in both modes
+	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS) $(ARGS)
 
 demo-quota: venv ## Three teams on six GPUs: one borrows what is idle, and the owner gets it back when it asks
 	@$(RUN) python -m demo quota --name $(NAME) $(ARGS)
+
+env: venv ## What a shell needs for the local cluster NAME: eval "$$(make env)", then kubectl and helm
+	@$(RUN) python -m devcluster env --name $(NAME)
 
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
@@ -117,4 +120,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds image cluster-up cluster-down venv shells
