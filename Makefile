@@ -86,7 +86,7 @@ soak: venv ## Trainings, jobs, edits and a fault every minute on a real cluster 
 crds: venv ## Renew the CRDs from the models, and all else that is generated and needs no helm
 	@$(RUN) python -m generate --without-helm
 
-generated: venv ## Renew all that is generated: CRDs, the chart's README and dashboard, manifests, docs/metrics.md
+generated: venv ## Renew all that is generated: CRDs, the chart's README and dashboard, manifests, docs/metrics.md, docs/fields.md
 	@$(RUN) python -m generate
 
 golden: venv ## Renew the files that tests compare with
