@@ -46,7 +46,7 @@ METRIC = re.compile(r"elastic_pytorch_\w+")
 VALUE = re.compile(r"(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+")
 MAKE = re.compile(r"(?:^|\()make ([a-z-]+)")
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-KEYS = {value.key for value in values(VALUES.read_text())}
+KEYS = {value.key: value.default for value in values(VALUES.read_text())}
 YAML = [block for page in NAMES for block in blocks(page, "yaml")]
 
 
@@ -101,8 +101,8 @@ RESOURCES = {POLICIES, POLICIES.removesuffix("ies") + "y"}
 
 
 def is_value(key: str) -> bool:
-    """Whether the chart has it, or has it as a part of a value that is a mapping or a list."""
-    return any(key == known or key.startswith(f"{known}.") for known in KEYS)
+    """Whether the chart has it, or has a mapping or a list there whose parts it does not name."""
+    return key in KEYS or any(default and key.startswith(f"{name}.") for name, default in KEYS.items())
 
 
 def is_metric(name: str) -> bool:
