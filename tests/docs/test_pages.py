@@ -43,7 +43,9 @@ KUBERNETES = {"nodes", "pods", "pod", "deployments", "leases", "lease", "network
 JOBS = {"elasticpytorchjob", "elasticpytorchjobs", "eptj"}
 ASKED = re.compile(r"kubectl (?:-n \w+ |--namespace \S+ )?(?:get|describe) ([a-z]\w*)")
 METRIC = re.compile(r"elastic_pytorch_\w+")
-VALUE = re.compile(r"(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+")
+VALUE = re.compile(
+    r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+"
+)
 MAKE = re.compile(r"(?:^|\()make ([a-z-]+)")
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 KEYS = {value.key: value.default for value in values(VALUES.read_text())}
