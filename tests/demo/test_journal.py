@@ -28,6 +28,11 @@ def test_only_the_first_process_of_a_pod_counts():
     assert [e.number for e in epochs_of(log(epoch(0), epoch(0, rank=1, local_rank=1), epoch(1, rank=4)))] == [0, 1]
 
 
+def test_a_line_may_say_which_process_of_its_pod_it_is_of():
+    lines = [f"[default0]:{line}" for line in ("[12] " + GROUP.format(size=4), epoch(3))]
+    assert [(e.number, e.world_size) for e in epochs_of(log(*lines))] == [(3, 4)]
+
+
 def test_a_pause_is_the_gap_at_a_change_of_the_world_size():
     epochs = [Epoch(0.0, 0, 4), Epoch(1.0, 1, 4), Epoch(9.0, 2, 8), Epoch(10.0, 3, 8)]
     (pause,) = pauses_of(epochs)
