@@ -12,10 +12,11 @@ COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700")
 
 
 def svg_of(trainings: Mapping[str, Sequence[Epoch]], *, title: str) -> str:
-    """The picture: a panel for each training, by its name, all on one scale of time. Each has at least one epoch."""
+    """The picture: a panel for each training, by its name, all on the same scales. Each has at least one epoch."""
     shown = {name: [_Dot(epochs[0], epoch) for epoch in epochs] for name, epochs in trainings.items()}
     dots = [dot for panel in shown.values() for dot in panel]
     seconds = max(1.0, *(dot.seconds for dot in dots))
+    last = max(1, *(dot.epoch.number for dot in dots))
     sizes = sorted({dot.epoch.world_size for dot in dots})
     colours = {size: COLOURS[index % len(COLOURS)] for index, size in enumerate(sizes)}
     bottom = TOP + len(shown) * (PANEL + BETWEEN) - BETWEEN
@@ -25,8 +26,6 @@ def svg_of(trainings: Mapping[str, Sequence[Epoch]], *, title: str) -> str:
         return LEFT + at / seconds * (WIDTH - LEFT - RIGHT)
 
     def panel(top: float, name: str, drawn: list[_Dot]) -> Iterator[str]:
-        last = max(1, *(dot.epoch.number for dot in drawn))
-
         def y(number: float) -> float:
             return top + PANEL - number / last * (PANEL - 12)
 
