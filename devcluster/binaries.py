@@ -93,6 +93,17 @@ KWOK = GoModule(
         "kustomize/stage/pod/fast/pod-ready.yaml",
     ),
 )
+# Neither are these: the one lists what a release's images are made of, the other is a registry to try them with.
+SYFT = GoModule(
+    name="syft",
+    packages={"syft": "github.com/anchore/syft/cmd/syft"},
+    hint="about 5 minutes, only the first time",
+)
+REGISTRY = GoModule(
+    name="registry",
+    packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+    hint="about 1 minute, only the first time",
+)
 
 
 @dataclass(frozen=True, slots=True)
