@@ -16,6 +16,7 @@ from devcluster.progress import Progress, Step
 
 TOOLS = Path(__file__).parent / "tools"
 KUBERNETES_VERSION = "v1.36.3"
+SYFT_VERSION = "1.50.0"
 PARALLEL_COMPILES = "2"
 
 
@@ -97,6 +98,7 @@ KWOK = GoModule(
 SYFT = GoModule(
     name="syft",
     packages={"syft": "github.com/anchore/syft/cmd/syft"},
+    ldflags=("-s", "-w", f"-X=main.version={SYFT_VERSION}"),
     hint="about 5 minutes, only the first time",
 )
 REGISTRY = GoModule(

@@ -18,6 +18,7 @@ from devcluster.progress import Progress
 ROOT = Path(__file__).parent.parent
 PROJECTS = ("pyproject.toml", "operator/pyproject.toml", "worker/pyproject.toml")
 CHART = Path("charts/elastic-pytorch")
+PAGE = "docs/release.md"
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 # A host with or without a port, and a path or none: what stands before /elastic-operator in an image's name.
 REGISTRY = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
@@ -73,4 +74,6 @@ def versions(folder: Path) -> dict[str, str]:
     """The version that each file names which has one."""
     chart = yaml.safe_load((folder / CHART / "Chart.yaml").read_text())
     projects = {name: tomllib.loads((folder / name).read_text())["project"]["version"] for name in PROJECTS}
-    return projects | {f"{CHART}/Chart.yaml: {key}": str(chart[key]) for key in ("version", "appVersion")}
+    page = re.search(r"VERSION=([0-9.]+)", (folder / PAGE).read_text())
+    told = {PAGE: page[1] if page else "none"}
+    return projects | {f"{CHART}/Chart.yaml: {key}": str(chart[key]) for key in ("version", "appVersion")} | told
