@@ -7,20 +7,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from devcluster import packages, shell, uv
+from devcluster import machine, packages, shell, uv
 from devcluster.images import base
 from devcluster.progress import Progress
 from release import archives, chart, images, sbom, source
 from release.changelog import section
 from release.source import Wanted
 
-NEEDED = {"git": "git"}
 DISTRIBUTIONS = ("elastic-pytorch-operator", "elastic-pytorch-worker")
 
 
 def release(wanted: Wanted, *, repository: Path, target: Path, progress: Progress) -> Path:
     """Make the release of the last commit in the folder `target`/VERSION, and return that; it replaces one there."""
-    packages.ensure(progress, packages.NEEDED | NEEDED)
+    machine.ensure(progress)
+    packages.ensure(progress, {"git": "git"})
     with tempfile.TemporaryDirectory() as scratch:
         commit = source.export(repository, Path(scratch) / "source", progress)
         source.check_version(commit.folder, wanted.version)

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from demo.install import REPOSITORY
 from devcluster import binaries, network
 from devcluster.cluster import Cluster
 from devcluster.progress import Progress
@@ -46,13 +47,31 @@ class Registry:
         for name, text in files.items():
             (self.folder / name).write_text(text)
         return {
-            "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
             "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf"),
             "REGISTRY_AUTH_FILE": str(self.folder / "auth.json"),
             "BUILDAH_ISOLATION": "chroot",
             "REGISTRY_USER": USER,
             "REGISTRY_PASSWORD": password,
         }
+
+    def run(self, script: str, environment: Mapping[str, str]) -> str:
+        """What a script of bash prints that uses skopeo and buildah; fails the test where a line of it fails.
+
+        It has mounts of its own: that this registry speaks plain HTTP can be said to skopeo in /etc only, and buildah
+        leaves mounts behind.
+        """
+        mount = f"mount --bind {self.folder}/registries.conf /etc/containers/registries.conf\n"
+        apart = ("unshare", "--mount", "--propagation", "private")
+        done = subprocess.run(
+            [*apart, "bash", "-euxo", "pipefail", "-c", mount + script],
+            cwd=REPOSITORY,
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
 
     @contextlib.contextmanager
     def serving(self, *, asks: bool) -> Iterator[dict[str, str]]:
@@ -90,7 +109,7 @@ def reachable(cluster: Cluster, folder: Path) -> Iterator[Registry]:
 
 @contextlib.contextmanager
 def _running(command: list[str], *, said: int | None = None) -> Iterator[None]:
-    with subprocess.Popen(command, stdout=said, stderr=said, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(command, stdout=said, stderr=said, cwd=REPOSITORY) as process:
         try:
             yield
         finally:

@@ -74,10 +74,20 @@ def test_the_demo_grows_a_job_from_4_to_8_processes_and_back_from_the_last_saved
     assert "make down" in told
 
 
-def test_the_chart_can_be_installed_as_the_readme_says(shell: dict[str, str]) -> None:
-    (block,) = HELM
-    told = run(block.rstrip() + " --dry-run=server", shell)
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_the_chart_can_be_installed_as_a_page_says(shell: dict[str, str], page: str) -> None:
+    blocks = BLOCK.findall((REPOSITORY / page).read_text())
+    (install,) = [block.partition("helm test")[0] for block in blocks if block.startswith("helm upgrade")]
+    told = run(install.rstrip() + " --dry-run=server", shell)
     assert "kind: Deployment" in told
+    assert "image: registry.example.com/team/elastic-operator:" in told
+
+
+def test_the_plain_manifests_can_be_applied_as_a_page_says(shell: dict[str, str]) -> None:
+    blocks = BLOCK.findall((REPOSITORY / "docs" / "install.md").read_text())
+    (apply,) = [block for block in blocks if block.startswith("sed ")]
+    assert "REGISTRY" not in run(apply.partition("|")[0], shell).partition("\n---\n")[2]
+    run(apply.rstrip() + " --force-conflicts --dry-run=server", shell)
 
 
 @pytest.mark.timeout(600)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,18 +68,13 @@ def test_a_release_in_a_registry_is_installed_and_runs_a_job_and_is_the_same_whe
         where = f"{registry.address}/team"
 
         def run(name, environment):
-            text = BLOCKS[name].replace(REGISTRY, where)
-            said = {**user, **environment, "REGISTRY": where, "VERSION": VERSION}
-            # buildah leaves mounts behind.
-            command = ["unshare", "--mount", "--propagation", "private", "bash", "-euxo", "pipefail", "-c", text]
-            done = subprocess.run(command, cwd=REPOSITORY, env=said, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-            return done.stdout
+            told = {"REGISTRY": where, "VERSION": VERSION}
+            return registry.run(BLOCKS[name].replace(REGISTRY, where), {**user, **environment, **told})
 
         with registry.serving(asks=False) as environment:
             base = f"oci-archive:{images.base(Progress()).archive}"
             mirrored = f"docker://{registry.address}/mirror/pytorch:latest"
-            subprocess.run(["skopeo", "copy", base, mirrored], env=user | environment, check=True)
+            registry.run(f"skopeo copy {base} {mirrored}", user | environment)
             assert "Succeeded" in run("push", environment)
 
         away(installation)
