@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -13,26 +14,25 @@ def environment(epoch: int) -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": str(epoch)}
 
 
-def pack(folder: Path, archive: Path, *, epoch: int) -> None:
-    """Make the tar `archive` of all files in `folder`."""
-    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as written:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            _add(written, path.relative_to(folder).as_posix(), path.read_bytes(), epoch=epoch)
+def pack(folder: Path, *, epoch: int) -> bytes:
+    """The tar of all files in `folder`, by their paths in it."""
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return _tar(files, epoch=epoch)
 
 
-def normalise(archive: Path, *, epoch: int) -> None:
-    """Write a .tgz anew, with the same files in it."""
-    with tarfile.open(archive) as read:
+def repack(archive: bytes, *, epoch: int) -> bytes:
+    """A .tar.gz with the same files as another one."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as read:
         found = {member.name: read.extractfile(member) for member in read if member.isfile()}
         files = {name: content.read() for name, content in found.items() if content}
+    return gzip.compress(_tar(files, epoch=epoch), mtime=epoch)
+
+
+def _tar(files: Mapping[str, bytes], *, epoch: int) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written:
-        for name in sorted(files):
-            _add(written, name, files[name], epoch=epoch)
-    archive.write_bytes(gzip.compress(packed.getvalue(), mtime=epoch))
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes, *, epoch: int) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mtime, member.mode = len(data), epoch, 0o644
-    archive.addfile(member, io.BytesIO(data))
+        for name, data in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.mode = len(data), epoch, 0o644
+            written.addfile(member, io.BytesIO(data))
+    return packed.getvalue()

@@ -25,7 +25,8 @@ def write(made: Path, wanted: Wanted, source: Source, digests: Mapping[Image, st
     packed = helm.run("package", chart, "--destination", made)
     if packed.returncode:
         raise DevclusterError(f"`helm package` failed: {packed.stderr.strip()}")
-    archives.normalise(made / f"elastic-pytorch-{wanted.version}.tgz", epoch=source.epoch)
+    package = made / f"elastic-pytorch-{wanted.version}.tgz"
+    package.write_bytes(archives.repack(package.read_bytes(), epoch=source.epoch))
     (made / "install.yaml").write_text(install_manifest.text(chart, registry=wanted.registry))
 
 

@@ -47,7 +47,7 @@ def build(image: Image, archive: Path, wanted: Wanted, source: Source, *, base: 
             f"oci:{layout}", name, *options, target=image.target, base=base.archive, repository=source.folder
         )
         digest = _name(layout, ref=f"{wanted.registry or 'localhost'}/{image.repository}:{wanted.version}")
-        archives.pack(layout, archive, epoch=source.epoch)
+        archive.write_bytes(archives.pack(layout, epoch=source.epoch))
     return digest
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import tarfile
 import tomllib
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import yaml
@@ -53,12 +51,10 @@ def export(repository: Path, folder: Path, progress: Progress) -> Source:
     git = ("git", "-C", repository)
     if shell.run(*git, "status", "--porcelain", "--untracked-files=no"):
         progress.say("what is not committed is not in the release")
-    # Through a file: git's output is no text.
     archive = folder.with_suffix(".tar")
     shell.run(*git, "archive", "--output", archive, "HEAD")
-    with tarfile.open(fileobj=BytesIO(archive.read_bytes())) as files:
-        files.extractall(folder, filter="tar")
-    archive.unlink()
+    folder.mkdir()
+    shell.run("tar", "--extract", "--file", archive, "--directory", folder)
     return Source(folder, int(shell.run(*git, "show", "--no-patch", "--format=%ct", "HEAD")))
 
 
@@ -71,9 +67,9 @@ def check_version(folder: Path, version: str) -> None:
 
 
 def versions(folder: Path) -> dict[str, str]:
-    """The version that each file names which has one."""
-    chart = yaml.safe_load((folder / CHART / "Chart.yaml").read_text())
+    """The version that each file names which has to name one."""
     projects = {name: tomllib.loads((folder / name).read_text())["project"]["version"] for name in PROJECTS}
+    chart = yaml.safe_load((folder / CHART / "Chart.yaml").read_text())
+    charts = {f"{CHART}/Chart.yaml: {key}": str(chart[key]) for key in ("version", "appVersion")}
     page = re.search(r"VERSION=([0-9.]+)", (folder / PAGE).read_text())
-    told = {PAGE: page[1] if page else "none"}
-    return projects | {f"{CHART}/Chart.yaml: {key}": str(chart[key]) for key in ("version", "appVersion")} | told
+    return projects | charts | {PAGE: page[1] if page else "none"}
