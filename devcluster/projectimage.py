@@ -106,8 +106,13 @@ def _ca_file() -> list[str]:
 
 
 def _buildah(storage: Path, *words: str) -> str:
-    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind."""
-    command: Sequence[str] = ["buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"), *words]
+    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind.
+
+    Its driver is always the same, whatever this machine's storage.conf says: each puts the files of a layer in another
+    order, which gives another digest.
+    """
+    place = ("--root", str(storage / "storage"), "--runroot", str(storage / "run"), "--storage-driver", "overlay")
+    command: Sequence[str] = ["buildah", *place, *words]
     unshare = ("unshare", "--mount", "--propagation", "private")
     return shell.run(*unshare, *command, env={"TMPDIR": str(storage / "tmp")})
 
