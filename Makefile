@@ -95,6 +95,9 @@ golden: venv ## Renew the files that tests compare with
 seeds: venv ## Renew which random history catches which mutant, where the recorded one does not any more
 	@$(RUN) python -m tests.simulate.renew_seeds
 
+release: venv ## Images, chart, wheels and more of the last commit, in dist/: VERSION=1.2.3 REGISTRY=registry.example.com/team
+	@$(RUN) python -m release "$(VERSION)" --registry "$(REGISTRY)"
+
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image
 
@@ -120,4 +123,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells

@@ -16,6 +16,7 @@ from devcluster.progress import Progress, Step
 
 TOOLS = Path(__file__).parent / "tools"
 KUBERNETES_VERSION = "v1.36.3"
+SYFT_VERSION = "1.50.0"
 PARALLEL_COMPILES = "2"
 
 
@@ -92,6 +93,18 @@ KWOK = GoModule(
         "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
         "kustomize/stage/pod/fast/pod-ready.yaml",
     ),
+)
+# Neither are these: the one lists what a release's images are made of, the other is a registry to try them with.
+SYFT = GoModule(
+    name="syft",
+    packages={"syft": "github.com/anchore/syft/cmd/syft"},
+    ldflags=("-s", "-w", f"-X=main.version={SYFT_VERSION}"),
+    hint="about 5 minutes, only the first time",
+)
+REGISTRY = GoModule(
+    name="registry",
+    packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+    hint="about 1 minute, only the first time",
 )
 
 

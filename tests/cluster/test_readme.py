@@ -32,7 +32,7 @@ class Shell:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self.environment = folder, environment
-        for name in ("charts", "examples"):
+        for name in ("charts", "examples", "manifests"):
             shutil.copytree(REPOSITORY / name, folder / name)
 
     def run(self, command: str, **variables: str) -> str:
@@ -118,9 +118,22 @@ def test_the_demo_shows_both_modes_beside_each_other_and_ends_with_commands_that
     assert re.search(r"^toy +(Running|Resizing) ", first_job, re.MULTILINE), first_job
 
 
-def test_the_readme_s_chart_and_changes_of_the_examples_work_as_they_stand(shell: Shell) -> None:
-    told = [shell.run(line) for line in commands("README.md") if line.startswith(("helm ", "sed "))]
-    assert "kind: Deployment" in told[0]
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_the_chart_can_be_installed_as_a_page_says(shell: Shell, page: str) -> None:
+    (install,) = [line for line in commands(page) if line.startswith("helm upgrade")]
+    assert "image: registry.example.com/team/elastic-operator:" in shell.run(install)
+
+
+def test_the_plain_manifests_can_be_applied_as_a_page_says(shell: Shell) -> None:
+    (apply,) = [line for line in commands("docs/install.md") if line.startswith("sed ")]
+    assert "REGISTRY" not in shell.run(apply.partition("|")[0]).partition("\n---\n")[2]
+    shell.run(f"{apply} --force-conflicts --dry-run=server")
+
+
+def test_the_readme_s_changes_of_the_examples_reach_all_of_them(shell: Shell) -> None:
+    for line in commands("README.md"):
+        if line.startswith("sed "):
+            shell.run(line)
     changed = [path.read_text() for path in (shell.folder / "examples").glob("*/*.yaml")]
     assert not any("local/base" in text for text in changed)
     claims = [yaml.safe_load(path.read_text()) for path in (shell.folder / "examples").glob("*/pvc.yaml")]

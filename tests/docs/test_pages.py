@@ -17,6 +17,8 @@ from tests.docs.pages import NAMES, REPOSITORY, SHELL, Block, anchors, blocks, i
 RUN_BY = {
     "README.md": "tests/cluster/test_readme.py",
     "docs/tutorial.md": "tests/cluster/test_readme.py",
+    "docs/install.md": "tests/cluster/test_readme.py",
+    "docs/release.md": "tests/cluster/test_release.py",
     "docs/dry-run.md": "tests/cluster/test_readme.py",
     "docs/beside-others.md": "tests/cluster/test_readme.py",
     "docs/runbook.md": "tests/cluster/test_readme.py",
@@ -27,7 +29,6 @@ BY_HELM = "tests/cluster/test_install.py installs this chart by the same command
 NOT_RUN = {
     ("CONTRIBUTING.md", "make check"): "it would run this test",
     ("charts/elastic-pytorch/README.md", "helm upgrade --install"): BY_HELM,
-    ("docs/install.md", "helm upgrade --install"): BY_HELM,
     ("examples/README.md", "sed -i"): "the same lines of README.md are run",
     ("examples/README.md", "kubectl create configmap toy-script"): "tests/cluster/examples.py does the same",
     ("examples/README.md", "kubectl apply -k examples/toy"): "each example has a test of its own in tests/cluster",
@@ -42,7 +43,7 @@ NOT_OURS = {
 KUBERNETES = {"nodes", "pods", "pod", "deployments", "leases", "lease", "networkpolicies", "storageclass", "events"}
 JOBS = {"elasticpytorchjob", "elasticpytorchjobs", "eptj"}
 ASKED = re.compile(r"kubectl (?:-n \w+ |--namespace \S+ )?(?:get|describe) ([a-z]\w*)")
-METRIC = re.compile(r"elastic_pytorch_\w+")
+METRIC = re.compile(r"elastic_pytorch_\w+(?![\w-])")
 VALUE = re.compile(
     r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+"
 )
