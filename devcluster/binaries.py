@@ -19,6 +19,7 @@ TOOLS = Path(__file__).parent / "tools"
 KUBERNETES = {"1.30": "v1.30.4", "1.36": "v1.36.3", "1.37": "v1.37.2"}
 """The releases a cluster can be of: the oldest that is supported, the usual one, the newest."""
 DEFAULT_KUBERNETES = "1.36"
+SYFT_VERSION = "1.50.0"
 PARALLEL_COMPILES = "2"
 
 
@@ -103,6 +104,18 @@ KWOK = GoModule(
         "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
         "kustomize/stage/pod/fast/pod-ready.yaml",
     ),
+)
+# Neither are these: the one lists what a release's images are made of, the other is a registry to try them with.
+SYFT = GoModule(
+    name="syft",
+    packages={"syft": "github.com/anchore/syft/cmd/syft"},
+    ldflags=("-s", "-w", f"-X=main.version={SYFT_VERSION}"),
+    hint="about 5 minutes, only the first time",
+)
+REGISTRY = GoModule(
+    name="registry",
+    packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+    hint="about 1 minute, only the first time",
 )
 
 

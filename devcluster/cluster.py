@@ -200,6 +200,10 @@ class Cluster:
         """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""
         volumes.shared_claim(self.api, self.layout, namespace=namespace, name=name)
 
+    def offer_volumes(self, count: int = 8) -> None:
+        """Have so many empty volumes for claims that name no class: see `volumes`."""
+        volumes.offer(self.api, self.layout, count=count)
+
     def wait_ready(self, nodes: Iterable[str] | None = None, *, seconds: float = READY_SECONDS) -> None:
         """Wait until the nodes (all by default) are Ready with all their GPUs healthy."""
         wanted = set(self.settings.node_names() if nodes is None else nodes)
