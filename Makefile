@@ -65,6 +65,9 @@ bench-reclaim: venv ## How fast a team gets back what 1,000 jobs on 4,000 GPUs b
 bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.allocate $(ARGS)
 
+bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.passes $(ARGS)
+
 bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
@@ -120,4 +123,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells

@@ -57,6 +57,9 @@ def up(
     torch: Annotated[
         str, typer.Option(help='The torch that pods with GPUs see: a file of tools/torch/, "" for none.')
     ] = torchtree.DEFAULT_TREE,
+    kubernetes: Annotated[
+        str, typer.Option(help=f"The release of Kubernetes: {', '.join(binaries.KUBERNETES)}.")
+    ] = binaries.DEFAULT_KUBERNETES,
     network_policies: Annotated[
         bool, typer.Option("--network-policies", help="Enforce network policies; else they are only stored.")
     ] = False,
@@ -67,7 +70,13 @@ def up(
     """Bring a cluster up; return when it is ready."""
     targets = [_known(target) for target in image or []]
     ready = Cluster.up(
-        name, nodes=nodes, gpus=gpus, torch_tree=torch, network_policies=network_policies, targets=targets
+        name,
+        nodes=nodes,
+        gpus=gpus,
+        torch_tree=torch,
+        kubernetes=kubernetes,
+        network_policies=network_policies,
+        targets=targets,
     )
     typer.echo(f"export KUBECONFIG={ready.kubeconfig}")
     typer.echo(f"export PATH={ready.programs.search_path()}:$PATH")
