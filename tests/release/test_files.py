@@ -19,7 +19,8 @@ from release import archives, assemble, chart, images, sbom, source
 
 EARLY, LATE = 1_000_000_000, 1_700_000_000
 DIGESTS = {image: f"sha256:{number * 64}" for image, number in zip(images.IMAGES, "12", strict=True)}
-WANTED = source.Wanted("0.2.0", "registry.example.com/team")
+(VERSION,) = set(source.versions(source.ROOT).values())
+WANTED = source.Wanted(VERSION, "registry.example.com/team")
 
 
 def files_of(folder, *, at, names):
@@ -55,9 +56,9 @@ def test_the_charts_package_names_the_images_by_digest_and_is_the_same_each_time
         chart.write(tmp_path / f"{name}-made", wanted, source.Source(tmp_path / name, LATE), DIGESTS)
     made = [{path.name: path.read_bytes() for path in (tmp_path / f"{name}-made").iterdir()} for name in ("one", "two")]
     assert made[0] == made[1]
-    assert made[0].keys() == {"elastic-pytorch-0.2.0.tgz", "install.yaml"}
+    assert made[0].keys() == {f"elastic-pytorch-{VERSION}.tgz", "install.yaml"}
 
-    package = tmp_path / "one-made" / "elastic-pytorch-0.2.0.tgz"
+    package = tmp_path / "one-made" / f"elastic-pytorch-{VERSION}.tgz"
     given = () if registry else ("--set", "image.registry=given.example")
     for text in (helm.render(*given, chart=package), made[0]["install.yaml"].decode()):
         where = registry or ("given.example" if text.startswith("---\n# Source") else "REGISTRY")
@@ -118,6 +119,6 @@ def test_the_images_are_those_of_the_charts_values():
         value: values[value]["repository"] for value in ("image", "workerImage")
     }
     assert images.table(DIGESTS, WANTED).splitlines()[0] == (
-        f"registry.example.com/team/elastic-operator:0.2.0@sha256:{'1' * 64}"
+        f"registry.example.com/team/elastic-operator:{VERSION}@sha256:{'1' * 64}"
     )
     assert images.archive_name(images.IMAGES[0]) == f"elastic-operator-linux-{oci.architecture()}.tar"
