@@ -12,7 +12,8 @@ ARG PIP_INDEX_URL
 ARG PIP_CERT
 ARG UV_DEFAULT_INDEX
 ARG SSL_CERT_FILE
-# Byte code is made here because a read-only root could not keep what is compiled at run time.
+# Byte code is made here because a read-only root could not keep what is compiled at run time. It is never checked
+# against its source's time: --timestamp, by which a release is the same whenever it is built, changes that.
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1 \
     UV_NO_CACHE=1 \
@@ -20,7 +21,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     UV_PYTHON=python3 \
     UV_PYTHON_PREFERENCE=only-system \
     UV_LINK_MODE=copy \
-    UV_COMPILE_BYTECODE=1
+    UV_COMPILE_BYTECODE=1 \
+    PYC_INVALIDATION_MODE=UNCHECKED_HASH
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet "uv==${UV_VERSION}"
 WORKDIR /src
 # What is installed changes seldom, the sources with every commit: two steps, so that the first stays cached.
@@ -32,11 +34,15 @@ RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-workspace --package elast
     && rm -r /opt/elastic/lib/python3*/site-packages/kubernetes/aio
 COPY worker worker
 COPY operator operator
-RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --package elastic-pytorch-operator
+RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --package elastic-pytorch-operator \
+    # When uv looked at the sources: of no use here, and another time in each build.
+    && cd /opt/elastic/lib/python3*/site-packages \
+    && sed -i /uv_cache.json/d elastic_*.dist-info/RECORD \
+    && rm elastic_*.dist-info/uv_cache.json
 
 FROM ${BASE} AS worker-builder
 COPY worker/elastic_worker /opt/elastic-worker/elastic_worker
-RUN python3 -m compileall -q /opt/elastic-worker
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/elastic-worker
 
 FROM ${BASE} AS worker
 # A .pth file rather than PYTHONPATH: that variable belongs to whoever brings torch.

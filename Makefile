@@ -18,11 +18,14 @@ help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 	@echo '  NAME=, NODES= and GPUS= (per node) choose the local cluster; now $(NAME), $(NODES), $(GPUS)'
 
-demo: venv ## A real cluster from nothing, and a job that grows from 4 to 8 processes and back on it
-	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS)
+demo: venv ## A real cluster from nothing, and a job on it that grows from 4 to 8 processes and back, in both modes
+	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS) $(ARGS)
 
 demo-quota: venv ## Three teams on six GPUs: one borrows what is idle, and the owner gets it back when it asks
 	@$(RUN) python -m demo quota --name $(NAME) $(ARGS)
+
+env: venv ## What a shell needs for the local cluster NAME: eval "$$(make env)", then kubectl and helm
+	@$(RUN) python -m devcluster env --name $(NAME)
 
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
@@ -65,6 +68,9 @@ bench-reclaim: venv ## How fast a team gets back what 1,000 jobs on 4,000 GPUs b
 bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.allocate $(ARGS)
 
+bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.passes $(ARGS)
+
 bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
@@ -83,7 +89,7 @@ soak: venv ## Trainings, jobs, edits and a fault every minute on a real cluster 
 crds: venv ## Renew the CRDs from the models, and all else that is generated and needs no helm
 	@$(RUN) python -m generate --without-helm
 
-generated: venv ## Renew all that is generated: CRDs, the chart's README and dashboard, manifests, docs/metrics.md
+generated: venv ## Renew all that is generated: CRDs, the chart's README and dashboard, manifests, docs/metrics.md, docs/fields.md
 	@$(RUN) python -m generate
 
 golden: venv ## Renew the files that tests compare with
@@ -91,6 +97,9 @@ golden: venv ## Renew the files that tests compare with
 
 seeds: venv ## Renew which random history catches which mutant, where the recorded one does not any more
 	@$(RUN) python -m tests.simulate.renew_seeds
+
+release: venv ## Images, chart, wheels and more of the last commit, in dist/: VERSION=1.2.3 REGISTRY=registry.example.com/team
+	@$(RUN) python -m release "$(VERSION)" --registry "$(REGISTRY)"
 
 image: venv ## Build the images of the Dockerfile for the local cluster
 	@$(RUN) python -m devcluster image
@@ -117,4 +126,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells

@@ -14,32 +14,42 @@ from rich.console import Console
 
 from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
-from devcluster import command_line
+from devcluster import cache, command_line
 from devcluster.progress import Progress
 from elastic_operator.api.job import RuntimeMode
+
+DEFAULT_NAME = "demo"
+"""As in the Makefile."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 
 @app.command(name="elastic")
 def main_job(
-    name: Annotated[str, typer.Option(help="The local cluster's name.")] = "demo",
+    name: Annotated[str, typer.Option(help="The local cluster's name.")] = DEFAULT_NAME,
     nodes: Annotated[int, typer.Option(min=2, help="Nodes of the local cluster; the demo uses two.")] = 2,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs per node, and so processes per pod.")] = 4,
     kubeconfig: Annotated[Path | None, typer.Option(help="A cluster of yours, with the operator installed.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Where the picture goes; else into the cache.")] = None,
 ) -> None:
-    """One job, two nodes: 4 -> 8 -> 4 processes in the middle of training."""
+    """One job, two nodes: 4 -> 8 -> 4 processes in the middle of training, under torchrun and in Elastic mode."""
     console = Console(width=140, highlight=False)
     started = time.monotonic()
     kube = _existing(kubeconfig) if kubeconfig else _local(name=name, nodes=nodes, gpus=gpus)
-    console.rule("the job")
-    elastic.run(kube, gpus=gpus, nodes=_two_nodes(kube), console=console)
-    _say_done(console, started, _next_commands(kube, None if kubeconfig else name))
+    elastic.run(kube, gpus=gpus, nodes=_two_nodes(kube), console=console, picture=picture or cache.root() / "demo.svg")
+    commands = [
+        f"kubectl -n {elastic.NAMESPACE} get eptj,pods",
+        f"kubectl -n {elastic.NAMESPACE} scale eptj/{elastic.JOB} --replicas=1",
+        f"kubectl -n {elastic.NAMESPACE} describe eptj {elastic.JOB}",
+        f"kubectl -n {elastic.NAMESPACE} logs -f {elastic.JOB}-master-0",
+    ]
+    reached = [f"export KUBECONFIG={kubeconfig}", *commands] if kubeconfig else _on_local(name, commands)
+    _say_done(console, started, reached)
 
 
 @app.command(name="quota")
 def quota_demo(
-    name: Annotated[str, typer.Option(help="The local cluster's name.")] = "demo",
+    name: Annotated[str, typer.Option(help="The local cluster's name.")] = DEFAULT_NAME,
     mode: Annotated[RuntimeMode, typer.Option(help="How the jobs run.")] = RuntimeMode.TORCHRUN,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
 ) -> None:
@@ -54,14 +64,12 @@ def quota_demo(
     report.show(console)
     if json_file:
         json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n")
-    tried = [
-        f"export KUBECONFIG={kube.kubeconfig}",
-        f"{kube.kubectl_path} get gpuquotapolicies",
-        f"{kube.kubectl_path} get eptj,pods --all-namespaces",
-        f"{kube.kubectl_path} -n {quota.TEAM_A} describe eptj {quota.JOB}",
-        f"make down NAME={name}",
+    commands = [
+        "kubectl get gpuquotapolicies",
+        "kubectl get eptj,pods --all-namespaces",
+        f"kubectl -n {quota.TEAM_A} describe eptj {quota.JOB}",
     ]
-    _say_done(console, started, tried)
+    _say_done(console, started, _on_local(name, commands))
 
 
 def _local(*, name: str, nodes: int, gpus: int) -> Kube:
@@ -86,19 +94,14 @@ def _two_nodes(kube: Kube) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _next_commands(kube: Kube, name: str | None) -> list[str]:
-    tried = [
-        f"export KUBECONFIG={kube.kubeconfig}",
-        f"{kube.kubectl_path} -n {elastic.NAMESPACE} get eptj,pods",
-        f"{kube.kubectl_path} -n {elastic.NAMESPACE} scale eptj/{elastic.JOB} --replicas=1",
-        f"{kube.kubectl_path} -n {elastic.NAMESPACE} describe eptj {elastic.JOB}",
-        f"{kube.kubectl_path} -n {elastic.NAMESPACE} logs -f {elastic.JOB}-master-0",
-    ]
-    return tried + ([f"make down NAME={name}"] if name else [])
+def _on_local(name: str, commands: list[str]) -> list[str]:
+    """The commands, with what makes them reach the local cluster, and what takes it down."""
+    which = "" if name == DEFAULT_NAME else f" NAME={name}"
+    return [f'eval "$(make env{which})"', *commands, f"make down{which}"]
 
 
 def _say_done(console: Console, started: float, commands: list[str]) -> None:
-    console.print(f"Done in {time.monotonic() - started:.0f} s. The cluster is still up; try:")
+    console.print(f"Done in {time.monotonic() - started:.0f} s. The cluster is still up. In this folder, copy:")
     for command in commands:
         console.print(f"  {command}")
 

@@ -1,47 +1,61 @@
 """The main demo: a job of one to three pods on two nodes, one of them cordoned. It grows when the node is given back to
-the cluster, shrinks when the node is drained, and trains all the while."""
+the cluster, shrinks when the node is drained, and trains all the while: first under torchrun, then in Elastic mode."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import yaml
 from rich.console import Console
 
+from demo.costs import show_costs
 from demo.install import REPOSITORY
+from demo.journal import Epoch
 from demo.kube import Kube
 from demo.plot import svg_of
 from demo.timeline import Timeline
-from devcluster import cache
+from elastic_operator.api.job import RuntimeMode
 
 NAMESPACE = "demo"
 JOB = "toy"
 EXAMPLE = REPOSITORY / "examples" / "toy"
+PANELS = {RuntimeMode.TORCHRUN: "Torchrun mode", RuntimeMode.ELASTIC: "Elastic mode"}
 
 
-def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console) -> None:
-    """The scenario; DemoError where the cluster does not do as told."""
-    small, big = gpus, 2 * gpus
-    _start_afresh(kube, nodes[1])
-    kube.kubectl("apply", "-n", NAMESPACE, "-f", "-", input_text=_manifest(gpus))
-    timeline = Timeline(kube, NAMESPACE, JOB, console)
-    timeline.say(f"kubectl cordon {nodes[1]}; kubectl apply -f examples/toy/job.yaml")
-    timeline.until("training to start", world_size=small, more_epochs=5)
-    timeline.say(f"kubectl uncordon {nodes[1]}", style="bold")
-    kube.kubectl("uncordon", nodes[1])
-    timeline.until("the job to grow", world_size=big, more_epochs=5)
-    timeline.say(f"kubectl drain {nodes[1]}", style="bold")
-    kube.kubectl("drain", nodes[1], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
-    timeline.until("the job to go on with what is left", world_size=small, more_epochs=5)
-    kube.kubectl("uncordon", nodes[1])
-    timeline.show_pauses()
-    picture = cache.root() / "demo.svg"
-    picture.write_text(svg_of(timeline.epochs, title=f"One job: {small}, then {big}, then {small} processes"))
+def run(kube: Kube, *, gpus: int, nodes: tuple[str, str], console: Console, picture: Path) -> None:
+    """The scenario in each mode, and what it cost; DemoError where the cluster does not do as told."""
+    trainings: dict[RuntimeMode, list[Epoch]] = {}
+    for mode, name in PANELS.items():
+        console.rule(f"the job in {name}", align="left")
+        trainings[mode] = _train(kube, mode, gpus=gpus, second=nodes[1], console=console)
+    show_costs(console, {str(mode): epochs for mode, epochs in trainings.items()})
+    title = f"One script on {gpus}, then {2 * gpus}, then {gpus} processes"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    picture.write_text(svg_of({PANELS[mode]: epochs for mode, epochs in trainings.items()}, title=title))
     console.print(f"As a picture: {picture}")
 
 
+def _train(kube: Kube, mode: RuntimeMode, *, gpus: int, second: str, console: Console) -> list[Epoch]:
+    """The job's epochs on one node, on two, and on one again. In the end the job may have both nodes."""
+    small, big = gpus, 2 * gpus
+    _start_afresh(kube, second)
+    kube.kubectl("apply", "-n", NAMESPACE, "-f", "-", input_text=manifest(mode, gpus))
+    timeline = Timeline(kube, NAMESPACE, JOB, console)
+    timeline.say(f"kubectl cordon {second}; kubectl apply -f examples/toy/job.yaml")
+    timeline.until("training to start", world_size=small, more_epochs=5)
+    timeline.say(f"kubectl uncordon {second}", style="bold")
+    kube.kubectl("uncordon", second)
+    timeline.until("the job to grow", world_size=big, more_epochs=5)
+    timeline.say(f"kubectl drain {second}", style="bold")
+    kube.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
+    timeline.until("the job to go on with what is left", world_size=small, more_epochs=5)
+    kube.kubectl("uncordon", second)
+    return timeline.epochs
+
+
 def _start_afresh(kube: Kube, second: str) -> None:
-    """No job of an earlier demo, and its second node not yet there."""
+    """No job of an earlier run, and the second node not yet there."""
     kube.kubectl("delete", "eptj", JOB, "-n", NAMESPACE, "--ignore-not-found", "--wait", "--timeout=120s")
     kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", f"elastic-pytorch.dev/job-name={JOB}", "--wait")
     script = kube.kubectl(
@@ -52,10 +66,14 @@ def _start_afresh(kube: Kube, second: str) -> None:
     kube.kubectl("cordon", second)
 
 
-def _manifest(gpus: int) -> str:
-    """The example, with this cluster's GPUs per pod and a checkpoint of its own: each demo begins at epoch 0."""
+def manifest(mode: RuntimeMode, gpus: int) -> str:
+    """The example in that mode, with this cluster's GPUs per pod and a checkpoint of its own: it begins at epoch 0."""
     job = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]
-    container["args"] = [word.replace("toy.pt", f"toy-{time.time():.0f}.pt") for word in container["args"]]
+    checkpoint = f"/checkpoints/{JOB}-{mode.lower()}-{time.time():.0f}.pt"
+    container["args"][-1] = checkpoint
     container["resources"]["limits"]["nvidia.com/gpu"] = gpus
+    if mode is RuntimeMode.ELASTIC:
+        job["spec"]["runtime"] = {"mode": str(mode)}
+        job["spec"]["elasticity"]["checkpointPath"] = checkpoint
     return yaml.safe_dump(job)

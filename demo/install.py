@@ -16,8 +16,9 @@ RELEASE = "elastic-pytorch"
 
 
 def local_cluster(*, name: str, nodes: int, gpus: int, progress: Progress) -> tuple[Cluster, Kube]:
-    """A running local cluster with the project's images on its nodes."""
+    """A running local cluster with the project's images on its nodes, and volumes for the claims of the examples."""
     cluster = Cluster.up(name=name, nodes=nodes, gpus=gpus, targets=projectimage.TARGETS, progress=progress)
+    cluster.offer_volumes()
     return cluster, Kube(cluster.kubeconfig, cluster.kubectl, cluster.programs["helm"])
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-EPOCH = re.compile(r"^\[\d+\] epoch (?P<epoch>\d+) \(rank = (?P<rank>\d+), local_rank = 0\)")
+# A launcher says before each line of whose it is, where a pod has several processes.
+EPOCH = re.compile(r"^(?:\[default0\]:)?\[\d+\] epoch (?P<epoch>\d+) \(rank = (?P<rank>\d+), local_rank = 0\)")
 GROUP = re.compile(r"Initializing process group with: .*'WORLD_SIZE': '(?P<size>\d+)'")
 
 

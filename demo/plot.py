@@ -1,56 +1,72 @@
-"""A demo's training as a picture: epochs over time, one colour per world size, gaps where training stood still. SVG."""
+"""Trainings as a picture: epochs over time, one colour per world size, gaps where training stood still. SVG."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from demo.journal import Epoch
 
-WIDTH, HEIGHT = 760, 300
-LEFT, RIGHT, TOP, BOTTOM = 60, 20, 40, 45
+WIDTH, PANEL, BETWEEN = 760, 170, 34
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 76, 45
 COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700")
 
 
-def svg_of(epochs: list[Epoch], *, title: str) -> str:
-    """The picture; `epochs` in order of time, at least one."""
-    start, end = epochs[0].time, max(epochs[-1].time, epochs[0].time + 1)
-    top_epoch = max(1, *(epoch.number for epoch in epochs))
-    sizes = sorted({epoch.world_size for epoch in epochs})
+def svg_of(trainings: Mapping[str, Sequence[Epoch]], *, title: str) -> str:
+    """The picture: a panel for each training, by its name, all on the same scales. Each has at least one epoch."""
+    shown = {name: [_Dot(epochs[0], epoch) for epoch in epochs] for name, epochs in trainings.items()}
+    dots = [dot for panel in shown.values() for dot in panel]
+    seconds = max(1.0, *(dot.seconds for dot in dots))
+    last = max(1, *(dot.epoch.number for dot in dots))
+    sizes = sorted({dot.epoch.world_size for dot in dots})
     colours = {size: COLOURS[index % len(COLOURS)] for index, size in enumerate(sizes)}
+    bottom = TOP + len(shown) * (PANEL + BETWEEN) - BETWEEN
+    height = bottom + BOTTOM
 
-    def x(time: float) -> float:
-        return LEFT + (time - start) / (end - start) * (WIDTH - LEFT - RIGHT)
+    def x(at: float) -> float:
+        return LEFT + at / seconds * (WIDTH - LEFT - RIGHT)
 
-    def y(number: float) -> float:
-        return HEIGHT - BOTTOM - number / top_epoch * (HEIGHT - TOP - BOTTOM)
+    def panel(top: float, name: str, drawn: list[_Dot]) -> Iterator[str]:
+        def y(number: float) -> float:
+            return top + PANEL - number / last * (PANEL - 12)
 
-    dots = [
-        f'<circle cx="{x(e.time):.1f}" cy="{y(e.number):.1f}" r="4" fill="{colours[e.world_size]}"/>' for e in epochs
-    ]
-    legend = [
-        f'<circle cx="{LEFT + 12 + 130 * i}" cy="{TOP - 8}" r="4" fill="{colours[size]}"/>'
-        f'<text x="{LEFT + 22 + 130 * i}" y="{TOP - 4}">{size} processes</text>'
-        for i, size in enumerate(sizes)
-    ]
+        yield f'<text x="{LEFT}" y="{top - 8:.0f}" fill="#1f2328">{name}</text>'
+        yield f'<path d="M{LEFT} {top}V{top + PANEL}H{WIDTH - RIGHT}" fill="none" stroke="#8c959f"/>'
+        for number in range(0, last + 1, 5):
+            yield f'<text x="{LEFT - 8}" y="{y(number) + 4:.1f}" text-anchor="end">{number}</text>'
+        for dot in drawn:
+            colour = colours[dot.epoch.world_size]
+            yield f'<circle cx="{x(dot.seconds):.1f}" cy="{y(dot.epoch.number):.1f}" r="4" fill="{colour}"/>'
+
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"'
             ' font-size="13" fill="#57606a">',
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             f'<text x="{LEFT}" y="18" font-size="15" fill="#1f2328">{title}</text>',
-            *legend,
-            f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" stroke="#8c959f"/>',
-            *_ticks([(x(start + s), f"{s} s") for s in range(0, int(end - start) + 1, 10)], along_x=True),
-            *_ticks([(y(n), str(n)) for n in range(0, top_epoch + 1, 5)], along_x=False),
-            f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" text-anchor="end">time since the first epoch</text>',
-            f'<text x="14" y="{TOP + 60}" transform="rotate(-90 14 {TOP + 60})" text-anchor="middle">epoch</text>',
-            *dots,
+            *(
+                f'<circle cx="{LEFT + 4 + 130 * i}" cy="38" r="4" fill="{colours[size]}"/>'
+                f'<text x="{LEFT + 14 + 130 * i}" y="42">{size} processes</text>'
+                for i, size in enumerate(sizes)
+            ),
+            *(
+                line
+                for i, (name, drawn) in enumerate(shown.items())
+                for line in panel(TOP + i * (PANEL + BETWEEN), name, drawn)
+            ),
+            *(
+                f'<text x="{x(s):.1f}" y="{bottom + 18}" text-anchor="middle">{s} s</text>'
+                for s in range(0, int(seconds) + 1, 10)
+            ),
+            f'<text x="{WIDTH - RIGHT}" y="{height - 6}" text-anchor="end">time since the first epoch</text>',
+            f'<text x="14" y="{(TOP + bottom) / 2:.0f}" transform="rotate(-90 14 {(TOP + bottom) / 2:.0f})"'
+            ' text-anchor="middle">epoch</text>',
             "</svg>\n",
         ]
     )
 
 
-def _ticks(ticks: list[tuple[float, str]], *, along_x: bool) -> list[str]:
-    if along_x:
-        return [
-            f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>' for at, text in ticks
-        ]
-    return [f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{text}</text>' for at, text in ticks]
+class _Dot:
+    """An epoch, and how many seconds after the first one it was done."""
+
+    def __init__(self, first: Epoch, epoch: Epoch) -> None:
+        self.epoch, self.seconds = epoch, epoch.time - first.time

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
+from demo.costs import show_costs
 from demo.install import REPOSITORY
 from demo.journal import pauses_of
 from demo.kube import Kube
@@ -37,10 +38,6 @@ EPOCHS = 4
 RECLAIMED = "QuotaReclaimed"
 EXAMPLES = REPOSITORY / "examples"
 FOLDER = EXAMPLES / JOB
-HOW = {
-    RuntimeMode.TORCHRUN: "torchrun restarts its processes",
-    RuntimeMode.ELASTIC: "Elastic mode, after a checkpoint where that is possible",
-}
 
 
 def run(cluster: Cluster, kube: Kube, console: Console, *, mode: RuntimeMode) -> Report:
@@ -56,9 +53,13 @@ def run(cluster: Cluster, kube: Kube, console: Console, *, mode: RuntimeMode) ->
         _team_a_borrows_again(stage)
         _training_went_on_from_its_checkpoint(stage)
         _a_node_is_lost(stage, cluster)
-    timeline.show_pauses(how=HOW[mode])
+    show_costs(console, {str(mode): timeline.epochs})
     picture = cache.root() / "demo-quota.svg"
-    picture.write_text(svg_of(timeline.epochs, title="team-a's job, on what is its own and on what team-b leaves idle"))
+    picture.write_text(
+        svg_of(
+            {f"{mode} mode": timeline.epochs}, title="team-a's job, on what is its own and on what team-b leaves idle"
+        )
+    )
     console.print(f"As a picture: {picture}")
     return Report(taken_back, told, timeline.epochs, stage.done)
 

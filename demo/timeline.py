@@ -9,10 +9,9 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from demo.journal import Epoch, Journal, pauses_of
+from demo.journal import Epoch, Journal
 from demo.kube import Kube, wait_for
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
@@ -100,19 +99,3 @@ class Timeline:
             return self.trained(world_size=world_size, since=since) >= more_epochs or None
 
         wait_for(what, reached, seconds=seconds, pause=LOOK_SECONDS)
-
-    def show_pauses(self, *, how: str = "torchrun restarts its processes") -> None:
-        """A table of what each change of size cost, and `how` it comes about."""
-        title = f"What a change of size cost ({how}; epochs take 1 s)"
-        table = Table(title=title, expand=False)
-        for column in ("change", "from epoch", "to epoch", "training stood still", "epochs repeated"):
-            table.add_column(column, justify="right")
-        for pause in pauses_of(self.epochs):
-            table.add_row(
-                f"{pause.before.world_size} -> {pause.after.world_size} processes",
-                str(pause.before.number),
-                str(pause.after.number),
-                f"{pause.seconds:.1f} s",
-                str(pause.repeated),
-            )
-        self.console.print(table)

@@ -20,7 +20,6 @@ from devcluster import (
     network,
     packages,
     projectimage,
-    settings,
     torchtree,
 )
 from devcluster.cluster import Cluster
@@ -57,6 +56,9 @@ def up(
     torch: Annotated[
         str, typer.Option(help='The torch that pods with GPUs see: a file of tools/torch/, "" for none.')
     ] = torchtree.DEFAULT_TREE,
+    kubernetes: Annotated[
+        str, typer.Option(help=f"The release of Kubernetes: {', '.join(binaries.KUBERNETES)}.")
+    ] = binaries.DEFAULT_KUBERNETES,
     network_policies: Annotated[
         bool, typer.Option("--network-policies", help="Enforce network policies; else they are only stored.")
     ] = False,
@@ -67,10 +69,21 @@ def up(
     """Bring a cluster up; return when it is ready."""
     targets = [_known(target) for target in image or []]
     ready = Cluster.up(
-        name, nodes=nodes, gpus=gpus, torch_tree=torch, network_policies=network_policies, targets=targets
+        name,
+        nodes=nodes,
+        gpus=gpus,
+        torch_tree=torch,
+        kubernetes=kubernetes,
+        network_policies=network_policies,
+        targets=targets,
     )
-    typer.echo(f"export KUBECONFIG={ready.kubeconfig}")
-    typer.echo(f"export PATH={ready.programs.search_path()}:$PATH")
+    _say_environment(ready)
+
+
+@app.command()
+def env(name: Name = names.DEFAULT_NAME) -> None:
+    """Print what a shell needs to reach a cluster: `eval "$(make env)"`, then plain kubectl and helm."""
+    _say_environment(Cluster.attach(name))
 
 
 @app.command()
@@ -88,13 +101,6 @@ def list_clusters() -> None:
     """Name the clusters that run."""
     for name in cluster.running():
         typer.echo(f"{name}\t{Layout(name).kubeconfig}")
-
-
-@app.command()
-def kubeconfig(name: Name = names.DEFAULT_NAME) -> None:
-    """Print the path of a cluster's kubeconfig."""
-    settings.load(Layout(names.check_name(name)))
-    typer.echo(Layout(name).kubeconfig)
 
 
 @app.command()
@@ -180,6 +186,11 @@ def run_inside(target: str, context: typer.Context, name: Name = names.DEFAULT_N
     """Run a command inside a node (n1) or the control plane's network (control-plane)."""
     pid = network.anchor(Layout(names.check_name(name)), target)
     os.execvp("nsenter", ["nsenter", "--target", str(pid), "--net", "--mount", *context.args])
+
+
+def _say_environment(cluster: Cluster) -> None:
+    typer.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+    typer.echo(f"export PATH={cluster.programs.search_path()}:$PATH")
 
 
 def _known(target: str) -> str:

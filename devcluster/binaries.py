@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster import cache, golang, shell
+from devcluster.errors import DevclusterError
 from devcluster.progress import Progress, Step
 
 TOOLS = Path(__file__).parent / "tools"
-KUBERNETES_VERSION = "v1.36.3"
+KUBERNETES = {"1.30": "v1.30.4", "1.36": "v1.36.3", "1.37": "v1.37.2"}
+"""The releases a cluster can be of: the oldest that is supported, the usual one, the newest."""
+DEFAULT_KUBERNETES = "1.36"
+SYFT_VERSION = "1.50.0"
 PARALLEL_COMPILES = "2"
 
 
@@ -71,13 +75,21 @@ KUBERNETES_PROGRAMS = (
     "kubectl",
     "kubelet",
 )
-MODULES = (
-    GoModule(
-        name="kubernetes",
+
+
+def kubernetes(release: str) -> GoModule:
+    """The module of that release, such as 1.36. Raises DevclusterError where there is none."""
+    if release not in KUBERNETES:
+        raise DevclusterError(f"kubernetes={release!r}: write one of {', '.join(KUBERNETES)}")
+    return GoModule(
+        name="kubernetes" if release == DEFAULT_KUBERNETES else f"kubernetes-{release}",
         packages={program: f"k8s.io/kubernetes/cmd/{program}" for program in KUBERNETES_PROGRAMS},
-        ldflags=("-s", "-w", *_version_flags(KUBERNETES_VERSION)),
-        hint="about 5 minutes on 2 cores, only the first time",
-    ),
+        ldflags=("-s", "-w", *_version_flags(KUBERNETES[release])),
+        hint="about 8 minutes on 2 cores, only the first time",
+    )
+
+
+MODULES = (
     GoModule(name="etcd", packages={"etcd": "go.etcd.io/etcd/server/v3"}, hint="about 1 minute, only the first time"),
     GoModule(name="helm", packages={"helm": "helm.sh/helm/v4/cmd/helm"}, hint="about 1 minute, only the first time"),
 )
@@ -92,6 +104,18 @@ KWOK = GoModule(
         "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
         "kustomize/stage/pod/fast/pod-ready.yaml",
     ),
+)
+# Neither are these: the one lists what a release's images are made of, the other is a registry to try them with.
+SYFT = GoModule(
+    name="syft",
+    packages={"syft": "github.com/anchore/syft/cmd/syft"},
+    ldflags=("-s", "-w", f"-X=main.version={SYFT_VERSION}"),
+    hint="about 5 minutes, only the first time",
+)
+REGISTRY = GoModule(
+    name="registry",
+    packages={"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+    hint="about 1 minute, only the first time",
 )
 
 
@@ -109,10 +133,13 @@ class Programs:
         return ":".join(sorted({str(path.parent) for path in self.paths.values()}))
 
 
-def ensure(progress: Progress) -> Programs:
-    """All programs, built where the cache lacks them. DevclusterError when no Go is to be had or a build fails."""
+def ensure(progress: Progress, *, release: str = DEFAULT_KUBERNETES) -> Programs:
+    """All programs, with that release of Kubernetes, built where the cache lacks them.
+
+    Raises DevclusterError when no Go is to be had, a build fails, or the release is not one of `KUBERNETES`.
+    """
     paths: dict[str, Path] = {}
-    for module in MODULES:
+    for module in (kubernetes(release), *MODULES):
         folder = ensure_module(module, progress)
         paths |= {program: folder / program for program in module.packages}
     return Programs(paths)

@@ -71,6 +71,7 @@ class Cluster:
         nodes: int = 2,
         gpus: int = 4,
         torch_tree: str = torchtree.DEFAULT_TREE,
+        kubernetes: str = binaries.DEFAULT_KUBERNETES,
         network_policies: bool = False,
         targets: Sequence[str] = (),
         api_server_flags: Sequence[str] = (),
@@ -81,9 +82,9 @@ class Cluster:
         """Bring the cluster `name` up, with `nodes` nodes of `gpus` GPUs each; return when nodes and GPUs are ready.
 
         The nodes have the images of these `targets` of the Dockerfile, the base image and pause, built if need be.
-        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none. With `network_policies` they
-        are enforced. The flags are added to those of the control plane's programs. Raises DevclusterError when the
-        machine cannot run it.
+        `torch_tree` names the tree in tools/torch/ that pods with GPUs see, "" for none; `kubernetes` is a release of
+        `binaries.KUBERNETES`. With `network_policies` they are enforced. The flags are added to those of the control
+        plane's programs. Raises DevclusterError when the machine cannot run it.
         """
         progress = progress or Progress()
         layout = Layout(names.check_name(name))
@@ -91,6 +92,7 @@ class Cluster:
             nodes=nodes,
             gpus=gpus,
             torch_tree=torch_tree,
+            kubernetes=kubernetes,
             network_policies=network_policies,
             api_server_flags=tuple(api_server_flags),
             controller_manager_flags=tuple(controller_manager_flags),
@@ -98,7 +100,7 @@ class Cluster:
         )
         machine.ensure(progress)
         cache.check_room(*(cache.ROOM_GIGABYTES if nodes else ("bin",)))
-        programs = binaries.ensure(progress)
+        programs = binaries.ensure(progress, release=kubernetes)
         archives = [projectimage.build(progress, target=target) for target in targets]
         with cache.lock(f"cluster-{name}"):
             if _runs_as(layout, wanted):
@@ -117,7 +119,7 @@ class Cluster:
         """The running cluster `name`. Raises DevclusterError when there is none."""
         layout = Layout(names.check_name(name))
         found = settings.load(layout)
-        programs = binaries.ensure(Progress())
+        programs = binaries.ensure(Progress(), release=found.kubernetes)
         return cls(layout, found, programs, Api.connect(port=found.port, pki_folder=layout.pki))
 
     def down(self, *, progress: Progress | None = None) -> None:
@@ -197,6 +199,10 @@ class Cluster:
     def shared_claim(self, namespace: str, *, name: str = "checkpoints") -> None:
         """Give `namespace` (made if missing) a ReadWriteMany claim `name` that all nodes share: see `volumes`."""
         volumes.shared_claim(self.api, self.layout, namespace=namespace, name=name)
+
+    def offer_volumes(self, count: int = 8) -> None:
+        """Have so many empty volumes for claims that name no class: see `volumes`."""
+        volumes.offer(self.api, self.layout, count=count)
 
     def wait_ready(self, nodes: Iterable[str] | None = None, *, seconds: float = READY_SECONDS) -> None:
         """Wait until the nodes (all by default) are Ready with all their GPUs healthy."""

@@ -1,7 +1,8 @@
-"""Carries connections from a loopback port of the machine to the API server inside the cluster's network namespace.
+"""Carries connections from a loopback port to a port of the loopback in another network namespace.
 
-Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`. It listens first and then moves itself
-into the namespace: the listening socket stays where it was made, new connections are made where it is now.
+Run by the control plane as `python -m devcluster.forwarder PORT ANCHOR_PID`, for the API server. It listens first and
+then moves itself into the namespace: the listening socket stays where it was made, new connections are made where it
+is now. `... PORT PID TARGET` reaches another port than the API server's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import os
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 from devcluster.names import API_PORT
@@ -42,26 +44,26 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         await writer.wait_closed()
 
 
-async def _serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _serve_one(target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", API_PORT)
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", target)
     except OSError:
         writer.close()
         return
     await asyncio.gather(_carry(reader, server_writer), _carry(server_reader, writer))
 
 
-async def _serve(listener: socket.socket) -> None:
-    server = await asyncio.start_server(_serve_one, sock=listener)
+async def _serve(listener: socket.socket, target: int) -> None:
+    server = await asyncio.start_server(partial(_serve_one, target), sock=listener)
     await server.serve_forever()
 
 
-def main(port: int, anchor_pid: int) -> None:
+def main(port: int, pid: int, target: int = API_PORT) -> None:
     """Serve until killed."""
     listener = socket.create_server(("127.0.0.1", port), backlog=512)
-    enter_network(anchor_pid)
-    asyncio.run(_serve(listener))
+    enter_network(pid)
+    asyncio.run(_serve(listener, target))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

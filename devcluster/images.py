@@ -19,8 +19,18 @@ BASE_REF = "docker.io/local/base:1"
 BASE_SUITE = "bookworm"
 BASE_PYTHON = "3.11"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv")
-# Contents that do not belong in an image: kernel file systems, package lists, what debootstrap downloaded.
-LEFT_OUT_BELOW = ("dev/", "proc/", "sys/", "var/cache/apt/", "var/lib/apt/lists/", "var/log/", "tmp/")
+# Contents that do not belong in an image: kernel file systems, package lists, what debootstrap downloaded, and the one
+# file that is another one each time, a cache of ldconfig's.
+LEFT_OUT_BELOW = (
+    "dev/",
+    "proc/",
+    "sys/",
+    "var/cache/apt/",
+    "var/cache/ldconfig/",
+    "var/lib/apt/lists/",
+    "var/log/",
+    "tmp/",
+)
 
 
 @dataclass(frozen=True, slots=True)

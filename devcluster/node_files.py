@@ -133,6 +133,7 @@ def proxy_config(node: str, *, kubeconfig: Path) -> dict[str, Any]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
+        "featureGates": {"NFTablesProxyMode": True},  # no default before 1.31
         "nftables": {"minSyncPeriod": "200ms"},
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "hostnameOverride": node,

@@ -48,6 +48,16 @@ def build(progress: Progress, *, target: str = "operator", repository: Path = RE
 
 
 def _build(target: str, *, base: Path, repository: Path, archive: Path) -> None:
+    # Of the kinds of archive that containerd reads, this one is not compressed, which would cost seconds.
+    destination = f"docker-archive:{archive}:{ref(target)}"
+    build_to(destination, ref(target), "--layers", target=target, base=base, repository=repository)
+
+
+def build_to(destination: str, name: str, *options: str, target: str, base: Path, repository: Path) -> None:
+    """Build a target on the base, call it `name` in buildah's storage, and copy it to a place as skopeo names them.
+
+    `options` are more of those of `buildah build`.
+    """
     with cache.lock("buildah"):
         storage = cache.root() / "buildah"
         if _size_bytes(storage) > STORAGE_LIMIT_BYTES:
@@ -55,13 +65,12 @@ def _build(target: str, *, base: Path, repository: Path, archive: Path) -> None:
         for folder in ("storage", "run", "tmp"):
             (storage / folder).mkdir(parents=True, exist_ok=True)
         base_ref = _base(storage, base)
-        options = ["--isolation", "chroot", "--layers", "--format", "oci", "--target", target, "--tag", ref(target)]
+        words = ["--isolation", "chroot", "--format", "oci", "--target", target, "--tag", name, *options]
         arguments = [word for item in build_arguments(base_ref) for word in ("--build-arg", item)]
         volumes = [word for file in _ca_file() for word in ("--volume", f"{file}:{CA_FILE_INSIDE}:ro")]
         dockerfile = ["--file", str(repository / "Dockerfile")]
-        _buildah(storage, "build", *options, *arguments, *volumes, *dockerfile, str(repository))
-        # Of the kinds of archive that containerd reads, this one is not compressed, which would cost seconds.
-        _buildah(storage, "push", "--quiet", ref(target), f"docker-archive:{archive}:{ref(target)}")
+        _buildah(storage, "build", *words, *arguments, *volumes, *dockerfile, str(repository))
+        _buildah(storage, "push", "--quiet", name, destination)
 
 
 def _base(storage: Path, archive: Path) -> str:
@@ -97,8 +106,13 @@ def _ca_file() -> list[str]:
 
 
 def _buildah(storage: Path, *words: str) -> str:
-    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind."""
-    command: Sequence[str] = ["buildah", "--root", str(storage / "storage"), "--runroot", str(storage / "run"), *words]
+    """Run buildah with a storage of its own, in a mount namespace: it leaves mounts behind.
+
+    Its driver is always the same, whatever this machine's storage.conf says: each puts the files of a layer in another
+    order, which gives another digest.
+    """
+    place = ("--root", str(storage / "storage"), "--runroot", str(storage / "run"), "--storage-driver", "overlay")
+    command: Sequence[str] = ["buildah", *place, *words]
     unshare = ("unshare", "--mount", "--propagation", "private")
     return shell.run(*unshare, *command, env={"TMPDIR": str(storage / "tmp")})
 

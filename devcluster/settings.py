@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from devcluster import names
+from devcluster import binaries, names
 from devcluster.errors import DevclusterError
 from devcluster.names import Layout
 
@@ -16,13 +16,14 @@ from devcluster.names import Layout
 class Settings:
     """`nodes` may be 0 (a control plane only). `gpus` are those of each node. The flags are added to the programs'.
 
-    `network_policies`: they are enforced, not only stored.
+    `kubernetes` is a release, such as 1.36. `network_policies`: they are enforced, not only stored.
     """
 
     nodes: int = 2
     gpus: int = 4
     port: int = 0
     torch_tree: str = ""
+    kubernetes: str = binaries.DEFAULT_KUBERNETES
     network_policies: bool = False
     api_server_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from pathlib import Path
 from typing import Any
 
 from devcluster.api import Api
@@ -12,19 +14,38 @@ CAPACITY = "10Gi"
 
 def shared_claim(api: Api, layout: Layout, *, namespace: str, name: str) -> None:
     """Make `namespace` if it is missing, and in it a claim `name` bound to a folder that any user may write to."""
-    folder = layout.shared / f"{namespace}-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    # Pods run as any user, as on a network file system that is exported so.
-    folder.chmod(0o777)
+    folder = _folder(layout, f"{namespace}-{name}")
     volume = f"{namespace}-{name}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     if api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}") is None:
         api.delete(f"/api/v1/persistentvolumes/{volume}")  # one that is left from a former claim binds to no other
-    api.create("/api/v1/persistentvolumes", _volume(volume, path=str(folder), namespace=namespace, claim=name))
+    bound = {"claimRef": {"namespace": namespace, "name": name}}
+    api.create("/api/v1/persistentvolumes", _volume(volume, path=str(folder), **bound))
     api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", _claim(name, volume=volume))
 
 
-def _volume(volume: str, *, path: str, namespace: str, claim: str) -> dict[str, Any]:
+def offer(api: Api, layout: Layout, *, count: int) -> None:
+    """Have so many volumes that any claim without a class can get, as a provisioner would make them; each is empty."""
+    for number in range(1, count + 1):
+        path = f"/api/v1/persistentvolumes/free-{number}"
+        there = api.get(path)
+        if there is not None and there["status"].get("phase") == "Released":  # its claim is gone, and its data old
+            api.delete(path)
+            there = None
+        if there is None:
+            folder = _folder(layout, f"free-{number}-{secrets.token_hex(4)}")
+            api.create("/api/v1/persistentvolumes", _volume(f"free-{number}", path=str(folder)))
+
+
+def _folder(layout: Layout, name: str) -> Path:
+    """A folder that any user may write to: pods run as any, as on a network file system that is exported so."""
+    folder = layout.shared / name
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    return folder
+
+
+def _volume(volume: str, *, path: str, **bound: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": volume},
         "spec": {
@@ -33,7 +54,7 @@ def _volume(volume: str, *, path: str, namespace: str, claim: str) -> dict[str, 
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
             "hostPath": {"path": path, "type": "Directory"},
-            "claimRef": {"namespace": namespace, "name": claim},
+            **bound,
         },
     }
 

@@ -26,13 +26,13 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program(), *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-def render(*flags: str | Path) -> str:
-    """The chart's manifests, as an installation named elastic-pytorch in elastic-system would send them.
+def render(*flags: str | Path, chart: Path = CHART) -> str:
+    """A chart's manifests, as an installation named elastic-pytorch in elastic-system would send them.
 
     Raises RuntimeError with helm's words.
     """
     place = ("--namespace", "elastic-system", "--kube-version", KUBERNETES_VERSION)
-    result = run("template", "elastic-pytorch", CHART, *place, *flags)
+    result = run("template", "elastic-pytorch", chart, *place, *flags)
     if result.returncode != 0:
         raise RuntimeError(result.stderr)
     return result.stdout

@@ -1,4 +1,7 @@
-"""manifests/install.yaml: the chart with its defaults, for who installs with kubectl alone."""
+"""manifests/install.yaml: the chart with its defaults, for who installs with kubectl alone.
+
+Where the images are must be said here too: it stands there as REGISTRY, to be replaced before it is applied.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ PATH = Path("manifests/install.yaml")
 _HEAD = """\
 # The chart with its defaults, made by `make generated`; do not edit.
 #
-#   kubectl apply --server-side --filename manifests/install.yaml
+#   {}
 ---
 apiVersion: v1
 kind: Namespace
@@ -21,10 +24,15 @@ metadata:
   labels:
     pod-security.kubernetes.io/enforce: restricted
 """
+_PLACEHOLDER = "REGISTRY"
+_REPLACE = f"sed s#{_PLACEHOLDER}/#registry.example.com/team/#"
+_APPLY = "kubectl apply --server-side --filename {}"
 _HELMS_OWN = re.compile(r"^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n", re.MULTILINE)
 
 
-def text() -> str:
-    """All objects, without what would say that helm manages them."""
-    rendered = helm.render("--skip-tests", "--set", "crds.keep=false")
-    return _HEAD + _HELMS_OWN.sub("", rendered)
+def text(chart: Path = helm.CHART, *, registry: str = "") -> str:
+    """All objects, without what would say that helm manages them. `registry`: where the images are, if known."""
+    where = ("--set", f"image.registry={registry or _PLACEHOLDER}")
+    rendered = helm.render("--skip-tests", "--set", "crds.keep=false", *where, chart=chart)
+    command = _APPLY.format("install.yaml") if registry else f"{_REPLACE} install.yaml | {_APPLY.format('-')}"
+    return _HEAD.format(command) + _HELMS_OWN.sub("", rendered)

@@ -19,10 +19,12 @@ _HEAD = """\
 The operator of elastic PyTorch jobs, its custom resources and its settings. One release per cluster.
 
 ```
-helm upgrade --install elastic-pytorch charts/elastic-pytorch --namespace elastic-system --create-namespace
+helm upgrade --install elastic-pytorch charts/elastic-pytorch --namespace elastic-system --create-namespace \\
+  --set image.registry=$REGISTRY
 helm test elastic-pytorch --namespace elastic-system
 ```
 
+`$REGISTRY` is where the images are that you build and push: [docs/release.md](../../docs/release.md).
 How to upgrade, go back and uninstall, and what a cluster must have: [docs/install.md](../../docs/install.md).
 A key that is not in this table is refused.
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from devcluster import binaries
 from tests.kit import complete, order, parts, quarantine, retry, times
 
 settings.register_profile(
@@ -24,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     retry.add_option(parser)
     parser.addoption("--whole-tree", action="store_true", help="refuse to run where a test file was not collected")
     parser.addoption("--record-times", action="store_true", help="write the seconds of each file to tests/times.json")
+    parser.addoption(
+        "--kubernetes",
+        default=binaries.DEFAULT_KUBERNETES,
+        metavar="RELEASE",
+        help=f"the release of Kubernetes of all clusters: {', '.join(binaries.KUBERNETES)}",
+    )
     parser.addoption("--record-green", metavar="PARTS", help="write to tests/green.json which of these parts passed")
 
 

@@ -29,7 +29,13 @@ def control_plane(config: pytest.Config) -> Cluster:
     if given := os.environ.get("ELASTIC_TEST_KUBECONFIG"):
         return Cluster.attach(Path(given).parent.name)
     if _CONTROL_PLANE not in config.stash:
-        own = Cluster.up(own_name("apitest"), nodes=0, api_server_flags=FLAGS, progress=Progress(quiet=True))
+        own = Cluster.up(
+            own_name("apitest"),
+            nodes=0,
+            kubernetes=config.getoption("--kubernetes"),
+            api_server_flags=FLAGS,
+            progress=Progress(quiet=True),
+        )
         config.add_cleanup(own.down)
         config.stash[_CONTROL_PLANE] = own
     return config.stash[_CONTROL_PLANE]

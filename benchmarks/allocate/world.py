@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, plan: Scenario) -> None:
         self.plan = plan
-        self.stores = _empty_stores()
+        self.stores = empty_stores()
         self._revisions = count(100)
         ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name)
         self.stores.pods.subscribe(ledger.pod_changed)
@@ -103,16 +103,16 @@ class World:
     def _fill(self) -> None:
         plan, sizes = self.plan, Counter(job for _, job in self.plan.gpu_holders())
         for number in range(plan.nodes):
-            self.stores.nodes.observe(_read(objects.node(number), kinds.Node))
+            self.stores.nodes.observe(read(objects.node(number), kinds.Node))
         for number, (namespace, name) in enumerate(plan.job_names()):
             body = objects.job(namespace, name, replicas=sizes[number])
-            self.stores.jobs.observe(_read(body, kinds.CustomObject))
+            self.stores.jobs.observe(read(body, kinds.CustomObject))
         for number in range(plan.teams):
             policy = objects.policy(number, guaranteed=plan.guarantee)
-            self.stores.policies.observe(_read(policy, kinds.CustomObject))
-            self.stores.namespaces.observe(_read(objects.namespace(f"team-{number}"), kinds.Namespace))
+            self.stores.policies.observe(read(policy, kinds.CustomObject))
+            self.stores.namespaces.observe(read(objects.namespace(f"team-{number}"), kinds.Namespace))
         for body in objects.pods(plan):
-            self.stores.pods.observe(_read(body, kinds.Pod))
+            self.stores.pods.observe(read(body, kinds.Pod))
 
     def _job_of(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
@@ -147,12 +147,14 @@ class World:
 
     def _anew(self, body: dict[str, Any], kind: type[T]) -> T:
         body["metadata"]["resourceVersion"] = str(next(self._revisions))
-        return _read(body, kind)
+        return read(body, kind)
 
 
-def _read(body: dict[str, Any], kind: type[T]) -> T:
+def read(body: dict[str, Any], kind: type[T]) -> T:
+    """The object as the stores keep it."""
     return kinds.decode(body, kind)
 
 
-def _empty_stores() -> Stores:
+def empty_stores() -> Stores:
+    """Stores with nothing in them."""
     return Stores(**{each.name: Store() for each in fields(Stores)})

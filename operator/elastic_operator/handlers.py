@@ -10,23 +10,21 @@ signal handlers at its start, it has a thread and an event loop for itself.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import kopf
-import msgspec
 
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
-from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -189,10 +187,33 @@ class JobFeed:
         if type is None:  # kopf has listed anew, and what was deleted before that it will not tell
             self._listed.set()
         if type == "DELETED":
-            self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
-        else:
-            for job in _readable([raw]):
-                self.store.observe(job)
+            try:
+                self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
+            except Exception as error:  # noqa: BLE001 - a deletion that is not understood is found out by a list
+                self._report(raw, error)
+        elif (job := self._read(raw)) is not None:
+            self.store.observe(job)
+
+    def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+        """The job as this JSON has it. One that cannot be read is reported, and is as it last was; None if it was not.
+
+        It must neither hide the others nor look deleted.
+        """
+        try:
+            job = objects.decode(raw, objects.CustomObject)
+            int(job.metadata.resource_version)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            self._report(raw, error)
+            with suppress(LookupError, TypeError):
+                return self.store.get(raw["metadata"]["uid"])
+            return None
+        return job
+
+    def _report(self, raw: object, error: Exception) -> None:
+        meta = raw.get("metadata") if isinstance(raw, dict) else None
+        name = f"{meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else "without a name"
+        log.error("unreadable job %s: %r", name, error)
+        self.store.on_error()
 
     async def _sweep_forever(self) -> None:
         backoff = Backoff()
@@ -225,11 +246,12 @@ class JobFeed:
         newest = self.store.newest(within=namespace)
         try:
             found, revision = await self._list(path)
-        except ClusterError as error:
+            is_older = int(revision) < newest
+        except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
             self.errors += 1
-            log.warning("jobs cannot be listed: %s", error)
+            log.warning("jobs cannot be listed: %r", error)
             return False
-        if int(revision) < newest:
+        if is_older:
             log.warning("history restarted: jobs of revision %s, known was %d", revision, newest)
             self.store.reset(found, within=namespace)
         else:
@@ -241,31 +263,10 @@ class JobFeed:
         more = ""
         while True:
             page = await self.session.get(path, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
-            found += _readable(page["items"] or ())
+            found += filter(None, map(self._read, page["items"] or ()))
             more = page["metadata"].get("continue", "")
             if not more:
                 return found, page["metadata"]["resourceVersion"]
-
-
-async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run `work` to its end in a thread with an event loop of its own. Cancelling this cancels it there."""
-    begun: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
-
-    async def cancellable() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "asyncio.run makes one"
-        begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
-        await work()
-
-    thread = asyncio.ensure_future(asyncio.to_thread(lambda: asyncio.run(cancellable())))
-    try:
-        await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        cancel = await asyncio.wrap_future(begun)
-        with suppress(RuntimeError):  # it has ended meanwhile, and its loop with it
-            cancel()
-        await asyncio.wait({thread})
-        raise
 
 
 class EndlessPauses:
@@ -275,17 +276,6 @@ class EndlessPauses:
         backoff = Backoff()
         while True:
             yield backoff.next()
-
-
-def _readable(bodies: Iterable[dict[str, Any]]) -> list[objects.CustomObject]:
-    """Jobs from their JSON. One that cannot be read is reported and left out: it must not hide the others."""
-    found = []
-    for body in bodies:
-        try:
-            found.append(objects.decode(body, objects.CustomObject))
-        except msgspec.ValidationError as error:
-            log.error("unreadable job %s: %s", body.get("metadata", {}).get("name"), error)  # noqa: TRY400
-    return found
 
 
 def kopf_settings() -> kopf.OperatorSettings:

@@ -1,7 +1,8 @@
 """The operator process: its parts, put together and supervised.
 
 Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a take-over finds
-warm stores. What writes runs while this process holds the lease, and every write asks the lease again.
+warm stores. What writes runs while this process holds the lease, and every write asks the lease again. The lease itself
+is renewed in a thread with a connection of its own, which no long turn of the event loop holds up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
-from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -65,7 +66,7 @@ class Process:
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
-        self.watches = watch_all(session, feed, served=settings.watch_namespaces)
+        self.watches = watch_all(session, feed, served=settings.watch_namespaces, on_error=metrics.count_error)
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
@@ -75,6 +76,7 @@ class Process:
             parse=names.parse_pod_name,
             gpu_resources=settings.gpu_resources,
             changed=self._wake,
+            on_error=self.stores.pods.on_error,
         )
         self.times = StatusTimes(lambda: session.clock.stepped)
         feed.store.subscribe(self.times.changed)
@@ -108,9 +110,9 @@ class Process:
         if self.controller:
             self.controller.wake()
 
-    async def run_until(self, stopped: Coroutine[Any, Any, None]) -> None:
+    async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
         """Until that has come, or an error; then the lease is handed back."""
-        running, stopping = asyncio.create_task(self.run()), asyncio.create_task(stopped)
+        running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -118,27 +120,26 @@ class Process:
         finally:
             await _cancelled(stopping)
             await _cancelled(running)
-            await self.elector.release()
 
-    async def run(self) -> None:
+    async def run(self, elect: Election) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for watch in self.watches.all.values():
                 group.create_task(watch.run())
             group.create_task(self.watches.feed.run())
-            group.create_task(self._measure())
-            group.create_task(self._lead_when_elected())
+            group.create_task(self._beat())
+            group.create_task(self._lead_when_elected(elect))
 
     def _candidate(self) -> Elector:
         """A new candidate for the lease, whose word every write is bound to from now on."""
-        elector = Elector(self.session, namespace=namespace(), name=LEASE, identity=self._who or identity())
+        elector = Elector(namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
 
-    async def _lead_when_elected(self) -> None:
+    async def _lead_when_elected(self, elect: Election) -> None:
         while True:
             await self._wait_until_ours()
-            election = asyncio.create_task(self.elector.run())
+            election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
             displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
             try:
@@ -149,12 +150,10 @@ class Process:
             finally:
                 await _cancelled(displaced)
                 await _cancelled(leading)
-                await _cancelled(election)
+                await _cancelled(election)  # which hands the lease back, now that nothing is written any more
                 self.controller = self.statuses = None
                 self.metrics.stand_by()
             log.warning("not leading any more; standing by")
-            if self.installation.elsewhere():
-                await self.elector.release()
             self.elector = self._candidate()
             await asyncio.sleep(1.0)
 
@@ -235,9 +234,11 @@ class Process:
         pod = self.stores.pods.get(pod_uid)
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
-    async def _measure(self) -> None:
+    async def _beat(self) -> None:
+        """While the event loop turns."""
         revision = self.session.clock.revision
         while True:
+            self.elector.beat()
             if revision != self.session.clock.revision:
                 revision = self.session.clock.revision
                 self._wake()  # statuses are rewritten before anybody takes their times for new ones
@@ -294,13 +295,8 @@ def job_feed(settings: Settings, connection: Connection, session: Session) -> Jo
 
 @contextlib.asynccontextmanager
 async def _assembled(settings: Settings) -> AsyncIterator[Process]:
-    metrics = Metrics()
-    connection = load_connection()
-
-    def count(verb: str, code: str) -> None:
-        metrics.api_requests.labels(verb, code).inc()
-
-    async with Session(connection, on_request=count) as session:
+    metrics, connection = Metrics(), load_connection()
+    async with Session(connection, on_request=metrics.count_request) as session:
         process = Process(settings, session, metrics, job_feed(settings, connection, session))
         unready = process.installation.elsewhere
         async with serving(settings.port, metrics, health=process.health, picture=process.picture, unready=unready):
@@ -311,7 +307,8 @@ async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
     gc.set_threshold(*GC_THRESHOLDS)
     async with _assembled(settings) as process:
-        await process.run_until(_stopped())
+        count = process.metrics.count_request
+        await process.run_until(_stopped(), elect=beside(lambda: Session(load_connection(), on_request=count)))
 
 
 async def _stopped() -> None:

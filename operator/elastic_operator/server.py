@@ -28,7 +28,7 @@ async def serving(
     """Serves while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
     Who asks for metrics gets what `picture` shows at that moment, put into words in a thread of its own: with a
-    thousand jobs that takes longer than the lease and the watches should wait. One at a time, however many ask.
+    thousand jobs that takes longer than watches and writes should wait. One at a time, however many ask.
     """
     one_at_a_time = asyncio.Lock()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -139,7 +138,7 @@ class Settings(ApiModel):
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
-    worker_image: str = f"docker.io/elastic-pytorch/worker:{version('elastic-pytorch-operator')}"
+    worker_image: str = Field("", description="Brings the launcher into the pods of Elastic jobs; the chart names it.")
     worker_image_pull_secrets: tuple[SecretName, ...] = Field(
         (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from elastic_operator.api.policy import COLLECTION
@@ -20,6 +21,8 @@ from elastic_worker import contract
 
 POLICIES = COLLECTION
 """There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
+SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass"}
+"""What one object is called, where it is not the kind without its last letter."""
 STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 
@@ -51,8 +54,14 @@ class Watches:
         return shown | {"jobs": WatchPicture(self.feed.age(), None, self.feed.errors)}
 
 
-def watch_all(session: Session, feed: JobFeed, *, served: Sequence[str]) -> Watches:
-    """Watches that are yet to run. `served` are the namespaces of the jobs that are ours; none: all."""
+def watch_all(
+    session: Session, feed: JobFeed, *, served: Sequence[str], on_error: Callable[[str], None] = lambda _: None
+) -> Watches:
+    """Watches that are yet to run.
+
+    `served` are the namespaces of the jobs that are ours; none: all. `on_error` hears of each error of the operator's
+    own at one object, by its kind.
+    """
 
     def own(path: str, type_: type[T]) -> Reflector[T] | Namespaced[T]:
         """Of a kind of which only the jobs' own objects matter; only where jobs are served it may be read."""
@@ -61,7 +70,7 @@ def watch_all(session: Session, feed: JobFeed, *, served: Sequence[str]) -> Watc
             return Namespaced(session, path, type_, namespaces=served, params=ours)
         return Reflector(session, path, type_, params=ours)
 
-    return Watches(
+    watches = Watches(
         {
             "pods": Reflector(session, reflector.PODS, objects.Pod),
             "nodes": Reflector(session, reflector.NODES, objects.Node),
@@ -75,6 +84,10 @@ def watch_all(session: Session, feed: JobFeed, *, served: Sequence[str]) -> Watc
         },
         feed,
     )
+    for kind, watch in watches.all.items():
+        watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
+    feed.store.on_error = partial(on_error, "job")
+    return watches
 
 
 def stores_of(watches: Watches) -> Stores:

@@ -89,7 +89,7 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
         await until_async("the node", lambda: nodes.store.named(name), seconds=5)
         await session.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"zone": "b"}}})
         await until_async("its label", lambda: nodes.store.named(name).metadata.labels["zone"] == "b", seconds=5)
-        await session.delete(f"/api/v1/nodes/{name}")
+        await session.delete(f"/api/v1/nodes/{name}", {})
         await until_async("its end", lambda: nodes.store.named(name) is None, seconds=5)
         assert nodes.stats.lists == 1
 

@@ -18,6 +18,7 @@ COMMANDS = (
     "make demo-quota",
     "make cluster-up",
     "make image",
+    "make release VERSION=1.2.3",
     "make bench-react",
     "make bench-reclaim",
     "make bench-rescale",

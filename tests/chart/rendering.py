@@ -7,24 +7,50 @@ resource definitions and the dashboard are left out there: they are generated, l
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from generate.helm import CHART, ROOT, render
-from generate.helm import run as helm
+from generate.helm import CHART, ROOT, run
+from generate.helm import render as render_chart
 
-__all__ = ["CASES", "CHART", "CRDS", "ROOT", "WITHOUT_CRDS", "case_file", "golden_file", "helm", "objects", "render"]
+__all__ = [
+    "CASES",
+    "CHART",
+    "CRDS",
+    "ROOT",
+    "WITHOUT_CRDS",
+    "case_file",
+    "golden_file",
+    "helm",
+    "objects",
+    "render",
+    "run",
+]
 
 HERE = Path(__file__).parent
 CRDS = ROOT / "crds"
+REGISTRY = ("--values", HERE / "registry.yaml")
+"""The one value that has no default."""
+TAKE_VALUES = ("install", "lint", "template", "upgrade")
 CASES = sorted(path.stem for path in (HERE / "cases").glob("*.yaml"))
 WITHOUT_CRDS = ("--set", "crds.enabled=false")
 WITH_PROMETHEUS = ("--api-versions", "monitoring.coreos.com/v1")
 """What helm sees of a cluster with the Prometheus operator."""
 
 DASHBOARD = re.compile(r"^(  elastic-pytorch\.json:) \|\n(?:(?:    .*)?\n)*", re.MULTILINE)
+
+
+def helm(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run helm; where the images are is said, and what the arguments say wins."""
+    return run(command, *(REGISTRY if command in TAKE_VALUES else ()), *arguments)
+
+
+def render(*flags: str | Path) -> str:
+    """The manifests with these flags, and with what must be said."""
+    return render_chart(*REGISTRY, *flags)
 
 
 def case_file(case: str) -> Path:

@@ -16,6 +16,7 @@ from tests.chart.rendering import (
     helm,
     objects,
     render_case,
+    run,
 )
 from tests.chart.renew import COMMAND
 
@@ -23,7 +24,9 @@ pytestmark = pytest.mark.programs
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
-
+WORKER_IMAGE = (
+    f"registry.example.com/team/elastic-worker:{yaml.safe_load((CHART / 'Chart.yaml').read_text())['version']}"
+)
 
 ABSENT_MEANS_NONE = {
     "settings.defaultPolicy.borrowing.limit",
@@ -62,6 +65,13 @@ def keys_of(values: dict, schema: dict, path: str = "") -> set[str]:
 def test_lint_finds_nothing_to_complain_about(case):
     result = helm("lint", "--strict", CHART, "--values", case_file(case))
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_without_the_images_registry_nothing_is_rendered_and_helm_says_what_to_write():
+    result = run("template", CHART)
+    assert result.returncode != 0
+    assert "image.registry is not set" in result.stderr
+    assert "--set image.registry=registry.example.com/team" in result.stderr
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -160,7 +170,7 @@ def test_the_operator_understands_its_settings(case, tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text(settings_file("--values", case_file(case)))
     given = yaml.safe_load(case_file(case).read_text())
-    image = "other.example/mirror/elastic-worker:7" if "workerImage" in given else settings.Settings().worker_image
+    image = "other.example/mirror/elastic-worker:7" if "workerImage" in given else WORKER_IMAGE
     secrets = given.get("workerImage", {}).get("pullSecrets", [])
     images = {"workerImage": image, "workerImagePullSecrets": secrets}
     wanted = VALUES["settings"] | (given.get("settings") or {}) | images
@@ -176,10 +186,10 @@ def test_the_worker_image_comes_from_where_the_operators_does_unless_it_is_said(
     def image(*flags):
         return yaml.safe_load(settings_file(*flags))["workerImage"]
 
-    assert image() == settings.Settings().worker_image
-    assert image("--set", "image.registry=mirror.example").startswith("mirror.example/elastic-pytorch/worker:")
+    assert image() == WORKER_IMAGE
+    assert image("--set", "image.registry=mirror.example").startswith("mirror.example/elastic-worker:")
     digest = f"sha256:{'0' * 64}"
-    assert image("--set", f"workerImage.digest={digest}") == f"docker.io/elastic-pytorch/worker@{digest}"
+    assert image("--set", f"workerImage.digest={digest}") == f"registry.example.com/team/elastic-worker@{digest}"
 
 
 def test_secrets_are_only_ever_created():

@@ -47,11 +47,18 @@ def has_failed(request: pytest.FixtureRequest) -> Callable[[], bool]:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
+def lab(pytestconfig: pytest.Config) -> Iterator[Lab]:
     """Two nodes with four GPUs each, and the operator, installed as a user installs it; see `Installation`."""
     progress = Progress()
-    targets = projectimage.TARGETS
-    cluster = Cluster.up(NAME, nodes=NODES, gpus=GPUS, network_policies=True, targets=targets, progress=progress)
+    cluster = Cluster.up(
+        NAME,
+        nodes=NODES,
+        gpus=GPUS,
+        kubernetes=pytestconfig.getoption("--kubernetes"),
+        network_policies=True,
+        targets=projectimage.TARGETS,
+        progress=progress,
+    )
     lab = Lab(cluster)
     Installation(lab).install()
     yield lab

@@ -71,7 +71,7 @@ class Installation:
                 "--namespace",
                 NAMESPACE,
                 "--set",
-                "metrics.prometheusRule.enabled=true",
+                "metrics.prometheusRule.enabled=true,image.registry=any",
             ),
             *("--show-only", "templates/prometheusrule.yaml"),
         )

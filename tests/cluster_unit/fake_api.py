@@ -180,10 +180,15 @@ async def fake_api() -> AsyncIterator[FakeApi]:
         await runner.cleanup()
 
 
+def connection_to(api: FakeApi) -> Connection:
+    """Where it is."""
+    return Connection(api.url, Credentials(lambda: None))
+
+
 @asynccontextmanager
 async def session_to(api: FakeApi, **options: Any) -> AsyncIterator[Session]:
     """A session to the server."""
-    async with Session(Connection(api.url, Credentials(lambda: None)), **options) as session:
+    async with Session(connection_to(api), **options) as session:
         yield session
 
 

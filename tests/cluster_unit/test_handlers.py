@@ -1,11 +1,11 @@
-"""kopf is kept apart from everything else, asks without haste, and what it does not tell is found out beside it."""
+"""kopf asks without haste, and what it does not tell is found out beside it."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import asynccontextmanager
 from itertools import islice, pairwise
+from typing import Any
 
 import pytest
 
@@ -13,72 +13,11 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed, apart
-from tests.cluster_unit.fake_api import FakeApi, at_rest
+from elastic_operator.handlers import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
+from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 
 JOBS_OF_A = in_namespace(JOBS, "a")
-in_threads = pytest.mark.processes
-"""Threads with event loops of their own are what these are about, and virtual time has only one."""
-
-
-async def sleep_for_ever() -> None:
-    await asyncio.Event().wait()
-
-
-@in_threads
-async def test_what_runs_apart_can_cancel_no_task_of_ours():
-    """That is what kopf does when it ends: it cancels every task of its loop that began after it."""
-    ours = asyncio.create_task(sleep_for_ever())
-
-    async def end_as_kopf_does() -> None:
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-
-    await apart(end_as_kopf_does)
-    await asyncio.sleep(0)
-    assert not ours.done()
-    ours.cancel()
-
-
-@in_threads
-async def test_what_runs_apart_is_not_in_the_main_thread_whose_signals_are_ours():
-    seen = []
-
-    async def look() -> None:
-        seen.append(threading.current_thread() is threading.main_thread())
-
-    await apart(look)
-    assert seen == [False]
-
-
-@in_threads
-async def test_an_error_of_what_runs_apart_is_told():
-    async def fail() -> None:
-        raise ValueError("unexpected answer")
-
-    with pytest.raises(ValueError, match="unexpected answer"):
-        await apart(fail)
-
-
-@in_threads
-async def test_what_runs_apart_has_ended_when_its_cancellation_returns():
-    states, begun = [], threading.Event()
-
-    async def work() -> None:
-        states.append("begun")
-        begun.set()
-        try:
-            await sleep_for_ever()
-        finally:
-            states.append("ended")
-
-    task = asyncio.create_task(apart(work))
-    assert await asyncio.to_thread(begun.wait, 60)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert task.cancelled()
-    assert states == ["begun", "ended"]
 
 
 def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
@@ -104,6 +43,11 @@ def put(api: FakeApi, name: str) -> dict:
     return api.put(f"{JOBS_OF_A}/{name}", {"spec": {}})
 
 
+def listed(api: FakeApi, *jobs: Any) -> None:
+    """The next list has these jobs."""
+    api.fail("LIST", json({"metadata": {"resourceVersion": "900"}, "items": jobs}))
+
+
 async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, session):
     kept, gone = put(api, "kept"), put(api, "gone")
     async with feeding(session) as feed:
@@ -113,6 +57,44 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, sessi
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
         assert gone["metadata"]["uid"] not in feed.store
         assert kept["metadata"]["uid"] in feed.store
+
+
+ODD: dict[str, Any] = {
+    "no metadata": {"spec": {}},
+    "no uid": {"metadata": {"name": "odd", "resourceVersion": "7"}},
+    "a version that is no number": {"metadata": {"name": "odd", "uid": "u", "resourceVersion": "new"}},
+    "metadata of another type": {"metadata": []},
+    "no object": 5,
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
+async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_counted(api, session, odd):
+    put(api, "one")
+    async with feeding(session) as feed:
+        errors: list[str] = []
+        feed.store.on_error = lambda: errors.append("one")
+        for type_ in (None, "ADDED", "DELETED"):
+            feed._take(type_, odd)
+        assert len(errors) == 3
+        listed(api, put(api, "one"), odd, put(api, "two"))
+        await feed.catch_up()
+        assert {job.metadata.name for job in feed.store} == {"one", "two"}
+
+
+async def test_a_job_that_cannot_be_read_any_more_is_known_as_it_last_was(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        listed(api, {"metadata": {**job["metadata"], "resourceVersion": "901"}, "spec": "odd"})
+        await feed.catch_up()
+        assert feed.store.get(job["metadata"]["uid"]).spec == {}
+
+
+async def test_a_list_that_is_none_is_asked_for_again(api, session):
+    async with feeding(session) as feed:
+        api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))
+        await feed.catch_up()
+        assert feed.errors == 3
 
 
 async def test_many_objects_of_one_list_cost_few_lists_of_ours(api, session):

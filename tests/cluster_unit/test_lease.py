@@ -10,34 +10,47 @@ from itertools import pairwise
 
 import pytest
 
+from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.errors import Fenced
-from elastic_operator.cluster.lease import Elector, Timing, micro_time
+from elastic_operator.cluster.lease import Elector, Timing, beside, micro_time
 from elastic_operator.cluster.session import Session
-from tests.cluster_unit.fake_api import FakeApi, at_rest, hang, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, session_to, status
 from tests.kit.tasks import running
+from tests.kit.wait import until
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/sys/leases/op"
+PODS = "/api/v1/namespaces/a/pods"
+POD = {"metadata": {"name": "p"}, "spec": {"containers": []}}
 TIMING = Timing()
+SHORT = Timing(lease_seconds=1.5, fence_seconds=1, renew_seconds=0.2, retry_seconds=0.2, poll_seconds=0.1)
+in_threads = pytest.mark.processes
 POLL = 1.2 * TIMING.poll_seconds
 """So late may a candidate look."""
+
+
+def candidate(identity: str = "one", timing: Timing = TIMING) -> Elector:
+    return Elector(namespace="sys", name="op", identity=identity, timing=timing)
+
+
+async def beat(elector: Elector) -> None:
+    while True:
+        elector.beat()
+        await asyncio.sleep(TIMING.renew_seconds)
 
 
 @asynccontextmanager
 async def electing(api: FakeApi, identity: str):
     """A replica that runs for the lease."""
-    async with session_to(api) as session:
-        elector = Elector(session, namespace="sys", name="op", identity=identity)
-        session.remaining = elector.remaining
-        async with running(elector.run()):
-            yield elector
+    elector = candidate(identity)
+    async with session_to(api) as session, running(elector.run(session)), running(beat(elector)):
+        yield elector
 
 
 @pytest.fixture
-async def leader(session: Session):
+async def leader(api: FakeApi):
     """A replica that leads, and its task, which ends when it lost the lease."""
-    elector = Elector(session, namespace="sys", name="op", identity="one")
-    session.remaining = elector.remaining
-    async with running(elector.run()) as task:
+    elector = candidate()
+    async with session_to(api) as session, running(elector.run(session)) as task, running(beat(elector)):
         assert await seconds_until_leading(elector) == 0
         yield elector, task
 
@@ -81,13 +94,12 @@ async def test_of_two_that_claim_a_free_lease_one_leads_and_the_other_says_once_
         assert [line.rpartition("holder=")[2] for line in told] == [first]
 
 
-async def test_a_released_lease_is_taken_over_at_the_next_look(api, leader):
+async def test_the_lease_of_who_is_cancelled_is_taken_over_at_the_next_look(api, leader):
     one, task = leader
     async with electing(api, "two") as two:
         await asyncio.sleep(2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await one.release()
         assert not one.is_leader
         assert await seconds_until_leading(two) <= POLL
         assert api.find(LEASE)["spec"]["leaseTransitions"] >= 1
@@ -96,6 +108,8 @@ async def test_a_released_lease_is_taken_over_at_the_next_look(api, leader):
 async def test_a_holder_that_died_is_followed_after_the_lease_and_not_before(api):
     async with electing(api, "one") as one:
         await seconds_until_leading(one)
+        api.always["PUT"] = 500  # so that it hands nothing back
+    del api.always["PUT"]
     async with electing(api, "two") as two:
         waited = await seconds_until_leading(two)
         assert TIMING.lease_seconds < waited <= TIMING.lease_seconds + POLL
@@ -114,17 +128,16 @@ async def test_a_holder_whose_clock_is_wrong_is_judged_by_whether_it_stirs(api):
 
 
 @pytest.mark.parametrize("fault", [500, hang])
-async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api, leader, session, fault):
+async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api, leader, fault):
     elector, task = leader
     await asyncio.sleep(7)
     api.always["PUT"] = fault
     async with asyncio.timeout(TIMING.lease_seconds):
-        await elector.lost.wait()
+        await task
     assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
-    with pytest.raises(Fenced):
-        await session.post("/api/v1/namespaces/a/pods", {"metadata": {"name": "late"}})
-    await task
-    assert time.monotonic() == TIMING.renew_seconds + TIMING.fence_seconds
+    async with session_to(api, remaining=elector.remaining) as session:
+        with pytest.raises(Fenced):
+            await session.post(PODS, {"metadata": {"name": "late"}})
 
 
 async def test_one_failed_renewal_costs_nothing(api, leader):
@@ -187,10 +200,63 @@ async def test_an_api_server_that_fails_at_first_does_not_end_the_election(api):
         assert await seconds_until_leading(elector) <= (1 + 2) * POLL
 
 
-async def test_who_never_led_releases_nothing(api, session):
+async def test_who_never_led_releases_nothing(api):
     api.put(LEASE, {"spec": {"holderIdentity": "other"}})
-    await Elector(session, namespace="sys", name="op", identity="one").release()
-    assert not api.seen
+    async with electing(api, "one"):
+        await at_rest()
+    assert set(api.requests) == {"GET"}
+
+
+async def test_a_leader_that_beats_no_more_neither_renews_the_lease_nor_hands_it_back_nor_takes_it_again(api, session):
+    one, again = candidate(), candidate()
+    async with asyncio.timeout(TIMING.stuck_seconds + 2 * TIMING.renew_seconds):
+        await one.run(session)
+    assert one.remaining() < 0
+    assert api.moments["PUT"] == [*range(5, 61, 5)]
+    assert holder(api) == "one"
+    async with running(again.run(session)):
+        await asyncio.sleep(3 * TIMING.lease_seconds)
+        assert not again.is_leader
+        again.beat()
+        assert await seconds_until_leading(again) <= POLL
+
+
+@in_threads
+async def test_a_loop_that_stands_still_for_longer_than_its_fence_leads_on_and_hands_its_lease_back(api):
+    async def work() -> None:
+        async with led(api) as (elector, session):
+            begun = elector.deadline
+            until("renewals", lambda: elector.deadline > begun + SHORT.fence_seconds, seconds=30)
+            await session.post(PODS, POD)
+
+    await apart(work)
+    assert api.find(f"{PODS}/p")
+    assert holder(api) == ""
+
+
+@in_threads
+async def test_a_loop_that_stands_still_while_its_lease_is_lost_writes_nothing_afterwards(api):
+    async def work() -> None:
+        async with led(api) as (elector, session):
+            queued = asyncio.create_task(session.post(PODS, POD))
+            await asyncio.sleep(0)
+            api.always["PUT"] = 500
+            until("its loss", lambda: not elector.is_leader, seconds=30)
+            for write in (queued, session.post(PODS, POD)):
+                with pytest.raises(Fenced):
+                    await write
+
+    await apart(work)
+    assert not api.find(f"{PODS}/p")
+
+
+@asynccontextmanager
+async def led(api: FakeApi):
+    """A lease that is renewed beside this loop, and a session that it fences. The server must be in another loop."""
+    elector, election = candidate(timing=SHORT), beside(lambda: Session(connection_to(api)))
+    async with session_to(api, remaining=elector.remaining) as session, running(election(elector)):
+        await elector.wait_until_leading()
+        yield elector, session
 
 
 def test_times_are_written_in_utc_with_microseconds():

@@ -117,17 +117,33 @@ def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came(
     assert ledger.node_usage("n1").used[GPU] == 1
 
 
-def test_while_the_requests_of_a_new_pod_cannot_be_read_what_was_assumed_of_it_counts_on(monkeypatch):
-    ledger, unread = ledger_of(), own(gpus=2)
-    assume_worker(ledger, 0, gpus=2)
+@pytest.mark.parametrize("station", ["requests_of", "host_ports_of", "node_of", "own_pod"])
+@pytest.mark.parametrize("before", ["unheard of", "assumed", "known"])
+def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is_counted(monkeypatch, station, before):
+    errors = []
+    ledger = ledger_of(on_error=lambda: errors.append("one"))
+    known = own(gpus=2, cpu="1") if before == "known" else None
+    if known:
+        ledger.pod_changed(None, known)
+    if before == "assumed":
+        assume_worker(ledger, 0, gpus=2)
+    unread = own(gpus=2, cpu="2")
     with monkeypatch.context() as broken:
-        broken.setattr(convert, "requests_of", lambda _: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            ledger.pod_changed(None, unread)
+        broken.setattr(convert, station, lambda *_, **__: 1 // 0)
+        ledger.pod_changed(known, unread)
+        assert len(errors) == 1
+        ledger.job_changed(JOB_UID)
     assert ledger.node_usage("n1").used[GPU] == 2
-    ledger.pod_changed(unread, own(gpus=2))
+    assert [pod.name for pod in ledger.own_pods(JOB_UID)] == (["toy-worker-0"] if known else [])
+    ended = own(gpus=2, cpu="2", phase="Failed")
+    with monkeypatch.context() as broken:
+        broken.setattr(convert, station, lambda *_, **__: 1 // 0)
+        ledger.pod_changed(unread, ended)
+    assert ledger.node_usage("n1") == Usage()
+    ledger.pod_changed(ended, own(gpus=2, rv=9))
     assert ledger.node_usage("n1").used[GPU] == 2
     assert not ledger.assumed(JOB_UID)
+    assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
 
 
 def test_names_that_others_hold_are_known_to_the_job():

@@ -66,19 +66,19 @@ async def test_a_refusal_by_a_proxy_in_between_is_read_as_text(api, session):
         await session.get(PATH + "/p")
 
 
-async def test_no_write_is_sent_without_a_lease_but_reads_and_the_lease_itself_are(api):
+async def test_no_write_is_sent_without_a_lease_but_reads_are(api):
     async with session_to(api, remaining=lambda: 0.0) as session:
         for write in (
             session.post(PATH, BODY),
             session.put(PATH + "/p", BODY),
             session.patch(PATH + "/p", BODY),
-            session.delete(PATH + "/p"),
+            session.delete(PATH + "/p", BODY),
         ):
             with pytest.raises(errors.Fenced):
                 await write
         assert not api.seen
-        await session.post(PATH, BODY, fenced=False)
-        await session.get(PATH + "/p")
+        with pytest.raises(errors.NotFound):
+            await session.get(PATH + "/p")
 
 
 async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_then(api):
@@ -100,6 +100,25 @@ async def test_a_write_that_waited_for_its_turn_is_fenced_by_the_lease_as_it_is_
         with pytest.raises(errors.Fenced):
             await second
         assert api.requests["POST"] == 1
+
+
+async def test_a_write_whose_connection_comes_after_the_lease_is_lost_is_not_sent(api, monkeypatch):
+    left, connected = [math.inf], asyncio.Event()
+    connect = asyncio.get_running_loop().create_connection
+
+    async def slowly(*args, **options):
+        await connected.wait()
+        return await connect(*args, **options)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", slowly)
+    async with session_to(api, remaining=lambda: left[0]) as session:
+        write = asyncio.create_task(session.post(PATH, BODY))
+        await at_rest()
+        left[0] = 0.0
+        connected.set()
+        with pytest.raises(errors.Unreachable, match="not hold the lease"):
+            await write
+        assert not api.seen
 
 
 async def test_a_write_that_hangs_is_given_up_when_the_lease_ends(api):
@@ -136,7 +155,7 @@ async def test_requests_are_counted_by_verb_and_outcome(api):
                 await session.post(PATH, BODY)
         left[0] = -1.0
         with pytest.raises(errors.Fenced):
-            await session.delete(PATH)
+            await session.delete(PATH, BODY)
     assert counts == {("POST", "201"): 1, ("POST", "500"): 1, ("POST", "timeout"): 1, ("DELETE", "fenced"): 1}
 
 

@@ -111,17 +111,25 @@ def test_after_a_reset_older_versions_count_again():
     assert store.get("uid-undone").metadata.resource_version == "4"
 
 
-def test_a_listener_that_raises_at_one_object_hides_it_from_nobody_else(caplog):
-    def raises(_old: Pod | None, _new: Pod | None) -> None:
-        raise KeyError("made up")
+def test_a_listener_that_raises_at_one_object_hides_it_from_nobody_else_and_is_counted(caplog):
+    heard: list[str] = []
 
-    store = Store[Pod]()
-    store.subscribe(raises)
-    changes = recorded(store)
+    def raises_at_p(_old: Pod | None, new: Pod | None) -> None:
+        heard.append(new.metadata.name)
+        if new.metadata.name == "p":
+            raise KeyError("made up")
+
+    store, errors = Store[Pod](), []
+    store.on_error = lambda: errors.append("one")
     store.observe(pod(rv=5))
+    store.observe(pod("q", rv=5))
+    store.subscribe(raises_at_p)
+    changes = recorded(store)
     store.observe(pod(rv=6))
-    assert changes == [("-", "5"), ("5", "6")]
+    assert changes == [("-", "5"), ("-", "5"), ("5", "6")]
+    assert heard == ["p", "q", "p"]
     assert "raised at a/p" in caplog.text
+    assert len(errors) == 2
 
 
 def test_a_listener_hears_of_what_was_there_before_it():

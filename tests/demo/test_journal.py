@@ -1,3 +1,8 @@
+from io import StringIO
+
+from rich.console import Console
+
+from demo.costs import show_costs
 from demo.journal import Epoch, Journal, epochs_of, pauses_of
 from demo.plot import svg_of
 
@@ -23,6 +28,11 @@ def test_only_the_first_process_of_a_pod_counts():
     assert [e.number for e in epochs_of(log(epoch(0), epoch(0, rank=1, local_rank=1), epoch(1, rank=4)))] == [0, 1]
 
 
+def test_a_line_may_say_which_process_of_its_pod_it_is_of():
+    lines = [f"[default0]:{line}" for line in ("[12] " + GROUP.format(size=4), epoch(3))]
+    assert [(e.number, e.world_size) for e in epochs_of(log(*lines))] == [(3, 4)]
+
+
 def test_a_pause_is_the_gap_at_a_change_of_the_world_size():
     epochs = [Epoch(0.0, 0, 4), Epoch(1.0, 1, 4), Epoch(9.0, 2, 8), Epoch(10.0, 3, 8)]
     (pause,) = pauses_of(epochs)
@@ -45,6 +55,23 @@ def test_what_a_pod_has_logged_outlives_it():
     assert [(epoch.number, epoch.world_size) for epoch in journal.epochs] == [(0, 3), (1, 3), (2, 2)]
 
 
-def test_the_picture_has_a_dot_for_each_epoch():
-    picture = svg_of([Epoch(0.0, 0, 4), Epoch(1.0, 1, 8)], title="toy")
-    assert picture.count('r="4"') == 2 + 2  # the legend has one for each world size
+def test_the_picture_has_a_panel_for_each_training_and_a_dot_for_each_epoch():
+    epochs = [Epoch(0.0, 0, 4), Epoch(1.0, 1, 8)]
+    picture = svg_of({"Torchrun": epochs, "Elastic": epochs[:1]}, title="toy")
+    assert picture.count('r="4"') == 2 + 3  # the legend has one for each world size
+    assert "Torchrun</text>" in picture
+    assert "Elastic</text>" in picture
+
+
+def test_the_table_has_the_modes_beside_each_other_for_each_change():
+    console = Console(file=StringIO(), width=140)
+    slow = [Epoch(0.0, 0, 4), Epoch(15.0, 0, 8), Epoch(16.0, 1, 8), Epoch(30.0, 1, 4)]
+    fast = [Epoch(0.0, 0, 4), Epoch(0.5, 1, 8), Epoch(1.2, 2, 4)]
+    show_costs(console, {"Torchrun": slow, "Elastic": fast})
+    rows = [line for line in console.file.getvalue().splitlines() if "processes" in line]
+    assert [[cell.strip() for cell in row.strip(" │").split("│")] for row in rows] == [
+        ["4 -> 8 processes", "Torchrun", "0", "0", "15.0 s", "1"],
+        ["4 -> 8 processes", "Elastic", "0", "1", "0.5 s", "0"],
+        ["8 -> 4 processes", "Torchrun", "1", "1", "14.0 s", "1"],
+        ["8 -> 4 processes", "Elastic", "1", "2", "0.7 s", "0"],
+    ]

@@ -3,6 +3,7 @@
 import pytest
 
 from devcluster import binaries, cache, projectimage, uv
+from devcluster.errors import DevclusterError
 
 
 @pytest.fixture(autouse=True)
@@ -69,15 +70,22 @@ def test_a_build_that_breaks_leaves_no_entry_and_the_next_one_starts_empty():
 
 
 def test_each_go_module_has_an_entry_of_its_own_that_its_link_flags_are_part_of():
-    assert len({module.entry_name() for module in binaries.MODULES}) == len(binaries.MODULES)
-    kubernetes = next(module for module in binaries.MODULES if module.name == "kubernetes")
-    unflagged = binaries.GoModule(name="kubernetes", packages=kubernetes.packages)
-    assert unflagged.entry_name() != kubernetes.entry_name()
+    modules = [*map(binaries.kubernetes, binaries.KUBERNETES), *binaries.MODULES]
+    assert len({module.entry_name() for module in modules}) == len(modules)
+    usual = binaries.kubernetes(binaries.DEFAULT_KUBERNETES)
+    unflagged = binaries.GoModule(name=usual.name, packages=usual.packages)
+    assert unflagged.entry_name() != usual.entry_name()
 
 
-def test_the_kubernetes_version_that_is_linked_in_is_the_one_that_go_mod_requires():
-    required = (binaries.TOOLS / "kubernetes" / "go.mod").read_text()
-    assert f"k8s.io/kubernetes {binaries.KUBERNETES_VERSION}" in required
+@pytest.mark.parametrize("release", binaries.KUBERNETES)
+def test_the_kubernetes_version_that_is_linked_in_is_the_one_that_go_mod_requires(release):
+    required = (binaries.kubernetes(release).folder() / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {binaries.KUBERNETES[release]}" in required
+
+
+def test_a_release_of_kubernetes_that_cannot_be_built_is_refused_with_those_that_can():
+    with pytest.raises(DevclusterError, match=r"kubernetes='1.29': write one of 1.30, 1.36, 1.37"):
+        binaries.kubernetes("1.29")
 
 
 def test_images_are_built_with_the_uv_that_is_installed_here():

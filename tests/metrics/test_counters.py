@@ -1,10 +1,15 @@
 """What is counted as it happens: there from the start, at 0, and never less than before."""
 
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import RESIZES, JobChanges
+from elastic_operator.metrics.counters import KINDS
+from elastic_operator.watches import watch_all
 from tests.metrics.pictures import of, parse, samples_of
 
 KNOWN = [(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons]
@@ -71,3 +76,12 @@ def test_no_counter_ever_goes_down(writes):
         counters = [key for key in before if key[0].endswith(("_total", "_count", "_sum", "_bucket"))]
         assert all(now[key] >= before[key] for key in counters)
         before = now
+
+
+def test_an_error_at_an_object_of_any_kind_that_is_watched_is_counted_under_a_name_that_is_there_from_the_start():
+    errors: list[str] = []
+    feed = SimpleNamespace(store=Store())
+    watches = watch_all(None, feed, served=(), on_error=errors.append)
+    for store in (feed.store, *(watch.store for watch in watches.all.values())):
+        store.on_error()
+    assert sorted(errors) == sorted(KINDS)

@@ -1,7 +1,8 @@
 """Which history catches which mutant: recorded in `caught.json`, so that no test has to search for it.
 
-The first `events` events of `seed` break a rule if the operator is the mutant, and none if it is not. `violation` is
-what the checker said when that was recorded: for who reads the diff.
+The first `events` events of `seed`, with errors of the operator's own for a mutant of `GUARDS`, break a rule if the
+operator is the mutant, and none if it is not. `violation` is what the checker said when that was recorded: for who
+reads the diff.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.simulate.history import BEGINNING, run_history
-from tests.simulate.mutants import MUTANTS
+from tests.simulate.mutants import GUARDS, MUTANTS
 from tests.simulate.violation import RestlessError, ViolationError
 
 FILE = Path(__file__).with_name("caught.json")
@@ -46,7 +47,7 @@ def lived_by(mutant: str, seed: int, events: int) -> Catch | None:
     told: list[str] = []
     try:
         with MUTANTS[mutant]():
-            run_history(seed, events, told=told)
+            run_history(seed, events, told=told, with_errors=mutant in GUARDS)
     except ViolationError as violation:
         return Catch(seed, len(told) - len(BEGINNING), str(violation), vague=isinstance(violation, RestlessError))
     return None

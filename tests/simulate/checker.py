@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +10,7 @@ from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
-from tests.simulate.entitled import check_entitlements
+from tests.simulate.entitled import check_entitlements, check_set_aside
 from tests.simulate.evictions import Evictions
 from tests.simulate.facts import (
     Body,
@@ -61,7 +61,7 @@ class Checker:
             self._no_limit_passed(created)
             self._no_job_too_large(created, operator)
             self._nothing_kept_beyond_the_guarantee(created)
-        if operator.faults.failed_at < self.server.moments.monotonic():
+        if operator.faults.failed_at < self.server.moments.monotonic() and not operator.faults.cut_off:
             self._no_master_first(writes, operator.controller._allocation or {})
         if writes:
             self._is_sound(operator, writes)
@@ -80,10 +80,14 @@ class Checker:
                 f"{name_of(pod)} is made on {place}, which is full: {sorted(map(name_of, held))}",
             )
             others = [requests_of(p) for p in held if p["metadata"]["uid"] != pod["metadata"]["uid"] and staying(p)]
-            kept = [other for other, where in promised(self.server) if where == place and gpus_of(other)]
+            kept = [other for other, where in self._kept() if where == place and gpus_of(other)]
             others += map(requests_of, kept)
             told = f"{name_of(pod)} is made on {place}, where its room is kept for {sorted(map(name_of, kept))}"
             require(room_for(requests_of(pod), node, others) or not kept, told)
+
+    def _kept(self) -> Iterator[tuple[Body, str]]:
+        """Foreign pods that are nominated for a node, with that node; but for those that are set aside."""
+        return ((pod, node) for pod, node in promised(self.server) if name_of(pod) not in self.server.aside)
 
     def held_on(self, place: str) -> list[Body]:
         """Pods that hold room on the node: bound or pinned to it, and not ended; terminating ones hold theirs."""
@@ -187,7 +191,7 @@ class Checker:
 
     def _min_or_nothing(self, job: Body) -> None:
         uid = job["metadata"]["uid"]
-        if "completionTime" in job.get("status", {}):
+        if "completionTime" in job.get("status", {}) or name_of(job) in self.server.aside:
             return
         pods = [pod for pod in self.pods_of(uid) if staying(pod)]
         allowed = (0,) if job["spec"].get("suspend") else (0, *job_sizes(job))
@@ -204,5 +208,6 @@ class Checker:
         assert snapshot is not None
         comes_out_again(replace(snapshot, now=self.server.moments.time()))
         check_entitlements(self.server)
-        for pod, node in promised(self.server):
+        check_set_aside(self.server)
+        for pod, node in self._kept():
             require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")

@@ -40,6 +40,10 @@ from tests.simulate.rights import ByFairShare, ByGuarantee, Right
 from tests.simulate.server import Server
 from tests.simulate.violation import require
 
+GIVE_NOTHING = ("allocate", "act")
+"""Stations of which a job that is set aside takes no part in allocations, or gets none of them carried out."""
+ALWAYS = ("facts", "observe", "settle")
+"""Stations by which each job comes every two minutes."""
 STARVATION_SECONDS = 600
 """A job that has waited for so long holds what becomes free."""
 
@@ -66,15 +70,26 @@ def check_entitlements(server: Server) -> None:
             state.has_its_next_size(job, right)
 
 
+def check_set_aside(server: Server) -> None:
+    """Who is set aside says so, and nobody else does."""
+    for job in server.all(kinds.JOBS):
+        conditions = {one["type"]: one["reason"] for one in _status(job).get("conditions", ())}
+        says, station = conditions.get("Ready") == "InternalError", server.aside.get(name_of(job), "")
+        require(station or not says, f"{name_of(job)} says InternalError, and nothing raises for it")
+        silent = station in ALWAYS and not says and "completionTime" not in _status(job)
+        require(not silent, f"{station!r} raises for {name_of(job)}, which does not say so")
+
+
 class State:
     """A cluster at rest."""
 
     def __init__(self, server: Server) -> None:
         self.policies, self.now = read_policies(server), server.moments.time()
         self.nodes = {name_of(n): n for n in server.all(kinds.NODES)}
+        self.aside = server.aside
         self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if "completionTime" not in _status(j)}
         self.pods = [pod for pod in server.all(kinds.PODS) if place_of(pod) in self.nodes and not ended(pod)]
-        self.waiting = [pod for pod in server.all(kinds.PODS) if lacks_gpus(pod)]
+        self.waiting = [pod for pod in server.all(kinds.PODS) if lacks_gpus(pod) and name_of(pod) not in self.aside]
         self.of_job: dict[str, list[Body]] = {uid: [] for uid in self.jobs}
         for pod in self.pods:
             if owner_of(pod) and owner_of(pod)["uid"] in self.of_job and staying(pod):
@@ -117,7 +132,8 @@ class State:
         """Jobs that may hold what becomes free, since they have waited for so long."""
         for uid, job in self.jobs.items():
             age = self.now - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
-            if not self.of_job[uid] and not job["spec"].get("suspend") and age >= STARVATION_SECONDS:
+            waits = not self.of_job[uid] and not job["spec"].get("suspend") and name_of(job) not in self.aside
+            if waits and age >= STARVATION_SECONDS:
                 yield job
 
     def _missing(self, job: Body) -> int:
@@ -125,7 +141,7 @@ class State:
         pods, spec = self.of_job.get(job["metadata"]["uid"], []), job["spec"]
         if spec.get("suspend") or "retry" in _status(job) or (pods and not any(map(is_master, pods))):
             return 0
-        if any(not is_open(self.nodes[place_of(pod)]) for pod in pods):
+        if name_of(job) in self.aside or not all(self._is_open(self.nodes[place_of(pod)]) for pod in pods):
             return 0
         return max(0, next((n for n in self._sizes(job) if n > len(pods)), 0) - len(pods))
 
@@ -149,19 +165,22 @@ class State:
         used = self._use(flavor)
         requested = {team: gpus for team, gpus in used.items() if team not in self.policies.parents.values()}
         for uid, job in self.jobs.items():
-            if _flavor(job) == flavor and not job["spec"].get("suspend"):
+            if _flavor(job) == flavor and not job["spec"].get("suspend") and name_of(job) not in self.aside:
                 more = max(0, max(self._sizes(job), default=0) - len(self.of_job[uid]))
                 requested[self._team(job)] += more * requests_of(job["spec"]["template"])[GPU]
         for pod in self.waiting:
             requested[self._team(pod)] += gpus_of(pod) if flavor_of(pod) == flavor else 0
         return requested
 
+    def _is_open(self, node: Body) -> bool:
+        return is_open(node) and name_of(node) not in self.aside
+
     def _capacity(self, flavor: str) -> int:
         """GPUs of open nodes, and those in use on the others."""
         opened = [
-            node for node in self.nodes.values() if is_open(node) and node["metadata"]["labels"]["pool"] == flavor
+            node for node in self.nodes.values() if self._is_open(node) and node["metadata"]["labels"]["pool"] == flavor
         ]
-        closed = [p for p in self.pods if flavor_of(p) == flavor and not is_open(self.nodes[place_of(p)])]
+        closed = [p for p in self.pods if flavor_of(p) == flavor and not self._is_open(self.nodes[place_of(p)])]
         return sum(allocatable(node)[GPU] for node in opened) + sum(map(gpus_of, closed))
 
     def _free(self, node: Body) -> dict[str, int]:
@@ -180,7 +199,7 @@ class State:
         """Put one pod where the fewest others must go; False if it fits nowhere. `need` are all GPUs still lacking."""
         ways = []
         for name, node in self.nodes.items():
-            fits = is_open(node) and suits(job["spec"]["template"], node)
+            fits = self._is_open(node) and suits(job["spec"]["template"], node)
             victims = self._way(job, requests, need, name, trial, right) if fits else None
             if victims is not None:
                 ways.append((len(victims), name, victims))
@@ -224,7 +243,12 @@ class State:
     def _above_minimum(self, other: Body, job: Body, trial: Trial) -> list[Body]:
         """The highest indices go first; anything else is not tried."""
         spec, pods = other["spec"], self.of_job[other["metadata"]["uid"]]
-        plain = spec.get("preemptible", True) and spec.get("replicaStep", 1) == 1 and any(map(is_master, pods))
+        plain = (
+            spec.get("preemptible", True)
+            and self.aside.get(name_of(other)) not in GIVE_NOTHING
+            and spec.get("replicaStep", 1) == 1
+            and any(map(is_master, pods))
+        )
         if not plain or spec.get("suspend") or self._team(other) == self._team(job):
             return []
         left = [pod for pod in pods if name_of(pod) not in trial.taken]

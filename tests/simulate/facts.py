@@ -14,6 +14,8 @@ GPU = "nvidia.com/gpu"
 POOL = "pool"
 """The label of nodes that tells the two flavors apart."""
 FLAVORS = ("a", "b")
+OF = "of"
+"""The label of pods that tells their job's name."""
 RESERVED = "elastic-pytorch.dev/reserved"
 """The annotation in which the operator notes the place that it keeps for a foreign pod."""
 

@@ -29,6 +29,11 @@ class Faults:
         self.faltering = 0
         self.failed_at = -inf
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether another one leads, and a write has been refused for that."""
+        return self.left is not None and self.left < 0
+
     def retries(self, now: float) -> bool:
         """Whether something that failed may not have been tried again yet."""
         return now < self.failed_at + LONGEST_WAIT

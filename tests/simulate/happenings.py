@@ -20,7 +20,8 @@ Happening = Callable[[World], str]
 _CAN_BE_KEPT = "preemptible" in JobSpec.model_fields
 
 
-def _open_jobs(world: World) -> list[Body]:
+def open_jobs(world: World) -> list[Body]:
+    """Jobs that have not ended."""
     return [job for job in world.server.all(kinds.JOBS) if "completionTime" not in job.get("status", {})]
 
 
@@ -66,9 +67,12 @@ def job_goes(world: World) -> str:
 
 def job_is_edited(world: World) -> str:
     """A user changes the largest size."""
-    job = world.choose(_open_jobs(world))
-    if job is None:
-        return ""
+    job = world.choose(open_jobs(world))
+    return edit_job(world, job) if job else ""
+
+
+def edit_job(world: World, job: Body) -> str:
+    """That job gets another largest size."""
     spec = job["spec"]
     most = spec["minReplicas"] + world.dice.choice((0, 1, 2, 4))
     world.server.edit(kinds.JOBS, job, {**spec, "maxReplicas": most})
@@ -77,7 +81,7 @@ def job_is_edited(world: World) -> str:
 
 def job_is_suspended_or_resumed(world: World) -> str:
     """A user suspends a job, or resumes it."""
-    jobs = _open_jobs(world)
+    jobs = open_jobs(world)
     suspended = [job for job in jobs if job["spec"].get("suspend")]
     job = world.choose(suspended if world.dice.random() < MENDING else jobs)
     if job is None:
@@ -181,7 +185,11 @@ def node_is_lost_or_comes_back(world: World) -> str:
 
 def policy_comes_or_is_edited(world: World) -> str:
     """A team gets a policy, or another one."""
-    name = world.dice.choice((*OWNERS, *OWNERS, PARENT))
+    return write_policy(world, world.dice.choice((*OWNERS, *OWNERS, PARENT)))
+
+
+def write_policy(world: World, name: str) -> str:
+    """That team gets a policy, or another one."""
     known = world.server.find(kinds.POLICIES, "", name)
     spec = _policy(world, name)
     if known is None:

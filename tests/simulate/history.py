@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from typing import Any
 
+from tests.simulate.breaking import WITH_ERRORS
 from tests.simulate.happenings import (
     HAPPENINGS,
     Happening,
@@ -29,10 +30,10 @@ REST_EVERY = 10
 """After so many events the world comes to rest."""
 
 
-def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = None) -> World:
+def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = None, with_errors: bool = False) -> World:
     """The history of that seed, and the world at its end. What goes wrong is told with all that had happened.
 
-    That is in `told` as well: the beginning, and each event.
+    That is in `told` as well: the beginning, and each event. `with_errors`: the operator has errors of its own.
     """
     moments, dice = Moments(), Random(seed)
     told = [] if told is None else told
@@ -41,7 +42,10 @@ def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = Non
     log.addHandler(complaints)
     try:
         with moments.rule(Random(seed)), noted(seed, told):
-            return asyncio.run(_live(World(moments, dice), events, told, complaints))
+            world = World(moments, dice)
+            with world.raising.rule() if with_errors else nullcontext():
+                happenings = WITH_ERRORS if with_errors else HAPPENINGS
+                return asyncio.run(_live(world, happenings, events, told, complaints))
     finally:
         log.removeHandler(complaints)
 
@@ -69,9 +73,11 @@ def drawn(
         yield happening, what
 
 
-async def _live(world: World, events: int, told: list[str], complaints: Complaints) -> World:
+async def _live(
+    world: World, happenings: Mapping[Happening, int], events: int, told: list[str], complaints: Complaints
+) -> World:
     told += [beginning(world) for beginning in BEGINNING]
-    for happened, (happening, what) in enumerate(drawn(world, HAPPENINGS, told, events), start=1):
+    for happened, (happening, what) in enumerate(drawn(world, happenings, told, events), start=1):
         if happening is time_passes:
             await world.advance(float(what.split()[0]))
         if world.dice.random() < IN_BETWEEN:

@@ -10,14 +10,22 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.loop import controller, view
+from elastic_operator.loop.bulkhead import Bulkhead
+from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.nodes import Nodes
+from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan import allocate as allocating
 from elastic_operator.plan import displace, entitle, roster, rounds, settle, table, victims
 from elastic_operator.plan.accounts import Account, apart
+from elastic_operator.plan.aside import plan_aside
 from elastic_operator.plan.claim import Claim
-from elastic_operator.plan.decisions import Reclaim
+from elastic_operator.plan.decisions import Plan, Reclaim, Share
 from elastic_operator.plan.entitle import Taking
+from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import JobDemand, Node, PodShape, Request, Snapshot
+from elastic_operator.plan.policies import Policy
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Quota, Team
 from elastic_operator.plan.victims import Unit, Victims, clear
@@ -187,6 +195,43 @@ def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
     return bool(reservation.node)
 
 
+# -- an operator of which one object's errors are not kept from the others ------------------------------------------
+
+
+def _raises(_bulkhead: Bulkhead, _kind: str, _uid: str, _name: str, error: Exception, **_more: Any) -> Any:
+    raise error
+
+
+def _unguarded(_bulkhead: Bulkhead, _kind: str, _uid: str, _name: str, work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
+    known = bulkhead._faults.get(uid)
+    return known if known is not None and known.version == version else None
+
+
+def _untold(job: Job, share: Share | None, now: float) -> Plan:
+    return replace(plan_aside(job, share, now), status=job.status)
+
+
+def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
+    return replace(policy, spec=None, fault=fault)
+
+
+GUARDS: Mapping[str, Mutant] = {
+    "an error at one object is everybody's": _instead((Bulkhead, "set_aside", _raises)),
+    "an error at one node or waiting pod is everybody's": _instead((Bulkhead, "attempt", _unguarded)),
+    "it is not found out for whom an allocation raises": _instead((Controller, "_blame", _nothing_is_done)),
+    "who is set aside is never tried again": _instead((Bulkhead, "fault", _never_over)),
+    "a job that is set aside keeps its GPUs from all others": _instead((view, "demand_aside", _nothing_is_done)),
+    "a job that is set aside is given more": _instead((view, "demand_aside", lambda last, _pods: last)),
+    "a job that is set aside does not say so": _instead((controller, "plan_aside", _untold)),
+    "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
+    "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
+}
+"""Those that only show where an operator has errors of its own."""
+
 MUTANTS: Mapping[str, Mutant] = {
     "pods that terminate count as gone": _nodes(lambda node: replace(node, leaving={})),
     "pods of others count as nothing": _nodes(lambda node: replace(node, used={})),
@@ -222,5 +267,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "masters go first": _instead(
         *((module, "keep_order", _master_goes_first) for module in (roster, table, allocating))
     ),
+    **GUARDS,
 }
 """What each gets wrong, in words."""

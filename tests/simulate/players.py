@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api.jobs import make_container, make_job, make_template
 from tests.simulate import server as kinds
-from tests.simulate.facts import GPU, POOL
+from tests.simulate.facts import GPU, OF, POOL
 from tests.simulate.server import Body
 
 
@@ -33,8 +33,10 @@ class Players:
     def add_job(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, delay: int = 0, **spec: Any) -> Body:
         """A job whose pods ask for so many GPUs of that pool."""
         resources = {"limits": {GPU: gpus}, "requests": {"cpu": cpu}}
+        name = self.new_name("j")
         template = make_template(make_container(resources=resources), nodeSelector={POOL: pool})
+        template["metadata"] = {"labels": {OF: name}}
         elasticity = {"scaleUpDelaySeconds": min(delay, self.longest_delay), "gracePeriodSeconds": 5}
-        body = make_job(self.new_name("j"), template=template, elasticity=elasticity, **spec)
+        body = make_job(name, template=template, elasticity=elasticity, **spec)
         body["metadata"]["namespace"] = namespace
         return self.server.create(kinds.JOBS, body)

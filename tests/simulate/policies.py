@@ -66,8 +66,10 @@ class Policies:
 
 
 def read_policies(server: Server) -> Policies:
-    """The policies that there are."""
-    bodies = {body["metadata"]["name"]: body["spec"] for body in server.all(POLICIES)}
+    """The policies that hold."""
+    stored = (body["metadata"] | {"spec": body["spec"]} for body in server.all(POLICIES))
+    holding = ((one["name"], server.in_force.get(one["uid"], one["spec"])) for one in stored)
+    bodies = {name: spec for name, spec in holding if spec is not None}
     return Policies(
         {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()},
         {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies},

@@ -11,7 +11,7 @@ from multiprocessing import Pool
 
 from tests.simulate.caught import Catch, lived_by, read_catches, write_catches
 from tests.simulate.history import EVENTS
-from tests.simulate.mutants import MUTANTS
+from tests.simulate.mutants import GUARDS, MUTANTS
 from tests.simulate.test_histories import KNOWN, SEEDS
 
 MORE = 40
@@ -26,7 +26,7 @@ def search(mutant: str) -> Catch | None:
         if seed > last:
             break
         most = best.events - 1 if best and not best.vague else EVENTS
-        catch = lived_by(mutant, seed, most) if most and seed not in KNOWN else None
+        catch = lived_by(mutant, seed, most) if most and (seed not in KNOWN or mutant in GUARDS) else None
         if catch and (best is None or (catch.vague, catch.events) < (best.vague, best.events)):
             last = last if best else seed + MORE
             best = catch

@@ -10,6 +10,7 @@ from tests.simulate.violation import ViolationError
 SEEDS = range(300)
 FEW, SOME, MANY = 20, 60, 10_000
 """The first 60 histories take the operator through 99.7 % of the steps from line to line that 150 take it through."""
+SOME_WITH_ERRORS = 12
 KNOWN = {
     229: "a job of higher priority breaks up one of its team, loses the room to another team's guarantee in that pass,"
     " and the first does not come back",
@@ -36,6 +37,19 @@ def test_the_rules_hold_in_every_history(seeds):
     for seed in seeds:
         if seed not in KNOWN:
             run_history(seed)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        *_batches(0, SOME_WITH_ERRORS, 6, pytest.mark.simulation),
+        *_batches(SOME_WITH_ERRORS, SEEDS.stop, 24, pytest.mark.simulation, pytest.mark.extended),
+        *_batches(0, MANY // 5, 100, pytest.mark.long),
+    ],
+)
+def test_the_rules_hold_for_all_others_where_the_operator_raises_for_one_object(seeds):
+    for seed in seeds:
+        run_history(seed, with_errors=True)
 
 
 @pytest.mark.simulation

@@ -124,8 +124,13 @@ def freeze(index: int) -> Deed:
     return lambda world: world.replicas[index].freeze()
 
 
+def block(index: int) -> Deed:
+    """As by a turn of its event loop that does not end."""
+    return lambda world: world.replicas[index].block()
+
+
 def thaw(index: int) -> Deed:
-    """As by SIGCONT."""
+    """As by SIGCONT, or the end of such a turn."""
     return lambda world: world.replicas[index].thaw()
 
 

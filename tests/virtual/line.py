@@ -151,13 +151,13 @@ class Line:
         url: str,
         *,
         params: Mapping[str, str] | None = None,
-        data: bytes | None = None,
+        data: aiohttp.BytesPayload | None = None,
         timeout: aiohttp.ClientTimeout,
         **_: object,
     ) -> AsyncIterator[Response]:
         """Send it, and wait for the answer within the time that it is given."""
         path = "/" + url.split("/", 3)[3]
-        request = Request(method, path, dict(params or {}), msgspec.json.decode(data) if data else None)
+        request = Request(method, path, dict(params or {}), msgspec.json.decode(data.decode()) if data else None)
         entry = Entry(self._now(), request)
         self.log.append(entry)
         self.sent(request)

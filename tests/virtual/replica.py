@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 
 from elastic_operator.cluster.connection import Connection, Credentials
+from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
@@ -19,11 +20,17 @@ from tests.virtual.line import Line
 from tests.virtual.loop import Place
 
 
+def _connection() -> Connection:
+    return Connection("http://memory", Credentials(lambda: None))
+
+
 class Replica:
     """One operator process; it runs from the start."""
 
     def __init__(self, name: str, api: Api, settings: Settings, dice: Random, *, who: str = "") -> None:
-        self.name, self.line, self.place = name, Line(api, dice), Place(name)
+        self.name, self.line = name, Line(api, dice)
+        self.place, self.beside = Place(name), Place(name)
+        """Its main thread, and that of the election."""
         self.process: Process | None = None
         self._stopped = asyncio.Event()
         self.task: asyncio.Task[None] = self.place.run(
@@ -31,11 +38,17 @@ class Replica:
         )
 
     async def _live(self, settings: Settings, who: str) -> None:
-        connection = Connection("http://memory", Credentials(lambda: None))
-        async with Session(connection, http=self.line) as session:  # type: ignore[arg-type]
-            feed = JobFeed(connection, session, Store(), host=lambda *_: Kopf(session))
+        async with self._connect() as session:
+            feed = JobFeed(_connection(), session, Store(), host=lambda *_: Kopf(session))
             self.process = Process(settings, session, Metrics(), feed, who=who)
-            await self.process.run_until(self._has_stopped())
+            await self.process.run_until(self._has_stopped(), elect=self._elect)
+
+    def _connect(self) -> Session:
+        return Session(_connection(), http=self.line)  # type: ignore[arg-type]
+
+    async def _elect(self, elector: Elector) -> None:
+        async with self._connect() as session:
+            await self.beside.run(lambda: asyncio.create_task(elector.run(session)))
 
     async def _has_stopped(self) -> None:
         await self._stopped.wait()
@@ -54,11 +67,16 @@ class Replica:
 
     def freeze(self) -> None:
         """Its tasks stop, time goes on."""
+        self.place.frozen = self.beside.frozen = True
+
+    def block(self) -> None:
+        """Its main thread does not come back to its event loop; the others go on."""
         self.place.frozen = True
 
     def thaw(self) -> None:
         """It goes on, and does not know that time has passed."""
         self.place.thaw()
+        self.beside.thaw()
 
     # -- what is seen of it ------------------------------------------------------------------------------------------
 

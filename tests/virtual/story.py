@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elastic_operator.loop.progress import Target
 from elastic_operator.settings import Settings
 from tests.simulate.server import Body
 from tests.simulate.violation import ViolationError, require
-from tests.virtual.world import SETTINGS, ProcessWorld, live
+from tests.virtual.world import SETTINGS, ProcessWorld, live, says_nothing
 
 Deed = Callable[[ProcessWorld], object]
 Fact = Callable[[ProcessWorld], object]
@@ -39,14 +40,16 @@ class Row:
 Story = Sequence[Row]
 
 
-def tell(story: Story, seed: int, *, settings: Settings = SETTINGS) -> ProcessWorld:
+def tell(
+    story: Story, seed: int, *, settings: Settings = SETTINGS, status: Callable[[Target], bytes] = says_nothing
+) -> ProcessWorld:
     """Live it; returns the world's end. Raises ViolationError."""
 
     async def lived(world: ProcessWorld) -> None:
         for row in story:
             await _live(world, row)
 
-    return live(seed, lived, settings=settings)
+    return live(seed, lived, settings=settings, status=status)
 
 
 async def _live(world: ProcessWorld, row: Row) -> None:

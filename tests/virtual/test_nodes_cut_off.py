@@ -1,14 +1,23 @@
-"""Nodes that are not Ready any more: one is lost; of many that went at once none is, as they may only not be heard."""
+"""Nodes that are not Ready any more: one is lost; of many that went at once none is, as they may only not be heard.
+
+Nor is one of whose pods the job's master says that they train.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from elastic_operator.cluster import convert
+from elastic_operator.loop.progress import Target
+from elastic_worker import contract
 from tests.simulate import server as kinds
-from tests.simulate.facts import name_of
-from tests.virtual.deeds import condition, deletes_a_pod, event, job, nodes, replica, settled
+from tests.simulate.facts import name_of, node_of
+from tests.virtual.deeds import condition, deletes_a_pod, event, job, kill, leads, nodes, replica, settled
 from tests.virtual.story import Deed, Row, Story, tell
 from tests.virtual.world import ProcessWorld
 
@@ -26,7 +35,7 @@ def readiness(ready: bool, indices: slice) -> Deed:
 
 def some_pod_was_deleted(world: ProcessWorld) -> object:
     """By an operator, since the row began."""
-    return world.replicas[0].line.requests(since=world.row_began, where=deletes_a_pod)
+    return any(each.line.requests(since=world.row_began, where=deletes_a_pod) for each in world.replicas)
 
 
 def no_pod_is_on(index: int) -> Callable[[ProcessWorld], bool]:
@@ -81,3 +90,62 @@ STORIES: dict[str, Story] = {
 @pytest.mark.parametrize("name", STORIES)
 def test_of_many_nodes_that_went_at_once_none_is_given_up_before_most_are_back(name: str, seed: int) -> None:
     tell(STORIES[name], seed)
+
+
+@dataclass
+class Master:
+    """What the master of the job `one` answers: that these pods of it train; nothing, where there are none."""
+
+    training: tuple[str, ...] = ("one-master-0", "one-worker-0")
+
+    def status(self, target: Target) -> bytes:
+        """Its /status."""
+        if not self.training:
+            raise ConnectionRefusedError
+        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": 1, "state": "Running"}
+        return json.dumps({**said, "members": self.training, "worldSize": len(self.training)}).encode()
+
+    def answers(self, *training: str) -> Deed:
+        """That these train from now on."""
+
+        def do(_: ProcessWorld) -> None:
+            self.training = training
+
+        return do
+
+
+def of_the_worker(**fields: Any) -> Deed:
+    """The worker's node is like that from now on; it is not Ready."""
+
+    def do(world: ProcessWorld) -> None:
+        node = world.server.find(kinds.NODES, "", node_of(world.pod("one-worker-0")))
+        status = {**node["status"], "conditions": [world.readiness(False)]}
+        world.server.update(kinds.NODES, node, status=status, **fields)
+
+    return do
+
+
+OFF = {"taints": [{"key": convert.OUT_OF_SERVICE, "value": "off", "effect": "NoExecute"}]}
+MASTER = Master()
+ENDS: dict[str, tuple[Deed, ...]] = {
+    "the group goes on without it": (MASTER.answers("one-master-0"),),
+    "the master answers no more": (MASTER.answers(),),
+    "somebody says that the node is off": (of_the_worker(spec=OFF),),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_node_that_only_the_api_server_cannot_hear_is_not_given_up_before_the_master_misses_its_pods(
+    end: str,
+) -> None:
+    job_of_two = job("one", small=2, big=2, gpus=4, runtime={"mode": "Elastic"})
+    told = condition("one", "NodesUnreachable", "StillTraining")
+    MASTER.training = Master.training
+    story: Story = (
+        Row("a job runs", (nodes(3, 4), replica(), job_of_two), (settled("one", 2),), stays=70),
+        Row("the worker's node is cut off", (of_the_worker(),), (told,), within=60, never=(some_pod_was_deleted,)),
+        Row("it trains on", comes=(told, settled("one", 2)), stays=120, never=(some_pod_was_deleted,)),
+        Row("another leads", (kill(0), replica()), (leads(1),), within=30, stays=60, never=(some_pod_was_deleted,)),
+        Row(end, ENDS[end], (some_pod_was_deleted, settled("one", 2)), within=15),
+    )
+    tell(story, 1, status=MASTER.status)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from elastic_operator.cluster.lease import Timing
 from tests.kit.requests import Refusal, Request
 from tests.virtual.deeds import (
+    block,
     cut,
     edit,
     fault,
@@ -28,6 +31,7 @@ from tests.virtual.deeds import (
     thaw,
     writes,
 )
+from tests.virtual.line import Line
 from tests.virtual.story import Row, Story, tell
 from tests.virtual.world import ProcessWorld
 
@@ -38,6 +42,8 @@ POLL_SECONDS = 1.2 * TIMING.poll_seconds + SEEN_SECONDS
 """Whoever stands by looks that often at the latest."""
 AFTER_A_DEATH = TIMING.lease_seconds + 2 * POLL_SECONDS
 """The last renewal is seen one look late, and so is its end."""
+BEAT_SECONDS = 5
+"""So long before its loop stood still it may have beaten last."""
 FIRST, SECOND = 0, 1
 
 BEGIN: Story = (
@@ -54,10 +60,44 @@ def renews(request: Request) -> bool:
     return request.of_lease and request.writes
 
 
+def refuse_renewals(line: Line, *, times: int | None = None) -> None:
+    """The next `times` of them are; all, where no number is given."""
+    line.faults.refusals.append(Refusal(500, where=renews, times=times))
+
+
 def is_under_way(world: ProcessWorld) -> bool:
     """Whether the leader sent a write that was not answered yet."""
     return any(not entry.status for entry in world.replicas[FIRST].writes(since=world.row_began))
 
+
+WRITE_UNDER_WAY: Story = (
+    *BEGIN,
+    Row(
+        "a write is under way, and of pods it hears nothing any more",
+        (fault(FIRST, unseen=of("pods"), delay=2.0), edit("toy", maxReplicas=6)),
+        (is_under_way,),
+        within=3,
+    ),
+)
+WAKES_UP: Story = (
+    Row("the job grows", comes=(settled("toy", 6),), within=3),
+    Row("and once more", (edit("toy", maxReplicas=8),), (settled("toy", 8),), within=2),
+    Row("it stays so", comes=(settled("toy", 8),), stays=30, never=(writes(FIRST),)),
+    Row("the first wakes", (thaw(FIRST),), (says(FIRST, "standing by"),), within=3, never=(writes(FIRST),)),
+    Row(
+        "and stands by",
+        comes=(says(FIRST, "leading as", times=1), says(SECOND, "leading as", times=1), leads(SECOND)),
+        stays=120,
+        never=(writes(FIRST),),
+    ),
+    Row("it leads again", (heal(FIRST), kill(SECOND)), (says(FIRST, "leading as", times=2),), within=AFTER_A_DEATH),
+    Row(
+        "and grows the job",
+        (edit("toy", maxReplicas=9),),
+        (settled("toy", 9), has_status("toy", restarts=0)),
+        within=2,
+    ),
+)
 
 STORIES: dict[str, Story] = {
     "when the leader is killed the other goes on": (
@@ -84,13 +124,7 @@ STORIES: dict[str, Story] = {
         Row("the job grows", (edit("toy", maxReplicas=4),), (settled("toy", 4),), within=2, stays=60),
     ),
     "a frozen leader writes nothing when it is thawed": (
-        *BEGIN,
-        Row(
-            "a write is under way, and of pods it hears nothing any more",
-            (fault(FIRST, unseen=of("pods"), delay=2.0), edit("toy", maxReplicas=6)),
-            (is_under_way,),
-            within=3,
-        ),
+        *WRITE_UNDER_WAY,
         Row(
             "the other leads",
             (freeze(FIRST), fault(FIRST, delay=0.0)),
@@ -98,23 +132,7 @@ STORIES: dict[str, Story] = {
             within=AFTER_A_DEATH,
             never=(writes(FIRST),),
         ),
-        Row("the job grows", comes=(settled("toy", 6),), within=3),
-        Row("and once more", (edit("toy", maxReplicas=8),), (settled("toy", 8),), within=2),
-        Row("it stays so", comes=(settled("toy", 8),), stays=30, never=(writes(FIRST),)),
-        Row("the first wakes", (thaw(FIRST),), (says(FIRST, "standing by"),), within=3, never=(writes(FIRST),)),
-        Row(
-            "and stands by",
-            comes=(says(FIRST, "leading as", times=1), says(SECOND, "leading as", times=1), leads(SECOND)),
-            stays=120,
-            never=(writes(FIRST),),
-        ),
-        Row("it leads again", (heal(FIRST), kill(SECOND)), (says(FIRST, "leading as", times=2),), within=AFTER_A_DEATH),
-        Row(
-            "and grows the job",
-            (edit("toy", maxReplicas=9),),
-            (settled("toy", 9), has_status("toy", restarts=0)),
-            within=2,
-        ),
+        *WAKES_UP,
     ),
     "a leader that is frozen for less than the lease goes on leading": (
         *BEGIN,
@@ -123,6 +141,41 @@ STORIES: dict[str, Story] = {
             "it leads", (thaw(FIRST), edit("toy", maxReplicas=3)), (leads(FIRST), settled("toy", 3)), within=2, stays=60
         ),
         Row("nobody else did", comes=(says(SECOND, "leading as", times=0), says(FIRST, "leading as", times=1))),
+    ),
+    "a leader whose loop stands still for longer than its lease leads on": (
+        *BEGIN,
+        Row(
+            "it holds the lease",
+            (block(FIRST), edit("toy", maxReplicas=3)),
+            comes=(leads(FIRST),),
+            stays=2 * TIMING.lease_seconds,
+            never=(leads(SECOND), writes(FIRST)),
+        ),
+        Row("and goes on", (thaw(FIRST),), (leads(FIRST), settled("toy", 3)), within=2, stays=60),
+        Row("nobody else did", comes=(says(SECOND, "leading as", times=0), says(FIRST, "leading as", times=1))),
+    ),
+    "a leader whose loop does not go on is followed": (
+        *WRITE_UNDER_WAY,
+        Row(
+            "the other leads",
+            (block(FIRST), fault(FIRST, delay=0.0)),
+            (leads(SECOND), says(FIRST, "lease given up")),
+            at_least=TIMING.stuck_seconds,
+            within=TIMING.stuck_seconds + BEAT_SECONDS + TIMING.renew_seconds + AFTER_A_DEATH,
+            never=(writes(FIRST),),
+        ),
+        *WAKES_UP,
+    ),
+    "a leader that loses its lease while its loop stands still hears of it before it writes": (
+        *WRITE_UNDER_WAY,
+        Row(
+            "the other leads",
+            (block(FIRST), fault(FIRST, delay=0.0), on(FIRST, refuse_renewals)),
+            (leads(SECOND), says(FIRST, "lease lost")),
+            within=AFTER_A_DEATH,
+            never=(writes(FIRST),),
+        ),
+        *WAKES_UP,
     ),
     "a leader that hears nothing stops before anybody may take over": (
         *BEGIN,
@@ -151,7 +204,7 @@ STORIES: dict[str, Story] = {
         *BEGIN,
         Row(
             "a renewal is refused",
-            (on(FIRST, lambda line: line.faults.refusals.append(Refusal(500, where=renews, times=1))),),
+            (on(FIRST, partial(refuse_renewals, times=1)),),
             (lambda world: world.replicas[FIRST].line.requests(since=world.row_began, where=renews),),
             within=TIMING.renew_seconds + SEEN_SECONDS,
         ),

@@ -22,6 +22,7 @@ CAUGHT_BY: dict[str, tuple[str, int]] = {
     "a lease that somebody deleted is free": ("a lease that somebody deletes is made again by who leads", 2),
     "a leader does not look at its lease again": ("a leader that is stopped hands over before its lease ends", 0),
     "a lease is not handed back": ("a leader that is stopped hands over before its lease ends", 0),
+    "who is stuck keeps its lease": ("a leader whose loop does not go on is followed", 0),
     "writes are not fenced": ("a frozen leader writes nothing when it is thawed", 0),
     "a leader begins with what it knows": ("a frozen leader writes nothing when it is thawed", 0),
     "after 410 nothing is listed": ("deletions come before an expired watch", 0),

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator import process
-from elastic_operator.loop.progress import Progress
+from elastic_operator.loop.progress import Progress, Target
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.kit import virtual_time
 from tests.simulate import server as kinds
@@ -205,13 +205,25 @@ def _seen(pod: Body) -> str:
     return f"{owner['name'] if owner else 'foreign'} {pod['status']['phase']}{going}"
 
 
-async def _says_nothing(*_: object) -> bytes:
+def says_nothing(_target: Target) -> bytes:
     """A launcher: there is none."""
     raise ConnectionRefusedError
 
 
-def live(seed: int, story: Callable[[ProcessWorld], Any], *, settings: Settings = SETTINGS) -> ProcessWorld:
-    """What `story` (a coroutine function) makes of a world; the same for the same seed. Returns the world's end."""
+def live(
+    seed: int,
+    story: Callable[[ProcessWorld], Any],
+    *,
+    settings: Settings = SETTINGS,
+    status: Callable[[Target], bytes] = says_nothing,
+) -> ProcessWorld:
+    """What `story` (a coroutine function) makes of a world; the same for the same seed. Returns the world's end.
+
+    `status` is what masters answer.
+    """
+
+    async def get(_progress: Progress, target: Target) -> bytes:
+        return status(target)
 
     async def main() -> ProcessWorld:
         world = ProcessWorld(Random(seed), settings=settings)
@@ -233,7 +245,7 @@ def live(seed: int, story: Callable[[ProcessWorld], Any], *, settings: Settings 
     # Collecting the garbage of a whole test run at each take-over would cost more than all the rest.
     spared = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None)
     try:
-        with patch.object(process, "gc", spared), patch.object(Progress, "_get", _says_nothing):
+        with patch.object(process, "gc", spared), patch.object(Progress, "_get", get):
             return virtual_time.run(main, seed=seed, loop=SharedLoop)
     finally:
         log.setLevel(level)

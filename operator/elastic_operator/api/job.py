@@ -155,7 +155,11 @@ class Recovery(ApiModel):
         default=40,
         ge=0,
         le=86_400,
-        description="Seconds after which a pod on an unreachable node is given up and replaced elsewhere.",
+        description="Seconds after which a pod on an unreachable node, one that is not Ready, is given up and replaced"
+        " elsewhere. Kubernetes waits 300; here all other pods of the job stand still meanwhile, and to be wrong costs"
+        " the work since the last checkpoint. Not given up is one of many nodes that went at once, and in Elastic mode"
+        " one of which the job's master answers that its pods there train. One that is tainted"
+        " node.kubernetes.io/out-of-service is given up at once.",
     )
     stall_seconds: int = Field(
         default=1800,

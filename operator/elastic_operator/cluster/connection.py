@@ -23,7 +23,10 @@ TOKEN_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Credentials:
-    """The Authorization header, read anew at most once a minute. `read` may block (a file, an exec plug-in)."""
+    """The Authorization header, read anew at most once a minute. `read` may block (a file, an exec plug-in).
+
+    For one event loop; another one needs a connection of its own.
+    """
 
     read: Callable[[], str | None]
     _header: str | None = None

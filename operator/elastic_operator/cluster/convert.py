@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import msgspec
@@ -64,13 +64,22 @@ def epoch(time: str) -> float:
 
 def node(node: Node, usage: Usage) -> model.Node:
     """A node and what pods use of it."""
-    return model.Node(
-        name=node.metadata.name,
+    return replace(
+        closed_node(node, usage),
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
-        labels=node.metadata.labels,
         taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
         ready=unready_since(node) is None,
+    )
+
+
+def closed_node(node: Node, usage: Usage) -> model.Node:
+    """A node that takes no pods, of which no more is read than its labels, which tell the kind of its GPUs."""
+    return model.Node(
+        name=node.metadata.name,
+        allocatable={},
+        labels=node.metadata.labels,
+        unschedulable=True,
         used=usage.used,
         used_ports=usage.used_ports,
         leaving=usage.leaving,

@@ -1,10 +1,13 @@
-"""One pod as the ledger accounts for it."""
+"""One pod as the ledger accounts for it, seen or being created."""
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 
 from elastic_operator.api.job import GROUP, KIND
+from elastic_operator.api.quantity import QuantityError, amount
 from elastic_operator.cluster import convert
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
@@ -17,7 +20,8 @@ class Entry:
     """A pod as accounted for.
 
     `node` is where it is bound or pinned. `claims` is the uid of the job it says it belongs to, `own` what it is to
-    that job if that is true. `waits`: it is foreign, asks for GPUs, and has no node yet.
+    that job if that is true. `waits`: it is foreign, asks for GPUs, and has no node yet. `unread`: it could not be
+    read.
     """
 
     pod: Pod
@@ -27,6 +31,7 @@ class Entry:
     claims: str | None
     own: OwnPod | None
     waits: bool = False
+    unread: bool = False
 
     @property
     def holds(self) -> bool:
@@ -54,12 +59,44 @@ class Entry:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod that is being created. `uid` stands for the one it will get."""
+
+    uid: str
+    job_uid: str
+    namespace: str
+    name: str
+    role: str
+    index: int
+    node: str | None
+    requests: Resources
+    host_ports: frozenset[HostPort]
+    until: float
+
+
 def controlling_job(pod: Pod) -> OwnerReference | None:
     """The job that the pod says controls it."""
     controller = pod.metadata.controller
     if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
         return None
     return controller
+
+
+def unread(pod: Pod, requests: Resources | None) -> Entry:
+    """A pod that cannot be read: it uses what was known of its requests, else those of its quantities that are some."""
+    claims = controlling_job(pod)
+    asks = requests if requests is not None else _quantities_of(pod)
+    return Entry(pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True)
+
+
+def _quantities_of(pod: Pod) -> Resources:
+    asked = Counter({"pods": 1})
+    for container in pod.spec.containers:
+        for name, quantity in {**container.resources.limits, **container.resources.requests}.items():
+            with suppress(QuantityError):
+                asked[name] += amount(name, quantity)
+    return asked
 
 
 def assumed_uid(namespace: str, name: str) -> str:

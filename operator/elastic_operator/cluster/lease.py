@@ -3,6 +3,9 @@
 Clocks of two machines are never compared. A holder counts as dead when its Lease did not change for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
 renewal was *begun* longer ago than `fence_seconds`, which is shorter: it has stopped before anybody takes over.
+
+It is renewed beside the work, in a thread of its own: else a long turn of the event loop that does the work would lose
+it. That loop beats, and the lease is given up when it does so no more: else one that is stuck would keep it for ever.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
 from elastic_operator.cluster.session import Session
@@ -30,13 +34,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing."""
+    """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing.
+
+    `stuck_seconds` after the last beat the lease is given up. A turn that is only long must not come to that: whoever
+    took over would need as long. It is ten times the longest one measured, and what the kubelet's probe waits, too.
+    """
 
     lease_seconds: float = 15.0
     fence_seconds: float = 10.0
     renew_seconds: float = 5.0
     retry_seconds: float = 2.0
     poll_seconds: float = 1.0
+    stuck_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         assert self.renew_seconds + self.retry_seconds < self.fence_seconds < self.lease_seconds
@@ -47,15 +56,18 @@ class _TakenError(Exception):
 
 
 class Elector:
-    """Takes the Lease `namespace/name` for `identity`, which no other living process may have."""
+    """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
-    def __init__(
-        self, session: Session, *, namespace: str, name: str, identity: str, timing: Timing | None = None
-    ) -> None:
+    It is made in the event loop that does the work, which asks and beats; `run` may go on in a loop of another thread.
+    What both threads read and write is one number each way: `deadline`, and the time of the last beat.
+    """
+
+    def __init__(self, *, namespace: str, name: str, identity: str, timing: Timing | None = None) -> None:
         self.identity = identity
         self.deadline = -math.inf
-        self.lost = asyncio.Event()
-        self._session = session
+        self._work = asyncio.get_running_loop()
+        self._beat_at = time.monotonic()
+        self._session: Session
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._timing = timing or Timing()
@@ -78,20 +90,29 @@ class Elector:
         """Return once this process leads."""
         await self._leading.wait()
 
-    async def run(self) -> None:
-        """Take the Lease, keep it, and return when it is lost. To lead again takes a new Elector, and a new start."""
+    def beat(self) -> None:
+        """The work goes on. To be called every few seconds by the loop that does it."""
+        self._beat_at = time.monotonic()
+
+    async def run(self, session: Session) -> None:
+        """Take the Lease, renew it over `session`, and return when it is lost. To lead again takes a new Elector.
+
+        Cancelled, it hands the Lease back: the last write must have ended before.
+        """
+        self._session = session
         try:
             await self._acquire()
             await self._keep()
+        except asyncio.CancelledError:
+            if self.is_leader:
+                self.deadline = -math.inf
+                await self._release()
+            raise
         finally:
             self.deadline = -math.inf
-            self.lost.set()
 
-    async def release(self) -> None:
-        """Let the next one take over at once. To be called when `run` was cancelled and the last write has ended."""
-        self.deadline = -math.inf
-        if not self._leading.is_set():
-            return
+    async def _release(self) -> None:
+        """Let the next one take over at once."""
         try:
             self._lease = await self._read()
             if self._lease is not None and _spec(self._lease).get("holderIdentity") == self.identity:
@@ -104,7 +125,7 @@ class Elector:
         backoff = Backoff(first=self._timing.poll_seconds, most=_POLL_AGAIN_SECONDS)
         while True:
             try:
-                if await self._try_to_acquire():
+                if not self._is_stuck() and await self._try_to_acquire():
                     break
                 backoff.reset()
                 pause = self._timing.poll_seconds * random.uniform(0.8, 1.2)
@@ -114,7 +135,7 @@ class Elector:
                 logger.log(level, "lease not read or taken, tried until it can be reason=%s", error)
             await asyncio.sleep(pause)
         logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
-        self._leading.set()
+        self._work.call_soon_threadsafe(self._leading.set)
 
     async def _try_to_acquire(self) -> bool:
         lease = await self._read()
@@ -153,6 +174,10 @@ class Elector:
         wait = self._timing.renew_seconds
         while True:
             await asyncio.sleep(min(wait, max(0.0, self.remaining())))
+            if self._is_stuck():  # not handed back: nobody knows what it has under way
+                silent = time.monotonic() - self._beat_at
+                logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
+                return
             try:
                 async with asyncio.timeout(max(0.0, self.remaining())):
                     await self._renew()
@@ -167,6 +192,9 @@ class Elector:
             if not self.is_leader:
                 logger.error("lease lost: not renewed in time identity=%s", self.identity)
                 return
+
+    def _is_stuck(self) -> bool:
+        return time.monotonic() - self._beat_at > self._timing.stuck_seconds
 
     async def _renew(self) -> None:
         try:
@@ -198,14 +226,14 @@ class Elector:
                 "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": spec,
             }
-            self._lease = await self._session.post(self._collection, body, fenced=False)
+            self._lease = await self._session.post(self._collection, body)
         else:
             self._lease = await self._put(lease, spec)
         self.deadline = begun + self._timing.fence_seconds
 
     async def _put(self, lease: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         body = {**lease, "spec": {**_spec(lease), **changes}}
-        return await self._session.put(f"{self._collection}/{self._name}", body, fenced=False)
+        return await self._session.put(f"{self._collection}/{self._name}", body)
 
     async def _read(self) -> dict[str, Any] | None:
         try:
@@ -215,6 +243,20 @@ class Elector:
 
     def _now(self) -> str:
         return micro_time(self._session.api_time())
+
+
+Election = Callable[[Elector], Coroutine[Any, Any, None]]
+"""Has an elector run, over a session that its loop shares with no other; cancelling this cancels the elector."""
+
+
+def beside(connect: Callable[[], Session]) -> Election:
+    """In a thread with an event loop of its own, where `connect` is called to make the session."""
+
+    async def run(elector: Elector) -> None:
+        async with connect() as session:
+            await elector.run(session)
+
+    return lambda elector: apart(lambda: run(elector))
 
 
 def micro_time(epoch: float) -> str:

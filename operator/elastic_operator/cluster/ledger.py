@@ -18,7 +18,7 @@ from math import inf
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.cluster import convert
 from elastic_operator.cluster.convert import Usage
-from elastic_operator.cluster.entry import Entry, assumed_uid, controlling_job
+from elastic_operator.cluster.entry import Assumed, Entry, assumed_uid, controlling_job, unread
 from elastic_operator.cluster.groups import Groups, Stamps, one_of_its_kind
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.overdue import Leaving
@@ -41,22 +41,6 @@ class JobRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """A pod that is being created. `uid` stands for the one it will get."""
-
-    uid: str
-    job_uid: str
-    namespace: str
-    name: str
-    role: str
-    index: int
-    node: str | None
-    requests: Resources
-    host_ports: frozenset[HostPort]
-    until: float
-
-
 class Ledger:
     """Use per node and pods per job.
 
@@ -65,6 +49,7 @@ class Ledger:
         parse: (job name, pod name) to (role, index), None where a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod makes a difference: to its node, or to a job.
+        on_error: Hears of each pod that cannot be read.
         now: A monotonic clock.
     """
 
@@ -75,12 +60,14 @@ class Ledger:
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         changed: Callable[[], None] = lambda: None,
+        on_error: Callable[[], None] = lambda: None,
         now: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._job_of = job_of
         self._parse = parse
         self._gpu_resources = tuple(gpu_resources)
         self._changed = changed
+        self._on_error = on_error
         self._now = now
         self._entries: dict[str, Entry] = {}
         self._claims = Groups()
@@ -103,7 +90,7 @@ class Ledger:
         """Account for a change; a listener of the pods' store."""
         known = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
-            entry = self._entry(new, known)  # if this raises, what was known of the pod, or assumed, counts on
+            entry = self._entry(new, known)
             self.forget(new.metadata.namespace, new.metadata.name)
             if known is not None and entry.counts_like(known):
                 self._entries[new.metadata.uid] = entry
@@ -120,8 +107,10 @@ class Ledger:
         """A job appeared or vanished: decide anew which pods are its own."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
-            entry = self._drop(uid)
-            self._add(self._entry(entry.pod, entry))
+            known = self._entries[uid]
+            entry = self._entry(known.pod, known)
+            self._drop(uid)
+            self._add(entry)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
         """The pods of a job, by name; the same object as long as none of them changes."""
@@ -295,8 +284,24 @@ class Ledger:
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: Entry | None) -> Entry:
-        """`known` is the same pod as accounted for before; most changes leave its spec, and so its requests, alone."""
-        same = known is not None and known.pod.spec == pod.spec
+        """What the pod counts as; `known` is the same pod as accounted for before.
+
+        Its user may have written anything into it, so what cannot be read must not make the account of all pods wrong.
+        A job's pod counts as it was known where it is the same node's and has not ended, another one as foreign.
+        """
+        try:
+            return self._read(pod, known)
+        except Exception:
+            log.exception("pod=%s/%s cannot be read: it only uses", pod.metadata.namespace, pod.metadata.name)
+            self._on_error()
+            is_own = known is not None and known.own is not None and not convert.ended(pod)
+            if known is not None and is_own and known.node == pod.spec.node_name:
+                return known
+            return unread(pod, known.requests if known else None)
+
+    def _read(self, pod: Pod, known: Entry | None) -> Entry:
+        """Raises whatever the pod makes it raise. Most changes leave a pod's spec, and so its requests, alone."""
+        same = known is not None and not known.unread and known.pod.spec == pod.spec
         requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
         owner = controlling_job(pod)
@@ -305,19 +310,12 @@ class Ledger:
         return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
-        """A pod of ours; None for foreign pods, and for one that cannot be read: it only uses, as those do.
-
-        Its user may have written anything into it. If that were raised here, the account of all pods would be wrong.
-        """
+        """A pod of ours; None for foreign pods."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
         role, index = place
-        try:
-            return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
-        except Exception:
-            log.exception("pod=%s/%s cannot be read: counted as foreign", pod.metadata.namespace, pod.metadata.name)
-            return None
+        return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them at each pass."""

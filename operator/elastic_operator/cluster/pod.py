@@ -167,6 +167,7 @@ class PodSpec(Struct, frozen=True):
     scheduler_name: str = ""
     priority: int | None = None
     preemption_policy: str = "PreemptLowerPriority"
+    termination_grace_period_seconds: int = 30
 
 
 class Running(Struct, frozen=True):

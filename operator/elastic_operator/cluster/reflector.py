@@ -43,7 +43,7 @@ LIST_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 """A watch is ended by the server after a random time in between, so that not all end at once."""
 _YIELD_EVERY = 200
-"""Events handled before other tasks get their turn, so that a storm does not hold up the lease."""
+"""Events handled before other tasks get their turn, so that a storm does not hold them up."""
 _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
 """Watches in a row that failed without one event, after which the resourceVersion itself is mistrusted."""
@@ -60,7 +60,6 @@ class Stats:
     watches: int = 0
     events: int = 0
     errors: int = 0
-    undecodable: int = 0
 
 
 class Reflector(Generic[T]):
@@ -276,7 +275,7 @@ class Reflector(Generic[T]):
             obj = self._decode(raw)
         except msgspec.ValidationError as error:
             meta = decode_bare(raw).metadata
-            self.stats.undecodable += 1
+            self.store.on_error()
             logger.error(  # noqa: TRY400 - the message says all there is to say
                 "unreadable object path=%s namespace=%s name=%s reason=%s", self.path, meta.namespace, meta.name, error
             )

@@ -1,7 +1,8 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
-Every write asks, right before it is sent, for how long this process may still write; the answer also caps how long the
-write may take. So no write of a process that lost its lease starts, and none that started is waited for beyond it.
+Every write asks for how long this process may still write; the answer also caps how long the write may take. It asks
+again as its bytes go out: in between a connection may be made, and long turns of the event loop may come.
+So no write of a process that lost its lease is sent, and none that was sent is waited for beyond it.
 Retrying is left to the callers: they know what a repetition means.
 """
 
@@ -12,7 +13,7 @@ import math
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from weakref import WeakSet
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
@@ -36,6 +38,8 @@ _IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
 _READ_BUFFER = 1 << 20
 
+NOT_OURS = "this process does not hold the lease (any more)"
+
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -48,6 +52,20 @@ def uncounted(_verb: str, _code: str) -> None:
     """The request counter of a process that keeps no metrics."""
 
 
+class _Body(aiohttp.BytesPayload):
+    """A write's body, with which its headers go out, too; or neither does, and the connection ends."""
+
+    def __init__(self, body: bytes, remaining: Callable[[], float]) -> None:
+        super().__init__(body)
+        self._remaining = remaining
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Send it, if this process may still write."""
+        if self._remaining() <= 0:
+            raise Fenced(NOT_OURS)
+        await super().write_with_length(writer, content_length)
+
+
 class Session:
     """Requests to one API server.
 
@@ -56,8 +74,8 @@ class Session:
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
             An attribute: whoever owns the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once; further ones wait, but for those of the lease. More would not be answered
-            sooner, but run into their own time limit on a slow server.
+        max_writes: Writes under way at once; further ones wait. More would not be answered sooner, but run into their
+            own time limit on a slow server.
         http: What carries the requests; by default connections over TCP.
     """
 
@@ -147,21 +165,19 @@ class Session:
         async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
             yield response.content
 
-    async def post(
-        self, path: str, body: object, *, params: Mapping[str, str] | None = None, fenced: bool = True
-    ) -> dict[str, Any]:
-        """Create an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("POST", path, body, params=params, fenced=fenced)
+    async def post(self, path: str, body: object, *, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Create an object. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("POST", path, body, params=params)
 
-    async def put(self, path: str, body: object, *, fenced: bool = True) -> dict[str, Any]:
-        """Replace an object. `fenced` is False for the lease itself only. Raises ApiError, Unreachable, Fenced."""
-        return await self._write("PUT", path, body, fenced=fenced)
+    async def put(self, path: str, body: object) -> dict[str, Any]:
+        """Replace an object. Raises ApiError, Unreachable, Fenced."""
+        return await self._write("PUT", path, body)
 
     async def patch(self, path: str, body: object, *, content_type: str = MERGE_PATCH) -> dict[str, Any]:
         """Patch an object. Raises ApiError, Unreachable, Fenced."""
         return await self._write("PATCH", path, body, content_type=content_type)
 
-    async def delete(self, path: str, options: object = None) -> dict[str, Any]:
+    async def delete(self, path: str, options: object) -> dict[str, Any]:
         """Delete an object, under DeleteOptions. Raises ApiError, Unreachable, Fenced."""
         return await self._write("DELETE", path, options)
 
@@ -173,14 +189,11 @@ class Session:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
-        fenced: bool = True,
     ) -> dict[str, Any]:
-        data = msgspec.json.encode(body) if body is not None else None
-        async with self._writes if fenced else nullcontext():
+        data = _Body(msgspec.json.encode(body), lambda: self.remaining())
+        async with self._writes:
             headers = await self._headers(content_type=content_type)
-            # Asked last, so that no waiting stands between the fence and the sending.
-            seconds = min(WRITE_SECONDS, self._permitted(method) if fenced else math.inf)
-            limits = aiohttp.ClientTimeout(total=seconds)
+            limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(
                 method, path, params=params, timeout=limits, headers=headers, data=data
             ) as response:
@@ -190,7 +203,7 @@ class Session:
         seconds = self.remaining()
         if seconds <= 0:
             self._on_request(method, "fenced")
-            raise Fenced("this process does not hold the lease (any more)")
+            raise Fenced(NOT_OURS)
         return seconds
 
     @asynccontextmanager
@@ -202,7 +215,7 @@ class Session:
         params: Mapping[str, str] | None,
         timeout: aiohttp.ClientTimeout,
         headers: Mapping[str, str],
-        data: bytes | None = None,
+        data: _Body | None = None,
         verb: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         verb = verb or method

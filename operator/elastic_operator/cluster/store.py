@@ -31,7 +31,10 @@ class HasMeta(Protocol):
 
 T = TypeVar("T", bound=HasMeta)
 Listener = Callable[[T | None, T | None], None]
-"""Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick."""
+"""Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick.
+
+What it raises is logged and counted, and told to nobody.
+"""
 
 
 class Store(Generic[T]):
@@ -45,6 +48,8 @@ class Store(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self.revision = 0
         """Raised with each change."""
+        self.on_error: Callable[[], None] = lambda: None
+        """Hears of each error of the operator's own at one of these objects."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -71,7 +76,7 @@ class Store(Generic[T]):
         """Have `listener` called at each change from now on, and now for each object there already is."""
         self._listeners.append(listener)
         for obj in self.values():
-            listener(None, obj)
+            self._call(listener, None, obj)
 
     def observe(self, obj: T) -> None:
         """Take in the state of an object, as a list, a watch or a write's answer told it. Older states are ignored."""
@@ -163,11 +168,16 @@ class Store(Generic[T]):
     def _tell(self, old: T | None, new: T | None) -> None:
         self.revision += 1
         for listener in self._listeners:
-            try:
-                listener(old, new)
-            except Exception:  # one object must not blind the other listeners, nor end the watch that brought it
-                meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
-                log.exception("listener=%r raised at %s/%s", listener, meta.namespace, meta.name)
+            self._call(listener, old, new)
+
+    def _call(self, listener: Listener[T], old: T | None, new: T | None) -> None:
+        """One object must not blind the other listeners, nor end the watch that brought it."""
+        try:
+            listener(old, new)
+        except Exception:
+            meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
+            log.exception("listener=%r raised at %s/%s", listener, meta.namespace, meta.name)
+            self.on_error()
 
 
 def _rv(obj: HasMeta) -> int:

@@ -218,7 +218,7 @@ class Actor:
         template = job.spec.template_of(create.role)
         async with self._building:
             manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
-            await asyncio.sleep(0)  # a large template costs milliseconds; the lease and the watches get their turn
+            await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
         name = manifest["metadata"]["name"]
         sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
         try:

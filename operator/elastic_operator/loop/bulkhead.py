@@ -21,9 +21,11 @@ FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
 """The first wait where the allocation raised: to find the one that made it raise costs several allocations."""
 LONGEST_SECONDS = 1800.0
-"""Each try of a job may take GPUs from others for it, in vain."""
 MOST_CHARACTERS = 300
 """Of an error's own text in what a user reads."""
+TAKES_NOTHING_SECONDS = 600.0
+"""For so long after its next try a job that raised at what it was given takes nothing from others, who would lose pods
+in vain. It is over sooner when it has made pods of what is idle."""
 KEPT_SECONDS = 3600.0
 """An object that raised nothing for so long begins again with the shortest wait."""
 
@@ -32,7 +34,8 @@ KEPT_SECONDS = 3600.0
 class Fault:
     """What one object made the operator raise. It is left out until `again_at` (monotonic), or while `version` holds.
 
-    `in_allocation`: it was the allocation of GPUs that raised, so the object has no part in the next ones.
+    `in_allocation`: it was the allocation of GPUs that raised, so the object has no part in the next ones. Until
+    `takes_at` (monotonic) it takes nothing from others. `silent`: even to write that it is set aside raises.
     """
 
     version: object
@@ -40,6 +43,8 @@ class Fault:
     attempts: int
     again_at: float
     in_allocation: bool
+    takes_at: float
+    silent: bool = False
 
 
 class Bulkhead:
@@ -61,13 +66,31 @@ class Bulkhead:
             return None
 
     def set_aside(
-        self, kind: str, uid: str, name: str, error: Exception, *, version: object = None, in_allocation: bool = False
+        self,
+        kind: str,
+        uid: str,
+        name: str,
+        error: Exception,
+        *,
+        version: object = None,
+        in_allocation: bool = False,
+        given: bool = False,
     ) -> Fault:
-        """Leave the object out until its next try; the error and its traceback go to the log."""
+        """Leave the object out until its next try; the error and its traceback go to the log.
+
+        `given`: it raised at what an allocation gave it.
+        """
         now = time.monotonic()
         self._forget_old(now)
         known = self._faults.get(uid)
-        attempts = known.attempts + 1 if known is not None and known.version == version else 1
+        if known is not None and known.version != version:
+            known = None
+        self._count(kind)
+        if given and known is not None and now < known.again_at:
+            log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
+            known.silent = True
+            return known
+        attempts = known.attempts + 1 if known is not None else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
         wait = min(LONGEST_SECONDS, first * 2.0 ** min(attempts - 1, 12))
         # The text of an error in the allocation may name other tenants' objects.
@@ -77,10 +100,11 @@ class Bulkhead:
             f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
-        self._count(kind)
         self._raised += 1
         log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
-        fault = self._faults[uid] = Fault(version, message, attempts, now + wait, in_allocation)
+        again_at = now + wait
+        takes_at = again_at + TAKES_NOTHING_SECONDS if given else known.takes_at if known is not None else now
+        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
@@ -90,8 +114,13 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
+    def may_take(self, uid: str, version: object) -> bool:
+        """Whether others may lose anything for the object."""
+        known = self._faults.get(uid)
+        return known is None or known.version != version or time.monotonic() >= known.takes_at
+
     def worked(self, uid: str) -> None:
-        """What was to be done for the object is done: the next error is its first."""
+        """What was given to the object is used: the next error is its first."""
         if self._faults:
             self._faults.pop(uid, None)
 

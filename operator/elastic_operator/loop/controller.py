@@ -4,6 +4,9 @@ A pass runs in one go, without awaiting anything, so it sees one state of the st
 is made for all of them, each job is settled, and what is to be done is started. Only what changed is done again: jobs
 that are seen otherwise, or get otherwise, or are due. Everything is done again every two minutes all the same.
 
+Thousands of jobs may change at once. What is new is then looked at before the pass, with turns of the event loop in
+between; and plans are made for some jobs in each pass, for the others in the next ones, which follow at once.
+
 Why a job is not bigger depends on all the others, and so may read otherwise after any change. That is told in turn,
 a few jobs at a time: nobody waits for it, and the API server must not be flooded with it.
 """
@@ -55,6 +58,9 @@ RESYNC_SECONDS = 120.0
 WORDING_SECONDS = 0.5
 WORDING_BATCH = 10
 """So many jobs are told again, every so many seconds, why they are not bigger."""
+MOST_SETTLED = 500
+"""So many plans are made in a pass; the next one, which follows at once, goes on. A resync takes as many at a time."""
+BETWEEN_SLICES_SECONDS = 1.0
 MOST_BLAMES = 2
 """So often in one pass those are looked for that make an allocation raise; each time costs several allocations."""
 
@@ -94,10 +100,10 @@ class Controller:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
         self.reclaimer, self.progress = reclaimer, progress
         self.last_pass = time.monotonic()
-        self.bulkhead, troubles = Bulkhead(lambda kind: metrics.internal_errors.labels(kind).inc()), Troubles()
+        self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
-        self.view = View(reader, logs, troubles, progress.report)
+        self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,
@@ -117,6 +123,9 @@ class Controller:
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
         self._resync_at = 0.0
+        self._to_resync: list[str] = []
+        self._behind: dict[str, None] = {}
+        """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
         self._unsaid: dict[str, None] = {}
         self._say_at = 0.0
         self._shown, self._reclaim_times = Shown(), ReclaimTimes(metrics, is_bound=self._is_bound)
@@ -134,6 +143,7 @@ class Controller:
         try:
             while True:
                 self._wake.clear()
+                await self._look_ahead()
                 started = time.monotonic()
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
@@ -143,6 +153,14 @@ class Controller:
             await self.dispatcher.stop()
             await self.reclaimer.stop()
             await self.progress.stop()
+
+    async def _look_ahead(self) -> None:
+        """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
+        try:
+            for _ in self.view.look_ahead(self.clock.time()):
+                await asyncio.sleep(0)
+        except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
+            return
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -166,24 +184,24 @@ class Controller:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self.metrics.passes.time():
             now, began = self.clock.time(), time.monotonic()
-            if time.monotonic() >= self._resync_at:
-                self._forget()
-                self._resync_at = time.monotonic() + RESYNC_SECONDS
+            if began >= self._resync_at:
+                self._resync()
             sight, allocation = self._look_and_allocate(now)
             drop_absent(self._settled, sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self.reclaimer.plan(allocation, lambda uid: _grace(sight.seen[uid]))
+            self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.forgotten)
-            for seen in sight.seen.values():
-                self._settle_or_set_aside(seen, allocation, now)
+            self._settle_all(sight, allocation, now)
             self._say_why(allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         again = self.bulkhead.next_try(since=began)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
+        if self._behind:
+            soonest = began
         due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
         return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
@@ -192,6 +210,17 @@ class Controller:
         """What was to be done for a job is done, or has failed."""
         self._settled.pop(uid, None)
         self.wake()
+
+    def _resync(self) -> None:
+        """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
+        if not self._to_resync and self._snapshot is not None:  # before the first pass there is nothing to forget
+            self._to_resync = [body.metadata.uid for body in self.stores.jobs]
+            self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+        some, self._to_resync = self._to_resync[:MOST_SETTLED], self._to_resync[MOST_SETTLED:]
+        self.view.forget_some(some)
+        for uid in some:
+            self._settled.pop(uid, None)
+        self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def _forget(self) -> None:
         """Decide everything again."""
@@ -228,7 +257,7 @@ class Controller:
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
             return None
-        return self.view.set_aside(body, error, in_allocation=in_allocation)
+        return self.view.set_aside(body, error, in_allocation=in_allocation, given=not in_allocation)
 
     def _allocate(self, snapshot: Snapshot, now: float) -> Allocation:
         """The last one, as long as it would come out again."""
@@ -278,11 +307,19 @@ class Controller:
             return False
         return known.share == (allocation.share(seen.job.uid) if seen.job.uid in allocation else None)
 
-    def _settle_or_set_aside(self, seen: Observation, allocation: Allocation, now: float) -> None:
-        """Make the job's plan and start on it, unless nothing has changed; a job at which this raises is set aside."""
+    def _settle_all(self, sight: Sight, allocation: Allocation, now: float) -> None:
+        """Make the plans that are not made yet, as many as one pass has time for."""
+        waiting = [uid for uid in self._behind if uid in sight.seen]
+        uids, made = iter(dict.fromkeys((*waiting, *sight.seen))), 0
+        while made < MOST_SETTLED and (uid := next(uids, None)) is not None:
+            made += self._settle_or_set_aside(sight.seen[uid], allocation, now)
+        self._behind = dict.fromkeys(uids)
+
+    def _settle_or_set_aside(self, seen: Observation, allocation: Allocation, now: float) -> bool:
+        """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""
         try:
             if self._is_settled(seen, allocation):
-                return
+                return False
             if not seen.job.fault:
                 self._settle(seen, allocation, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
@@ -291,6 +328,7 @@ class Controller:
             seen = aside
         if seen.job.fault:
             self._leave_aside(seen, allocation, now)
+        return True
 
     def _leave_aside(self, seen: Observation, allocation: Allocation, now: float) -> None:
         """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
@@ -299,7 +337,9 @@ class Controller:
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
             plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
-            if job.status != JobStatus() or not body.status:  # else what is written there cannot be read, and is kept
+            fault = self.bulkhead.fault(job.uid, job.generation)
+            silent = fault is not None and fault.silent
+            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
                 wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
             self._shown.see(seen, plan.status)
         except Exception:
@@ -353,8 +393,3 @@ class Controller:
         told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
             self._settle(seen, allocation, now)
-
-
-def _grace(seen: Observation) -> float:
-    """Seconds that the job's pods have to end when they are told to go."""
-    return seen.job.spec.elasticity.grace_period_seconds if seen.job.spec else 0.0

@@ -41,7 +41,7 @@ class Dispatcher:
         fresh: Whether the stores can be trusted to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own that its plan failed by.
-        worked: Called with a job's uid when a plan that may create pods is carried out.
+        worked: Called with a job's uid when pods of it have been made.
     """
 
     def __init__(
@@ -203,7 +203,8 @@ class Dispatcher:
         else:
             if may_create:
                 self.troubles.clear(job.uid)
-                self.worked(job.uid)
+                if plan.creates:
+                    self.worked(job.uid)
 
     def _note(self, job: Job, error: ClusterError) -> None:
         """A try failed: it is counted, and told now and then."""

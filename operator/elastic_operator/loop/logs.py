@@ -1,15 +1,18 @@
 """What failed pods said last. A failed pod is shown to the planner only once its log was read, or cannot be.
 
 torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps, so the tail of the log is read instead,
-while the pod object still exists.
+while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job of thousands of pods
+takes neither the memory nor the turn of others; those that failed first are read first, since one of them is to blame.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 
 from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of
 from elastic_operator.cluster import apply
@@ -20,8 +23,12 @@ from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
+MOST_AT_ONCE = 8
+MOST_OF_A_JOB = 3
 READ_SECONDS = 3.0
-KEPT = 1000
+WAIT_SECONDS = 15.0
+"""A pod whose turn does not come for so long has said nothing: its job must not wait for other jobs' kubelets."""
+KEPT_BYTES = 4 << 20
 
 
 class FailureLogs:
@@ -30,46 +37,72 @@ class FailureLogs:
     def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
         self.session, self.container_of, self.changed = session, container_of, changed
         self._said: dict[str, Failure] = {}
-        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._said_bytes = 0
+        self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
+        """By job, those of its pods whose log is read or is next."""
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
-    def as_read(self, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The pods as the planner may see them: failed ones with what they said, or not failed yet."""
-        if not any(map(_is_worth_reading, pods)):
+    def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
+        """The job's pods as the planner may see them: failed ones with what they said, or not failed yet."""
+        failed = list(filter(_is_worth_reading, pods))
+        if not failed:
             return pods
-        return tuple(self._as_read(namespace, pod) if _is_worth_reading(pod) else pod for pod in pods)
+        self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._said])
+        return tuple(self._as_read(pod) if _is_worth_reading(pod) else pod for pod in pods)
 
-    def _as_read(self, namespace: str, pod: OwnPod) -> OwnPod:
-        if pod.uid in self._said:
-            said = self._said[pod.uid]
+    def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
+        """Read the first ones. The others' turn comes when the job is looked at again, if they still matter then."""
+        reading = self._reading.get(job_uid, {})
+        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
+        for pod in waiting[: MOST_OF_A_JOB - len(reading)]:
+            self._reading[job_uid][pod.uid] = asyncio.create_task(self._read(job_uid, namespace, pod))
+
+    def _as_read(self, pod: OwnPod) -> OwnPod:
+        said = self._said.get(pod.uid)
+        if said is not None:
             told = _in_words(said) or pod.main.message
             return replace(pod, main=replace(pod.main, message=told, is_consequence=said.secondary))
-        if pod.uid not in self._reading:
-            self._reading[pod.uid] = asyncio.create_task(self._read(namespace, pod))
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
         return replace(pod, phase="Running", main=running)
 
-    async def _read(self, namespace: str, pod: OwnPod) -> None:
+    async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
         """Keep what the pod said. Whatever goes wrong, it is not waited for any longer: at worst it said nothing."""
         said = Failure()
         try:
             said = failure_of(await self._log_of(namespace, pod))
         except (ClusterError, TimeoutError) as error:
-            log.info("pod=%s/%s its log cannot be read: %s", namespace, pod.name, error)
+            log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
         except Exception:
             log.exception("pod=%s/%s its log is beyond understanding", namespace, pod.name)
         finally:
-            self._reading.pop(pod.uid, None)
-        if len(self._said) >= KEPT:
-            self._said.pop(next(iter(self._said)))
-        self._said[pod.uid] = said
+            del self._reading[job_uid][pod.uid]
+            if not self._reading[job_uid]:
+                del self._reading[job_uid]
+        self._keep(pod.uid, said)
         self.changed()
 
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
         container = self.container_of(pod.uid) or MAIN_CONTAINER
-        async with asyncio.timeout(READ_SECONDS):
-            return await apply.read_log_tail(
-                self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
-            )
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self._turns.acquire()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await apply.read_log_tail(
+                    self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
+                )
+        finally:
+            self._turns.release()
+
+    def _keep(self, uid: str, said: Failure) -> None:
+        self._said[uid] = said
+        self._said_bytes += size_of(said)
+        while self._said_bytes > KEPT_BYTES:
+            self._said_bytes -= size_of(self._said.pop(next(iter(self._said))))
+
+
+def size_of(said: Failure) -> int:
+    """About how many bytes of memory it takes."""
+    return 256 + 4 * len(said.traceback)
 
 
 def _in_words(failure: Failure) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
+from math import inf
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -13,8 +16,10 @@ from elastic_operator.loop.disruptions import Disruptions
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Node
 
+log = logging.getLogger(__name__)
+
 Unready = Mapping[str, float]
-"""Nodes that are not Ready, with since when."""
+"""Nodes that are not Ready, with since when; -inf for those out of service."""
 LATE_SECONDS = 60.0
 """Later than this, news of a node is not late: the clock of whoever wrote it is."""
 
@@ -22,7 +27,7 @@ LATE_SECONDS = 60.0
 class Nodes:
     """The nodes as last looked at; each is made anew only when something of it changes.
 
-    One at which the operator raises is left out: no pod is placed there, and those that run there go on.
+    One at which the operator raises is closed: no pod is placed there, and those that run there go on and count.
     """
 
     def __init__(
@@ -37,7 +42,7 @@ class Nodes:
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
         self.disruptions = Disruptions(stored, clock, gpu_resources)
-        self._known: dict[str, tuple[objects.Node, object, Node]] = {}
+        self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
@@ -70,7 +75,18 @@ class Nodes:
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         meta = stored.metadata
-        return self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
+        found = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
+        return found if found is not None else self._closed(stored, apart, going)
+
+    def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
+        """A node that is set aside: what pods use there counts for their teams. None if even that cannot be said."""
+        name = stored.metadata.name
+        try:
+            node = convert.closed_node(stored, self._usage(name, apart, going))
+        except Exception:
+            log.exception("node=%s: what its pods use cannot be told", name)
+            return None
+        return self._keep(name, None, None, node)
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
         name = stored.metadata.name
@@ -78,38 +94,50 @@ class Nodes:
         known = self._known.get(name)
         if known is not None and known[0] is stored and known[1] == key:
             return known[2]
-        usage = self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
-        node = convert.node(stored, usage)
+        return self._keep(name, stored, key, convert.node(stored, self._usage(name, apart, going)))
+
+    def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
+        return self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
+
+    def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
+        """The node; the same object as before where it equals that."""
+        known = self._known.get(name)
         if known is not None and known[2] == node:
             node = known[2]
         self._known[name] = (stored, key, node)
         return node
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so.
+        """Since when each node that is not Ready is so; -inf where somebody has said that it is out of service.
 
         Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than that.
+        away for much longer than that. One that is set aside is as it was.
         """
         down: dict[str, tuple[float, float]] = {}
+        before = self._down or {}
         for node in self._stored.values():
-            try:
-                self._note_if_down(node, down, now)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's, and no other's
-                self._bulkhead.set_aside("node", node.metadata.uid, node.metadata.name, error)
+            uid, name = node.metadata.uid, node.metadata.name
+            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down, now))
+            if noted is None and name in before:
+                down[name] = before[name]
         self.disruptions.look(self._down, down, now)
         self._down = down
-        return {name: since for name, (_, since) in down.items()}
+        given_up = (
+            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
+        )
+        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> None:
+    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
+        """Whether it is."""
         written = convert.unready_since(node)
         if written is None:
-            return
+            return False
         name, known = node.metadata.name, self._down
         since = self._clock.current(written, of=node.metadata.uid)
         if known is not None and now - since >= LATE_SECONDS:
             since = known[name][1] if known.get(name, (None,))[0] == written else now
         down[name] = (written, since)
+        return True
 
     def clock_stepped(self) -> None:
         """What was reckoned on the clock before is reckoned anew."""

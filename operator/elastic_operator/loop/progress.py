@@ -1,8 +1,8 @@
 """Asks the masters of Elastic jobs how their groups are: `GET /status` of the launcher, at the pod's own address.
 
 Every half minute, and every second while a job changes. What is new of a group wakes the loop at once; how far the
-training is comes with it, or is shown every half minute. Nothing depends on the answers, so one that fails is only
-asked again.
+training is comes with it, or is shown every half minute. A node that is not Ready is not given up while the master
+answers that its pods there train, so it is asked every second then.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Target:
 
 @dataclass(slots=True)
 class _Followed:
-    """One job's master that is asked again and again, at once where it is to `hurry`; when it was last `heard`."""
+    """One job's master that is asked again and again, at once where it is to `hurry`.
+
+    It was last `heard` then; before it was, it is asked since then.
+    """
 
     target: Target
     task: asyncio.Task[None] | None = None
@@ -79,6 +82,11 @@ class Progress:
         followed = self._followed.get(uid)
         return followed.report if followed else None
 
+    def heard(self, uid: str) -> float | None:
+        """When the job's master last answered; before it has, since when it is asked. None if nobody is."""
+        followed = self._followed.get(uid)
+        return followed.heard if followed else None
+
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None: nobody."""
         followed = self._followed.get(uid)
@@ -86,7 +94,7 @@ class Progress:
             self._forget(uid)
         elif followed is None or followed.target.master_uid != target.master_uid:
             self._forget(uid)
-            self._followed[uid] = begun = _Followed(target)
+            self._followed[uid] = begun = _Followed(target, heard=self._now())
             begun.task = asyncio.create_task(self._ask_again_and_again(begun))
         elif followed.target != target:
             followed.target = target
@@ -172,7 +180,7 @@ class Progress:
 
 
 def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
-    """Whom to ask of this job: its running master, often where the plan shows that it changes."""
+    """Whom to ask of this job: its running master, often where the plan shows that it changes or a node may be lost."""
     spec, master = seen.job.spec, master_of(seen)
     if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
         return None
@@ -183,7 +191,7 @@ def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
         master_uid=master.uid,
         address=master.pod_ip,
         epoch=master.master_epoch or 0,
-        eager=now < heard_by(seen) or _is_changing(plan.status, now),
+        eager=now < heard_by(seen) or bool(seen.unready_nodes) or _is_changing(plan.status, now),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
@@ -16,7 +17,8 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import Assumed, Ledger
+from elastic_operator.cluster.entry import Assumed
+from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
@@ -66,7 +68,8 @@ class Facts(NamedTuple):
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up.
+    `disruption` that too many nodes are away for those to be given up; `heard` when a master last answered, where that
+    matters: one of its nodes is not Ready.
     """
 
     body: objects.CustomObject
@@ -81,6 +84,7 @@ class Facts(NamedTuple):
     grace_ceiling: int | None
     report: Report | None
     disruption: Disruption | None
+    heard: float | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -161,6 +165,7 @@ class Reader:
         refused: str,
         unready: Unready,
         report: Report | None = None,
+        heard: float | None = -inf,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         priority, unknown = self._priority(self._parse(body).spec)
@@ -168,7 +173,10 @@ class Reader:
         names = self.ledger.foreign_names(body.metadata.uid)
         ceiling = self.policies.grace_ceiling(body.metadata.namespace)
         disrupted = self.nodes.disruptions.present if down else None
-        return Facts(body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted)
+        heard = heard if down else -inf
+        return Facts(
+            body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted, heard
+        )
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -192,6 +200,7 @@ class Reader:
             refused=facts.refused,
             provisioning=self.settings.pending_pods,
             report=facts.report,
+            heard=facts.heard,
             disruption=facts.disruption,
         )
 

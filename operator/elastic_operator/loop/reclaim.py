@@ -101,7 +101,6 @@ class Reclaimer:
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._told: frozenset[str] = frozenset()
-        self._grace: Callable[[str], float] = lambda _: 0.0
 
     # -- whether -------------------------------------------------------------------------------------------------------
 
@@ -160,12 +159,9 @@ class Reclaimer:
             return None
         return known
 
-    def plan(self, allocation: Allocation, grace: Callable[[str], float]) -> None:
-        """A pass is over: whoever loses pods to a foreign one does so once that is nominated.
-
-        `grace` says how many seconds pods of the job with a uid may take to go.
-        """
-        self._planned, self._grace = {}, grace
+    def plan(self, allocation: Allocation) -> None:
+        """A pass is over: whoever loses pods to a foreign one does so once that is nominated."""
+        self._planned = {}
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
         for reclaim in allocation.reclaims:
@@ -228,7 +224,7 @@ class Reclaimer:
         if before.has_run_out(now):
             before = before.ran_out(now)
             self._tell_expired(pod)
-        until = now + max(map(self._grace, reclaim.losers), default=0.0) + self._settings.reservation_seconds
+        until = now + self._grace_seconds(reclaim.victims) + self._settings.reservation_seconds
         if not await self._write(pod, Reservation(reclaim.node, now, until, before.avoid)):
             return False
         self._metrics.nominations.inc()
@@ -238,6 +234,11 @@ class Reclaimer:
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), reclaim.node, len(reclaim.victims))
         self._events.record_for(_subject(pod), Event("QuotaReclaimed", text))
         return True
+
+    def _grace_seconds(self, going: Iterable[str]) -> int:
+        """How long the pods with these uids may take to go."""
+        found = (self._pods.get(uid) for uid in going)
+        return max((pod.spec.termination_grace_period_seconds for pod in found if pod is not None), default=0)
 
     async def _renew(self, uid: str) -> bool:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""

@@ -24,6 +24,8 @@ from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
 NAME_FIELD = "metadata.name"
+FEW_PODS = 100
+"""So many pods that are new or changed are looked at in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,18 @@ class Requests:
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
+
+    def look_ahead(self, now: float) -> Iterator[None]:
+        """Look at pods that are new or changed, one at a step, if they are many; the next look remembers them."""
+        changed = [pod for pod in self._ledger.waiting() if not self._knows(pod)]
+        for pod in changed if len(changed) > FEW_PODS else ():
+            if (one := self._guarded(pod, self._known.get(pod.metadata.uid), now)) is not None:
+                self._known[pod.metadata.uid] = one
+            yield
+
+    def _knows(self, pod: objects.Pod) -> bool:
+        known = self._known.get(pod.metadata.uid)
+        return known is not None and known.pod is pod
 
     def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
         """The pod as last looked at; None while it is set aside: nothing is done for it, and nothing is taken back."""

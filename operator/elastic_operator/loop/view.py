@@ -7,12 +7,12 @@ from it sees by identity that there is nothing new to decide.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.ledger import Assumed
+from elastic_operator.cluster.entry import Assumed
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.bulkhead import Fault
 from elastic_operator.loop.logs import FailureLogs
@@ -28,6 +28,9 @@ from elastic_operator.plan.reported import Report
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
+
+FEW_JOBS = 16
+"""So many jobs that are new or changed are looked at in one go: a large template takes 10 ms to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +81,18 @@ class _Aside:
     demand: JobDemand | None = None
 
 
-def _nothing_reported(_uid: str) -> Report | None:
-    """For a view that nobody asks masters for."""
-    return None
-
-
 class View:
-    """Remembers what it saw, and from what."""
+    """Remembers what it saw, and from what. `report` and `heard` tell by a job's uid what its master said, and when."""
 
     def __init__(
         self,
         reader: Reader,
         logs: FailureLogs,
         troubles: Troubles,
-        report: Callable[[str], Report | None] = _nothing_reported,
+        report: Callable[[str], Report | None] = lambda _: None,
+        heard: Callable[[str], float | None] = lambda _: -inf,
     ) -> None:
-        self.reader, self.logs, self.troubles, self._report = reader, logs, troubles, report
+        self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
         self._asides: dict[str, _Aside] = {}
         self._good: dict[str, JobDemand] = {}
@@ -113,35 +112,69 @@ class View:
         self._demanded.clear()
         self._snapshot = None
 
+    def forget_some(self, uids: Iterable[str]) -> None:
+        """Look at these jobs anew the next time."""
+        for uid in uids:
+            self._known.pop(uid, None)
+            self._demanded.pop(uid, None)
+
+    def look_ahead(self, now: float) -> Iterator[None]:
+        """Look at what is new or changed, one object at a step, if it is much; the next look remembers it.
+
+        Between the steps anything may happen: whatever changes meanwhile is looked at again.
+        """
+        yield from self.reader.requests.look_ahead(now)
+        unready, changed = self._look_around(now), list(self._unknown())
+        for uid in changed if len(changed) > FEW_JOBS else ():
+            body = self.reader.stores.jobs.get(uid)
+            if body is not None and self._is_mine(body):
+                self._demand_of(self._look_at(body, unready, now))
+                yield
+
+    def _unknown(self) -> Iterator[str]:
+        """Jobs that were not looked at as they are now."""
+        for body in self.reader.stores.jobs.values():
+            uid = body.metadata.uid
+            known = self._known.get(uid)
+            if (known is None or known.facts.body is not body) and uid not in self._asides and self._is_mine(body):
+                yield uid
+
     def look(self, now: float) -> Sight:
         """Everything, as the stores have it at `now` (epoch seconds on the API server's clock)."""
-        if self.reader.clock.revision != self._clock_revision:
-            self._clock_revision = self.reader.clock.revision
-            self.reader.nodes.clock_stepped()
-            self.forget()
+        unready = self._look_around(now)
         self.reader.ledger.expire()
-        self.reader.look_at_policies()
-        unready = self.reader.nodes.unready_since(now)
         bodies = {body.metadata.uid: body for body in self.reader.stores.jobs.values() if self._is_mine(body)}
         drop_absent(self._known, bodies.keys())
         drop_absent(self._demanded, bodies.keys())
         drop_absent(self._asides, bodies.keys())
         drop_absent(self._good, bodies.keys())
         self.reader.keep_only(bodies.keys())
-        surroundings = self.reader.surroundings(unready)
-        if surroundings != self._surroundings:
-            self._surroundings = surroundings
-            self._distrust()
         seen = {uid: self._look_at(body, unready, now) for uid, body in bodies.items()}
         snapshot = self._take_snapshot(seen, now)
         return Sight({**seen, **{uid: aside.seen for uid, aside in self._asides.items()}}, snapshot)
 
-    def set_aside(self, body: objects.CustomObject, error: Exception, *, in_allocation: bool = False) -> Observation:
+    def _look_around(self, now: float) -> Unready:
+        """What jobs are seen by, beside themselves; returns the nodes that are not Ready."""
+        if self.reader.clock.revision != self._clock_revision:
+            self._clock_revision = self.reader.clock.revision
+            self.reader.nodes.clock_stepped()
+            self.forget()
+        self.reader.look_at_policies()
+        unready = self.reader.nodes.unready_since(now)
+        surroundings = self.reader.surroundings(unready)
+        if surroundings != self._surroundings:
+            self._surroundings = surroundings
+            self._distrust()
+        return unready
+
+    def set_aside(
+        self, body: objects.CustomObject, error: Exception, *, in_allocation: bool = False, given: bool = False
+    ) -> Observation:
         """The job has raised: leave it out for a while. Returns how it is seen meanwhile."""
         meta = body.metadata
         name = f"{meta.namespace}/{meta.name}"
         fault = self._bulkhead.set_aside(
-            "job", meta.uid, name, error, version=meta.generation, in_allocation=in_allocation
+            "job", meta.uid, name, error, version=meta.generation, in_allocation=in_allocation, given=given
         )
         return self._aside(body, fault)
 
@@ -195,12 +228,13 @@ class View:
         as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
             body,
-            pods=own if as_they_are else self.logs.as_read(meta.namespace, own),
+            pods=own if as_they_are else self.logs.as_read(uid, meta.namespace, own),
             trouble=trouble,
             blocked=self.troubles.blocked(uid),
             refused=self.troubles.refused(uid, meta.generation),
             unready=unready,
             report=report,
+            heard=self._heard(uid),
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)
@@ -258,6 +292,8 @@ class View:
             known.stamp = stamp
             return known.demand
         demand = self.reader.demand(seen, shape, assumed)
+        if not self._bulkhead.may_take(job.uid, job.generation):
+            demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
         self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)

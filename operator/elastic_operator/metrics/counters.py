@@ -18,6 +18,8 @@ PAUSE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 RECLAIM = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300, 600)
 QUEUE = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
 """Upper bounds of histograms, in seconds."""
+KINDS = ["job", "pod", "policy", "node", "namespace", "priorityclass", "claim", "volume", "service", "slice"]
+"""What the operator watches."""
 
 
 class Counters:
@@ -30,6 +32,10 @@ class Counters:
         self._of_jobs()
         self._of_reclaim()
 
+    def count_request(self, verb: str, code: str) -> None:
+        """A request to the API server came to that: an HTTP status, or a word for none. Of any thread."""
+        self.api_requests.labels(verb, code).inc()
+
     def count_job(self, changes: JobChanges) -> None:
         """A job's status was written, and told this for the first time."""
         for direction, reason in changes.resizes:
@@ -41,6 +47,10 @@ class Counters:
         self.lost_steps.inc(changes.lost_steps)
         if changes.queue_wait is not None:
             self.queue_wait.observe(changes.queue_wait)
+
+    def count_error(self, kind: str) -> None:
+        """The operator met an error of its own at an object of that kind."""
+        self.internal_errors.labels(kind).inc()
 
     def stand_by(self) -> None:
         """This process does not lead any more: what is so now is told by another."""
@@ -71,10 +81,11 @@ class Counters:
         )
         self.internal_errors = self._counter(
             "internal_errors",
-            "Errors of the operator's own at one object, which was set aside for a while; the log names it.",
+            "Errors of the operator's own at one object, which was left aside while all others went on; the log names"
+            " it.",
             "kind",
         )
-        for kind in ("job", "pod", "policy", "node"):
+        for kind in KINDS:
             self.internal_errors.labels(kind)
 
     def _of_jobs(self) -> None:

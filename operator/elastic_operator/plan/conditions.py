@@ -108,7 +108,9 @@ def _silence(seen: Observation) -> str:
 
 
 def _kept(seen: Observation) -> str:
-    """That some of its nodes cannot be heard and are waited for, as many others."""
+    """That some of its nodes cannot be heard and are waited for, as many others, or as its pods there train."""
+    if seen.training_nodes:
+        return f" Not Ready: {listed(sorted(seen.training_nodes))}; its pods there train, and are not given up."
     if not seen.kept_nodes or seen.job.disruption is None:
         return ""
     many = f"{seen.job.disruption.away} of {seen.job.disruption.of} nodes"

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from elastic_operator.plan.claim import MASTER, Claim, Seat
 from elastic_operator.plan.model import Member
+from elastic_operator.plan.offers import Offers
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.seating import find_seat, seat_all
 from elastic_operator.plan.table import Table
-from elastic_operator.plan.victims import Victims, clear, strength
+from elastic_operator.plan.victims import Victims, clear
 from elastic_operator.plan.ways import Ways
 
 
@@ -41,11 +42,12 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
     if account is None or taker.request:
         return True
     while over := account.over(need):
-        taking = victims.taking(need)
-        units = [unit for unit in victims.under(over) if victims.may_go(unit, taking)]
-        if not units:
-            return False
-        clear(table, taker, [min(units, key=lambda unit: strength(unit, taking))])
+        offers = Offers(victims, over)
+        while account.over(need) is over:
+            unit = offers.take_weakest(victims.taking(need))
+            if unit is None:
+                return False
+            clear(table, taker, [unit])
     return True
 
 

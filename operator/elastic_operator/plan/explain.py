@@ -47,6 +47,10 @@ class _Need:
 _GROWS_LATER = (
     "the job grows elasticity.scaleUpDelaySeconds after its last change of size. Lower that to grow sooner, or wait."
 )
+_TAKES_NOTHING = (
+    "Nobody makes way for it for now: the operator met an error of its own at what it gave this job last. Edit the job"
+    " to have it tried at once, or wait."
+)
 _GROWS_LESS = (
     "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"
     " elasticity.checkpointPath to grow right after a checkpoint, or wait."
@@ -100,7 +104,8 @@ class Explainer:
         if said:
             return Why(*said)
         lacking = self._why_no_room(need)
-        return Why(lacking.limit, *with_time_of_asking(claim, lacking.message, self._table.now))
+        text, wake_at = with_time_of_asking(claim, lacking.message, self._table.now)
+        return Why(lacking.limit, text if job.takes else f"{text} {_TAKES_NOTHING}", wake_at)
 
     def _need(self, claim: Claim, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

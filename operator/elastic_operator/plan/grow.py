@@ -58,7 +58,8 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
     if may_use and _grow_freely(table, claim, size):
         return Growth.DONE
-    return Growth.DONE if _grow_at_others_cost(table, claim, size, too_many) else Growth.NEVER
+    taken = claim.job.takes and _grow_at_others_cost(table, claim, size, too_many)
+    return Growth.DONE if taken else Growth.NEVER
 
 
 def may_borrow_again(claim: Claim, right: Tier) -> bool:

@@ -27,7 +27,7 @@ def next_ask(claim: Claim, now: float) -> Hashable:
     job = claim.job
     if claim.gives or claim.losses or job.grow_after > now or job.failed_until > now:
         return job.uid
-    return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible
+    return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible, job.takes
 
 
 class Growers:

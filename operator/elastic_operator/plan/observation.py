@@ -22,15 +22,19 @@ class Observation:
     `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
     be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
     the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
-    `kept_nodes` would be lost, too, if not so many were away at once.
+    Of the nodes of its pods `unready_nodes` are not Ready, and `lost_nodes` have been so for too long; `kept_nodes`
+    would be lost, too, if not so many were away at once, and `training_nodes` if the master did not say that pods there
+    train.
     """
 
     job: Job
     status: JobStatus
     live: tuple[OwnPod, ...] = ()
     gone: tuple[tuple[OwnPod, str], ...] = ()
+    unready_nodes: frozenset[str] = frozenset()
     lost_nodes: frozenset[str] = frozenset()
     kept_nodes: frozenset[str] = frozenset()
+    training_nodes: frozenset[str] = frozenset()
     hold_until: float = 0.0
     held_back: bool = False
     finishing: bool = False

@@ -28,22 +28,26 @@ from elastic_operator.plan.observation import (
     seconds,
     set_condition,
 )
+from elastic_operator.plan.still_training import fresh_until, still_training
 from elastic_operator.plan.taken_back import blocked, refused, stuck
-from elastic_operator.plan.words import pods
+from elastic_operator.plan.words import listed, pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
-    """What happened to `job`; `unready_since` says since when each node that is not Ready is so."""
+    """What happened to `job`; `unready_since` says since when each node that is not Ready is so.
+
+    -inf where somebody has said that it is out of service.
+    """
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     seen = Observation(job=job, status=status)
     if status.finished or job.spec is None:
         return seen
-    seen = _sort_pods(seen, unready_since, now)
+    seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         seen = rule(seen, now)
         if seen.status.finished:
@@ -62,24 +66,36 @@ def _hold(seen: Observation, now: float) -> Observation:
     return replace(seen, hold_until=until, held_back=retry.size is not None and now < until)
 
 
-def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
-    """Members on one side, pods that must go on the other."""
+def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
+    """Which nodes of its pods are not Ready, which of these are given up, and when that may change."""
     assert seen.job.spec is not None
     patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
-    own_nodes = {pod.node for pod in seen.job.pods if pod.node is not None}
-    due = frozenset(n for n in own_nodes if n in unready_since and now >= unready_since[n] + patience)
-    kept_nodes = due & disruption.kept if disruption else frozenset()
-    lost_nodes = due - kept_nodes
+    unready = {node: unready_since[node] for pod in seen.job.pods if (node := pod.node) and node in unready_since}
+    due = {node: since + patience for node, since in unready.items() if now >= since + patience}
+    kept = disruption.kept & due.keys() if disruption else frozenset()
+    asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
+    wake = {node: since + patience for node, since in unready.items() if node not in due}
+    wake |= dict.fromkeys(training, fresh_until(seen.job, now))
+    wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
+    return replace(
+        seen,
+        unready_nodes=frozenset(unready),
+        lost_nodes=frozenset(due) - kept - training,
+        kept_nodes=kept,
+        training_nodes=training,
+        wake_at=tuple(time for time in wake.values() if time < inf),
+    )
+
+
+def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observation:
+    """Members on one side, pods that must go on the other."""
+    assert seen.job.spec is not None
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
-    wake: list[float] = []
     for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if disruption and pod.node in kept_nodes:
-            wake.append(disruption.until)
-        elif pod.node is not None and pod.node in unready_since and pod.node not in lost_nodes:
-            wake.append(unready_since[pod.node] + patience)
-        if pod.node in lost_nodes and not pod.ended:
-            gone.append((pod, f"node {pod.node} has been unreachable for {patience} s"))
+        if pod.node and pod.node in seen.lost_nodes and not pod.ended:
+            gone.append((pod, _why_lost(seen, pod.node, unready_since[pod.node])))
         elif pod.deleting_since is not None:
             continue
         elif pod.incarnation != seen.status.incarnation:
@@ -93,15 +109,13 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float], now: float
         elif not pod.ended:
             live.append(pod)
     finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(seen))
-    return replace(
-        seen,
-        live=tuple(live),
-        gone=tuple(gone),
-        lost_nodes=lost_nodes,
-        kept_nodes=kept_nodes,
-        finishing=finishing,
-        wake_at=tuple(time for time in wake if time < inf),
-    )
+    return replace(seen, live=tuple(live), gone=tuple(gone), finishing=finishing)
+
+
+def _why_lost(seen: Observation, node: str, since: float) -> str:
+    assert seen.job.spec is not None
+    patience = seen.job.spec.recovery.node_loss_seconds
+    return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
@@ -147,18 +161,31 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _unreachable(seen: Observation, now: float) -> Observation:
-    """Pods on nodes that are kept are waited for, and that is said; once, as long as it is so."""
+    """Pods on nodes that are not given up are waited for, and that is said; once, as long as it is so."""
     known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
     was_told = known is not None and known.status == "True"
-    if not seen.kept_nodes and not was_told:
-        return seen
     kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
-    if not seen.kept_nodes or seen.job.disruption is None:
-        return replace(seen, status=set_condition(seen.status, kind, "False", "Over", "", generation, now))
-    told = seen.job.disruption.told
-    status = set_condition(seen.status, kind, "True", "ManyAtOnce", told, generation, now)
+    reason, told = _why_kept(seen)
+    if not reason:
+        over = set_condition(seen.status, kind, "False", "Over", "", generation, now) if was_told else seen.status
+        return replace(seen, status=over)
+    status = set_condition(seen.status, kind, "True", reason, told, generation, now)
     events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
     return replace(seen, status=status, events=events)
+
+
+def _why_kept(seen: Observation) -> tuple[str, str]:
+    """Reason and message; both are empty where there is no such node."""
+    if seen.kept_nodes and seen.job.disruption is not None:
+        return "ManyAtOnce", seen.job.disruption.told
+    if seen.training_nodes:
+        return "StillTraining", (
+            f"Not Ready for too long: {listed(sorted(seen.training_nodes))}. But the job's master answers, and says"
+            " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
+            " network between it and the API server; delete a node that is dead, or taint it"
+            " node.kubernetes.io/out-of-service."
+        )
+    return "", ""
 
 
 def _steady(seen: Observation, now: float) -> Observation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from elastic_operator.plan.fit import collide, is_open, misfit
 from elastic_operator.plan.model import HostPort, Node, PodShape, Resources
@@ -21,8 +21,7 @@ _FEW_HOSTS = 16
 Mark = tuple[int, dict[Ask, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """A place for one pod: the node's number, and whether its room is free now."""
 
     node: int
@@ -71,7 +70,8 @@ class Board:
             hosts = self._hosts[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
             gpus = sum(shape.requests.get(name, 0) for name in self.gpu_resources)
-            self._asks[key] = Ask(shape, needs, shape.host_ports, gpus, hosts, frozenset(hosts))
+            scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
+            self._asks[key] = Ask(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
         return self._asks[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
@@ -117,7 +117,10 @@ class Board:
         return None if soon is None else Spot(soon, ready=False)
 
     def _in_order(self, ask: Ask, near: Collection[int]) -> Iterator[int]:
-        yield from sorted((i for i in near if i in ask.host_set), key=self._preference)
+        """Nodes that may have room for such a pod, best first."""
+        name, need = ask.scarce
+        roomy = [i for i in near if i in ask.host_set and self._soon[i].free.get(name, 0) >= need]
+        yield from sorted(roomy, key=self._preference)
         if len(ask.hosts) <= _FEW_HOSTS:
             yield from sorted((i for i in ask.hosts if i not in near), key=self._preference)
             return

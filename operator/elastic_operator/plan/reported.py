@@ -1,4 +1,6 @@
-"""What the master of an Elastic job last said of its group. A user's pod says it: it is shown, and decides nothing."""
+"""What the master of an Elastic job last said of its group. A user's pod says it: it is shown, and decides nothing but
+which nodes of its own job's pods are not given up yet (`still_training.py`).
+"""
 
 from __future__ import annotations
 

@@ -11,10 +11,14 @@ from elastic_operator.plan.model import HostPort, PodShape, Resources
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask:
-    """A pod shape as the board reads it; equal shapes share one. `hosts` are the open nodes it may go to, by number."""
+    """A pod shape as the board reads it; equal shapes share one. `hosts` are the open nodes it may go to, by number.
+
+    `scarce` is the one of its needs that nodes lack most often: GPUs, if it asks for any.
+    """
 
     shape: PodShape
     needs: tuple[tuple[str, int], ...]
+    scarce: tuple[str, int]
     ports: frozenset[HostPort]
     gpus: int
     hosts: tuple[int, ...]

@@ -7,7 +7,7 @@ job or one step at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 
 from elastic_operator.plan.accounts import Account, Tier
@@ -55,6 +55,8 @@ class Minima:
         self._tried: set[Claim] = set()
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
+        self._in_vain: dict[Hashable, int] = {}
+        """Of those that are alike: after how many moves on the board one of them got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first who runs or was told to start, and who goes before them in their teams, then the others.
@@ -63,6 +65,7 @@ class Minima:
         """
         table, self._tried = self._table, set()
         table.ways.clear()
+        self._in_vain.clear()
         while waiting := [c for c in (table.roster.unserved | table.touched) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for claim in waiting:
@@ -70,7 +73,7 @@ class Minima:
                     last[claim.team] = max(claim.rank, last.get(claim.team, -1))
             for first in (True, False):
                 some = [claim for claim in waiting if (claim.rank <= last.get(claim.team, -1)) is first]
-                _take_turns(some, lambda claim: self._serve(claim, tier))
+                _take_turns(table, some, lambda claim: self._serve(claim, tier))
 
     def _serve(self, claim: Claim, tier: Tier) -> None:
         """Once in this round, whatever comes of it; who was displaced and goes before it in its team is next."""
@@ -80,11 +83,16 @@ class Minima:
         for other in sorted(self._table.displaced, key=lambda other: other.rank):
             if other.team == claim.team and other.rank < claim.rank and _waits(other):
                 self._serve(other, tier)
+        alike = _alike(self._table, claim)
+        if alike is not None and self._in_vain.get(alike) == self._table.board.moves:
+            return
         right = _right(self._table, claim)
         if right <= tier and (may_borrow_again(claim, right) or self._makes_do(claim)):
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
                 self._reserve(claim)
+        if alike is not None and not claim.served:
+            self._in_vain[alike] = self._table.board.moves
 
     def _makes_do(self, claim: Claim) -> bool:
         """Whether its minimum takes no more than it has."""
@@ -111,6 +119,19 @@ def _right(table: Table, claim: Claim) -> Tier:
         return claim.account.tier(need - (claim.account.used - claim.account.foreign))
     given = given_within_team(table, claim)
     return claim.account.tier(need - given) if given else right
+
+
+def _alike(table: Table, claim: Claim) -> Hashable | None:
+    """Equal for those that are tried in the same way while nothing moves; None for who has anything of its own."""
+    job, request = claim.job, claim.request
+    if claim.size or claim.displaced or (request and request.reserved):
+        return None
+    waits_for_nodes = job.waiting or job.nodes_from is not None or claim.asked is not None
+    if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
+        return None
+    asks = claim.master, claim.worker, claim.minimum
+    takes = job.takes, request and request.preempts
+    return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
 def _waits(claim: Claim) -> bool:
@@ -144,8 +165,8 @@ def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool
     return False
 
 
-def _take_turns(claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> None:
-    """The team that stands lowest is served next, with its first job."""
+def _take_turns(table: Table, claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> None:
+    """The team that stands lowest is served next, with its first job; while nothing moves, it stands lowest still."""
     queues: dict[Account | None, list[Claim]] = {}
     for claim in sorted(claims, key=lambda claim: -claim.rank):
         queues.setdefault(claim.account, []).append(claim)
@@ -154,7 +175,9 @@ def _take_turns(claims: Iterable[Claim], serve_one: Callable[[Claim], None]) -> 
     while standing:
         known, account = heappop(standing)
         if known == _standing(account):
-            serve_one(queues[account].pop())
+            moves = table.board.moves
+            while queues[account] and table.board.moves == moves:
+                serve_one(queues[account].pop())
         if queues[account]:
             heappush(standing, (_standing(account), account))
 

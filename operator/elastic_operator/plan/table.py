@@ -6,6 +6,7 @@ pass, each of which only costs what changed since the last. Who gets and who giv
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
@@ -204,7 +205,7 @@ class Table:
     def release(self, claim: Claim, member: Member) -> None:
         """Let a kept member go."""
         before = claim.kept
-        self._keep(claim, member, tuple(m for m in before if m.uid != member.uid), -1)
+        self._keep(claim, member, tuple([m for m in before if m.uid != member.uid]), -1)
         self.board.on_undo(partial(self._keep, claim, member, before, +1))
         node = claim.at.get(member.uid)
         if node is not None:
@@ -215,7 +216,8 @@ class Table:
     def restore(self, claim: Claim, member: Member) -> None:
         """Keep a released member after all."""
         before = claim.kept
-        self._keep(claim, member, tuple(sorted((*before, member), key=keep_order)), +1)
+        at = bisect_right(before, keep_order(member), key=keep_order)
+        self._keep(claim, member, (*before[:at], member, *before[at:]), +1)
         self.board.on_undo(partial(self._keep, claim, member, before, -1))
         node = claim.at.get(member.uid)
         if node is not None:

@@ -126,12 +126,21 @@ class Victims:
             if self._may_give(claim):
                 yield from (unit for unit in self._units(claim, members, seats) if unit.cost <= self._most)
 
-    def under(self, account: Account) -> Iterator[Unit]:
-        """The units of all jobs whose GPUs count for that account, wherever they are."""
-        for claim in self._table.claims:
-            if claim.account and account in claim.account.path and claim.size and self._may_give(claim):
-                units = self._units(claim, list(claim.kept), list(claim.seats))
-                yield from (unit for unit in units if unit.cost <= self._most)
+    def under(self, account: Account) -> list[Claim]:
+        """The jobs whose GPUs count for that account and that may give something."""
+        charged = (c for c in self._table.claims if c.account and account in c.account.path)
+        return [claim for claim in charged if claim.size and self._may_give(claim)]
+
+    def singles(self, claim: Claim) -> list[Unit]:
+        """The job's pods that go one by one, in the order they go in, wherever they are."""
+        units = self._singles(claim, _in_order(claim.kept), claim.seats)
+        return [unit for unit in units if unit.cost <= self._most]
+
+    def whole(self, claim: Claim) -> Unit | None:
+        """The job as a whole, if it may go."""
+        members, seats = _in_order(claim.kept), claim.seats
+        unit = self._whole(claim, members, seats, besides=len(self._singles(claim, members, seats)))
+        return unit if unit and unit.cost <= self._most else None
 
     def may_go(self, unit: Unit, taking: Taking | None) -> bool:
         """Whether the taker may take the unit after what it has taken so far."""
@@ -157,26 +166,35 @@ class Victims:
             return not self._growing
         return claim.account in self._givers
 
-    def _units(self, claim: Claim, members: list[Member], seats: list[Seat]) -> Iterator[Unit]:
+    def _units(self, claim: Claim, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """A job's pods among these, in the order they go in."""
-        members.sort(key=lambda m: (m.role == MASTER, -m.index))
+        members = _in_order(members)
+        singles = self._singles(claim, members, seats)
+        yield from singles
+        if whole := self._whole(claim, members, seats, besides=len(singles)):
+            yield whole
+
+    def _singles(self, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
+        """Those that go one by one; the same, without the first, once that has gone."""
         workers = [m for m in members if m.role != MASTER]
         singles = [_of_seat(claim, s) for s in seats if s.role == WORKER] + [self._of_member(claim, m) for m in workers]
         if claim is self._taker:
             own = singles[: claim.spare if not claim.has_master else 0]
-            yield from (replace(unit, cost=Cost.OWN) for unit in own if unit.members)
-        elif claim.complete:
-            surplus = singles[: claim.spare]
-            yield from surplus
-            if len(surplus) < len(members) + len(seats) and self._may_go_whole(claim):
-                yield self._whole(Cost.JOB, claim, members, seats)
-        elif claim.reserves:
-            if not self._in_team(claim) or claim.job.priority < self._taker.job.priority:
-                yield from (replace(_of_seat(claim, seat), cost=Cost.HELD) for seat in seats)
-        elif not claim.served:
-            yield from (replace(unit, cost=Cost.STUCK) for unit in singles)
-            if len(singles) < len(members) + len(seats):
-                yield self._whole(Cost.STUCK_JOB, claim, members, seats)
+            return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
+        if claim.complete:
+            return singles[: claim.spare]
+        if claim.reserves:
+            goes = not self._in_team(claim) or claim.job.priority < self._taker.job.priority
+            return [replace(_of_seat(claim, seat), cost=Cost.HELD) for seat in seats] if goes else []
+        return [] if claim.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
+
+    def _whole(self, claim: Claim, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
+        """The job as a whole, if more of it is here than what goes one by one."""
+        if claim is self._taker or besides >= len(members) + len(seats):
+            return None
+        if claim.complete:
+            return self._of_all(Cost.JOB, claim, members, seats) if self._may_go_whole(claim) else None
+        return None if claim.reserves or claim.served else self._of_all(Cost.STUCK_JOB, claim, members, seats)
 
     def _may_go_whole(self, claim: Claim) -> bool:
         if self._in_team(claim):
@@ -188,7 +206,7 @@ class Victims:
         gpus = self._table.gpus_of(member.requests)
         return Unit(Cost.SURPLUS, claim, (member,), (), gpus, gpus)
 
-    def _whole(self, cost: Cost, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+    def _of_all(self, cost: Cost, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
         held = sum(self._table.gpus_of(member.requests) for member in claim.kept)
         coming = sum(claim.ask(seat.role).gpus for seat in claim.seats)
         return Unit(cost, claim, tuple(members), tuple(seats), held + coming, held)
@@ -232,6 +250,11 @@ def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
     if quantum is None or not claim.job.running_since or taker.kept:
         return False
     return table.now >= claim.job.running_since + quantum
+
+
+def _in_order(members: Iterable[Member]) -> list[Member]:
+    """Those that go first come first."""
+    return sorted(members, key=lambda m: (m.role == MASTER, -m.index))
 
 
 def _of_seat(claim: Claim, seat: Seat) -> Unit:

@@ -27,7 +27,7 @@ LIST_SECONDS = 120.0
 class UnreadLogs:
     """Failed pods are as they are: what they said changes nothing of who gets what."""
 
-    def as_read(self, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:  # noqa: ARG002 - as FailureLogs
+    def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The pods themselves."""
         return pods
 

@@ -57,11 +57,29 @@ def waiting_pods_of_one_deployment(pods: int) -> None:
     allocate(make_snapshot(nodes, [borrower], teams=teams, requests=requests))
 
 
+def gang_under_a_limit(workers: int) -> None:
+    """It takes half of its team's limit, which many jobs of lower priority use."""
+    nodes = [make_node(f"n{i}", 8) for i in range(2 * workers // 8)]
+    places = [f"n{i // 8}" for i in range(workers)]
+    jobs = [make_job(f"j{i:05}", 1, 5, on=" ".join(places[i : i + 5]), age=i) for i in range(0, workers, 5)]
+    gang = make_job("gang", workers // 2, priority=1)
+    granted = allocate(make_snapshot(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
+    assert len(granted.create) == workers // 2
+
+
+def gang_against_one_job(workers: int) -> None:
+    """It takes a quarter of what one job of another team has."""
+    nodes, borrower = borrowed(workers)
+    gang = make_job("gang", workers // 4, team="owner")
+    teams = [make_team("owner", workers), make_team("borrower", 0)]
+    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].create) == workers // 4
+
+
 @pytest.mark.parametrize(
     "work",
-    [queued_jobs_of_one_team, waiting_pods_of_one_deployment],
+    [queued_jobs_of_one_team, waiting_pods_of_one_deployment, gang_under_a_limit, gang_against_one_job],
 )
 def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work: Callable[[int], None]) -> None:
-    work(10)  # what is made once
-    few, many = calls_of(lambda: work(150)), calls_of(lambda: work(300))
+    work(16)  # what is made once
+    few, many = calls_of(lambda: work(160)), calls_of(lambda: work(320))
     assert many <= MOST * few, f"{few} calls, then {many}"

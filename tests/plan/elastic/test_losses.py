@@ -1,11 +1,14 @@
 """What an Elastic job survives, and what it fails of, one fact a test."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from elastic_operator.api.status import Change, PodStatus, Retry, Training
 from elastic_operator.plan.elastic import growth_delay
+from elastic_operator.plan.reported import Report
+from elastic_operator.plan.still_training import FRESH_SECONDS
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
     is_pending,
@@ -15,7 +18,7 @@ from tests.plan.elastic.jobs import (
     make_master,
     make_worker,
 )
-from tests.plan.jobs import BOTH, START, at, ended, make_grant, make_status, names, plan, reasons
+from tests.plan.jobs import BOTH, START, at, ended, make_grant, make_spec, make_status, names, plan, reasons, see
 
 
 def kinds(planned):
@@ -43,6 +46,71 @@ def test_a_lost_node_ends_no_incarnation():
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-2"]), unready={"n2": 0})
     assert [(delete.name, delete.force) for delete in planned.deletes] == [("toy-worker-1", True)]
     assert (planned.status.incarnation, kinds(planned)) == (1, ["NodeLost"])
+
+
+TOLD = Report("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
+TRAINS = {"report": replace(TOLD, world_size=3), "heard": START + 197}
+NOT_ANSWERED = {"report": None, "heard": START + 197}
+BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(), world_size=0)}
+
+
+@pytest.mark.parametrize(
+    ("known", "node", "is_kept"),
+    [
+        (TRAINS, 0, True),
+        ({**TRAINS, "heard": START + 195}, 0, False),
+        ({**TRAINS, "report": replace(TOLD, members=TOLD.members[:2], world_size=2)}, 0, False),
+        (TRAINS, -inf, False),
+        ({**TRAINS, "spec": make_spec()}, 0, False),
+        ({**TRAINS, "pods": (is_pending(make_master()), make_worker(0), make_worker(1, node="n2"))}, 0, False),
+        ({**TRAINS, "status": make_status(replicas=3, master_epoch=2)}, 0, False),
+        (BETWEEN_GROUPS, 0, False),
+        (BETWEEN_GROUPS, 131, True),
+        (NOT_ANSWERED, 0, True),
+        ({**NOT_ANSWERED, "heard": None}, 0, True),
+        ({**NOT_ANSWERED, "heard": START + 195}, 0, False),
+        ({"report": replace(TOLD, master_uid="another", world_size=3), "heard": START + 197}, 0, True),
+        ({**TRAINS, "heard": -inf}, 0, False),
+    ],
+    ids=[
+        "it trains",
+        "that was said too long ago",
+        "it trains no more",
+        "somebody has said that the node is off",
+        "nobody can be asked in Torchrun mode",
+        "no master runs",
+        "another master is to come",
+        "between two groups for too long",
+        "between two groups for a moment",
+        "its master is asked and has not answered yet",
+        "its master is about to be asked",
+        "its master is asked and does not answer",
+        "its master is another one, which has not answered yet",
+        "its master is not asked",
+    ],
+)
+def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it_trains(known, node, is_kept):
+    pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
+    job = replace(make_elastic_job(pods), **known)
+    seen = see(job, unready={"n2": node})
+    assert ("toy-worker-1" not in {pod.name for pod, _ in seen.gone}) is is_kept
+    assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
+    if is_kept and known["heard"] is not None:
+        assert seen.wake_at == (known["heard"] + FRESH_SECONDS,)
+
+
+def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_when_that_is_over():
+    pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
+    grant = make_grant(keep=["master-0", "worker-0", "worker-1"])
+    job = replace(make_elastic_job(pods), **TRAINS)
+    planned = plan(job, grant, unready={"n2": 0})
+    assert (planned.deletes, planned.status.restarts) == ((), 0)
+    assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]
+    assert reasons(planned)["NodesUnreachable"] == ("True", "StillTraining")
+    assert "n2; its pods there train" in planned.status.condition("Ready").message
+    again = plan(replace(job, status=planned.status), grant, unready={"n2": 0})
+    assert "NodesUnreachable" not in kinds(again)
+    assert reasons(plan(replace(job, status=planned.status), grant))["NodesUnreachable"] == ("False", "Over")
 
 
 def test_a_worker_whose_launcher_fails_is_a_loss_and_goes():

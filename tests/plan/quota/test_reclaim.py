@@ -25,6 +25,15 @@ GUARANTEES = {
         (make_job("a", 4, team="a"), elastic_b()),
         {"a": "~m0@n1 ~w0@n1 ~w1@n1 ~w2@n1", "b": "m0 w0 w1 w2 -w6 -w5 -w4 -w3"},
     ),
+    "a job for which nobody makes way gets what is idle": Case(
+        N8, GUARANTEED, (make_job("a", 1, 4, team="a", takes=False), elastic_b(6)), {"a": 2, "b": 6}
+    ),
+    "and another one of its team and shape takes all the same": Case(
+        N8,
+        GUARANTEED,
+        (make_job("a", 2, team="a", takes=False, age=9), make_job("x", 2, 3, team="a"), elastic_b()),
+        {"a": 0, "x": 3, "b": 5},
+    ),
     "no more comes back than is asked for": Case(
         N8, GUARANTEED, (make_job("a", team="a"), elastic_b()), {"a": "~m0@n1", "b": "m0 w0 w1 w2 w3 w4 w5 -w6"}
     ),

@@ -1,0 +1,202 @@
+"""Runs the real controller on a load and takes CPU times: of its passes, and of the turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.allocate import objects
+from benchmarks.allocate.world import empty_stores, read
+from benchmarks.passes.loads import Load
+from benchmarks.passes.server import Server
+from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_operator.build import names
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import objects as kinds
+from elastic_operator.cluster.connection import Connection, Credentials
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.session import Session
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.policy_status import PolicyStatuses
+from elastic_operator.loop.progress import Progress
+from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.metrics import Metrics
+from elastic_operator.process import GC_THRESHOLDS
+from elastic_operator.settings import Settings
+
+QUIET_SECONDS = 1.5
+"""Without a write for so long, and for as long as some passes take, what was begun is done."""
+MOST_SECONDS = 90.0
+"""What is told in turn goes on for longer."""
+
+
+@dataclass(slots=True)
+class Times:
+    """CPU seconds of each pass, and of the longest turn of the event loop."""
+
+    passes: list[float] = field(default_factory=list)
+    gap: float = 0.0
+
+
+class Operator:
+    """The controller with everything that it needs, over a server that answers at once."""
+
+    def __init__(self, load: Load) -> None:
+        self.server, self.stores, self.times = Server(), empty_stores(), Times()
+        connection = Connection("http://memory", Credentials(lambda: None))
+        self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
+        metrics, settings, clock = Metrics(), Settings(), session.clock
+        ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, changed=self._wake)
+        status_times = StatusTimes(lambda: clock.stepped)
+        self.stores.jobs.subscribe(status_times.changed)
+        self.stores.pods.subscribe(ledger.pod_changed)
+        self.controller: Controller | None = None
+        self._fill(load)
+        self.stores.jobs.subscribe(lambda *_: self._wake())
+        self.events = EventRecorder(session, instance="bench")
+        build = BuildSettings(settings.worker_priority_class_name, settings.master_priority_class_name)
+        self.controller = Controller(
+            stores=self.stores,
+            ledger=ledger,
+            actor=Actor(session, self.stores, self.events, build),
+            logs=FailureLogs(session, lambda _: "pytorch", self._wake),
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            times=status_times,
+            reclaimer=Reclaimer(
+                session,
+                self.stores.pods,
+                settings.reclaim,
+                events=self.events,
+                metrics=metrics,
+                now=clock.time,
+                changed=self._wake,
+            ),
+            progress=Progress(now=clock.time, changed=self._wake),
+            fresh=lambda: True,
+            told=PolicyStatuses(session, self.stores.policies, now=clock.time).told,
+        )
+        self._time_passes(self.controller)
+
+    async def settle(self) -> None:
+        """Until nothing was written for a while."""
+        begun = since = time.monotonic()
+        seen = self._seen
+        while (now := time.monotonic()) - begun < MOST_SECONDS and (
+            not self.times.passes or self._is_behind or now - since < QUIET_SECONDS + 4 * self._longest
+        ):
+            await asyncio.sleep(0.05)
+            if self._seen != seen:
+                seen, since = self._seen, now
+
+    @property
+    def _seen(self) -> tuple[int, bool]:
+        return self.server.writes, bool(self.times.passes)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.controller is not None and bool(self.controller._behind)
+
+    @property
+    def _longest(self) -> float:
+        return max(self.times.passes, default=0.0)
+
+    @contextmanager
+    def taken(self) -> Iterator[Times]:
+        """The times of what happens meanwhile."""
+        self.times = times = Times()
+        watching = asyncio.get_running_loop().create_task(self._watch(times))
+        yield times
+        watching.cancel()
+
+    async def _watch(self, times: Times) -> None:
+        """This task has one step in each turn of the loop, so between two of them lies one turn."""
+        before = time.process_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.process_time()
+            times.gap, before = max(times.gap, now - before), now
+
+    def _time_passes(self, controller: Controller) -> None:
+        run_pass = controller.run_pass
+
+        def timed() -> float:
+            begun = time.process_time()
+            try:
+                return run_pass()
+            finally:
+                self.times.passes.append(time.process_time() - begun)
+
+        controller.run_pass = timed  # type: ignore[method-assign]
+
+    def _wake(self) -> None:
+        if self.controller is not None:
+            self.controller.wake()
+
+    def _job_of(self, uid: str) -> JobRef | None:
+        job = self.stores.jobs.get(uid)
+        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
+
+    def _fill(self, load: Load) -> None:
+        for number in range(load.nodes):
+            self.stores.nodes.observe(read(objects.node(number), kinds.Node))
+        for namespace in ("team-0", "team-1", "others"):
+            self.stores.namespaces.observe(read(objects.namespace(namespace), kinds.Namespace))
+        for body in load.policies:
+            self.stores.policies.observe(read(body, kinds.CustomObject))
+        for body in load.jobs:
+            meta = body["metadata"]
+            self.server.put(f"/apis/{API_VERSION}/namespaces/{meta['namespace']}/{PLURAL}/{meta['name']}", body)
+            self.stores.jobs.observe(read(body, kinds.CustomObject))
+        for body in load.pods:
+            meta = body["metadata"]
+            self.server.put(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", body)
+            self.stores.pods.observe(read(body, kinds.Pod))
+
+
+def measure(load: Load) -> dict[str, Times]:
+    """The times from a start to rest, of the two-minutely look at everything, and after one change."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    return asyncio.run(_measure(load))
+
+
+async def _measure(load: Load) -> dict[str, Times]:
+    operator = Operator(load)
+    assert operator.controller is not None
+    gc.collect()
+    gc.freeze()
+    found: dict[str, Times] = {}
+    running: asyncio.Task[None] | None = None
+    controller = operator.controller
+
+    def resync() -> None:
+        controller._resync_at = 0.0
+        controller.wake()
+
+    def one_change() -> None:
+        pod = next(iter(operator.stores.pods))
+        operator.stores.pods.observe_deleted(pod.metadata.uid)
+        controller.wake()
+
+    steps: dict[str, Callable[[], None]] = {"take-over": lambda: None, "resync": resync, "one change": one_change}
+    for what, begin in steps.items():
+        with operator.taken() as times:
+            begin()
+            if running is None:
+                running = asyncio.get_running_loop().create_task(controller.run())
+            await operator.settle()
+        found[what] = times
+    if running is not None:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    gc.unfreeze()
+    return found

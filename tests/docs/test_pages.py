@@ -1,0 +1,140 @@
+"""All pages: each command is run by a test or has a reason, each link leads somewhere, what is named is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elastic_operator.api.parse import parse_policy, parse_spec
+from elastic_operator.api.policy import PLURAL as POLICIES
+from generate.values_table import VALUES, values
+from tests.chart.rendering import render
+from tests.docs.pages import NAMES, REPOSITORY, SHELL, Block, anchors, blocks, inline, links, text
+
+RUN_BY = {
+    "README.md": "tests/cluster/test_readme.py",
+    "docs/tutorial.md": "tests/cluster/test_readme.py",
+    "docs/install.md": "tests/cluster/test_readme.py",
+    "docs/release.md": "tests/cluster/test_release.py",
+    "docs/dry-run.md": "tests/cluster/test_readme.py",
+    "docs/beside-others.md": "tests/cluster/test_readme.py",
+    "docs/runbook.md": "tests/cluster/test_readme.py",
+    "docs/quotas.md": "tests/tools/test_docs.py",
+}
+"""Which test runs the blocks of language sh."""
+BY_HELM = "tests/cluster/test_install.py installs this chart by the same command, with the images just built"
+NOT_RUN = {
+    ("CONTRIBUTING.md", "make check"): "it would run this test",
+    ("charts/elastic-pytorch/README.md", "helm upgrade --install"): BY_HELM,
+    ("examples/README.md", "sed -i"): "the same lines of README.md are run",
+    ("examples/README.md", "kubectl create configmap toy-script"): "tests/cluster/examples.py does the same",
+    ("examples/README.md", "kubectl apply -k examples/toy"): "each example has a test of its own in tests/cluster",
+    ("examples/README.md", "torchrun --standalone"): "tests/examples/test_toy.py runs the script in this way",
+}
+"""Blocks that no test runs as they stand, by page and by how they begin, with the reason."""
+NOT_OURS = {
+    ("docs/install.md", "rule_files"): "a configuration of Prometheus: tests/cluster/test_dashboard.py",
+    ("docs/from-pytorchjob.md", "apiVersion: kubeflow.org/v1"): "what the page begins with",
+}
+"""Blocks of YAML that nothing of ours reads, by how they begin."""
+KUBERNETES = {"nodes", "pods", "pod", "deployments", "leases", "lease", "networkpolicies", "storageclass", "events"}
+JOBS = {"elasticpytorchjob", "elasticpytorchjobs", "eptj"}
+ASKED = re.compile(r"kubectl (?:-n \w+ |--namespace \S+ )?(?:get|describe) ([a-z]\w*)")
+METRIC = re.compile(r"elastic_pytorch_\w+(?![\w-])")
+VALUE = re.compile(
+    r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+"
+)
+MAKE = re.compile(r"(?:^|\()make ([a-z-]+)")
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+KEYS = {value.key: value.default for value in values(VALUES.read_text())}
+YAML = [block for page in NAMES for block in blocks(page, "yaml")]
+
+
+def known(block: Block, reasons: dict[tuple[str, str], str]) -> bool:
+    """Whether the block is one of these."""
+    return any(block.page == page and block.text.startswith(start) for page, start in reasons)
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_each_command_of_a_page_is_run_by_a_test_or_has_a_reason_why_not(page):
+    shown = [block for block in blocks(page, *SHELL) if not known(block, NOT_RUN)]
+    assert [block.first_line for block in shown if block.language != "sh"] == [], "give the block the language sh"
+    if shown:
+        assert Path(page).name in (REPOSITORY / RUN_BY[page]).read_text()
+
+
+@pytest.mark.parametrize(("page", "start"), NOT_RUN | NOT_OURS)
+def test_each_reason_is_that_of_a_block_that_is_there(page, start):
+    assert any(block.text.startswith(start) for block in blocks(page, "yaml", *SHELL))
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_each_link_leads_to_a_file_and_a_heading_that_are_there(page):
+    for link in links(page):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (REPOSITORY / page).parent / path if path else REPOSITORY / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(str(target.resolve().relative_to(REPOSITORY))), link
+
+
+def test_the_index_leads_to_each_page_once():
+    linked = [link for link in links("docs/README.md") if link.endswith(".md") and "/" not in link]
+    assert sorted(f"docs/{link}" for link in [*linked, "README.md"]) == sorted(n for n in NAMES if n[:5] == "docs/")
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_what_a_page_names_is_there(page):
+    told = [*inline(page), *(command for block in blocks(page, *SHELL) for command in block.commands)]
+    wrong = {
+        *(f"make {name}" for words in told for name in MAKE.findall(words) if name not in TARGETS),
+        *(f"value {key}" for words in told for key in VALUE.findall(words) if not is_value(key)),
+        *(name for words in told for name in ASKED.findall(words) if name not in {*KUBERNETES, *JOBS, *RESOURCES}),
+        *(name for words in told for name in METRIC.findall(words) if not is_metric(name)),
+    }
+    assert not wrong
+
+
+RESOURCES = {POLICIES, POLICIES.removesuffix("ies") + "y"}
+
+
+def is_value(key: str) -> bool:
+    """Whether the chart has it, or has a mapping or a list there whose parts it does not name."""
+    return key in KEYS or any(default and key.startswith(f"{name}.") for name, default in KEYS.items())
+
+
+def is_metric(name: str) -> bool:
+    """Whether docs/metrics.md has it, a histogram by any of its series; a name that ends with _ is a beginning."""
+    plain = re.sub(r"_(bucket|sum|count)$", "", name)
+    return f"`{plain}" in text("docs/metrics.md") if name.endswith("_") else f"`{plain}`" in text("docs/metrics.md")
+
+
+@pytest.mark.parametrize("block", YAML, ids=lambda block: f"{block.page} {block.first_line[:40]}")
+@pytest.mark.programs
+def test_a_manifest_on_a_page_is_one_that_the_operator_or_the_chart_takes(block, tmp_path):
+    body = yaml.safe_load(block.text)
+    if known(block, NOT_OURS):
+        return
+    if block.first_line == "# values.yaml":
+        (tmp_path / "values.yaml").write_text(block.text)
+        assert render("--values", tmp_path / "values.yaml")
+    elif body.get("kind") == "GPUQuotaPolicy":
+        parse_policy(body)
+    else:
+        template = {"spec": {"containers": [{"name": "pytorch", "image": "x", "args": ["train.py"]}]}}
+        parse_spec({"spec": {"minReplicas": 1, "maxReplicas": 2, "template": template, **body["spec"]}})
+
+
+def test_the_job_of_the_readme_is_the_toy_without_its_volumes():
+    (shown,) = [yaml.safe_load(block.text) for block in blocks("README.md", "yaml")]
+    toy = yaml.safe_load((REPOSITORY / "examples" / "toy" / "job.yaml").read_text())
+    del toy["spec"]["elasticity"]
+    del toy["spec"]["template"]["spec"]["volumes"]
+    del toy["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert shown == toy
+    assert len(blocks("README.md", "yaml")[0].text.splitlines()) == 15

@@ -1,0 +1,104 @@
+"""However many jobs change at once, a pass makes so many plans and no more, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from elastic_operator.loop import controller, read, view
+from elastic_operator.loop import requests as waiting_pods
+from tests.simulate import server as kinds
+from tests.simulate.facts import owner_of
+from tests.simulate.policies import NAMESPACES
+from tests.simulate.test_bulkheads import lived
+from tests.simulate.world import World
+
+JOBS, AT_ONCE = 10, 3
+
+
+def noted(work: Callable[..., Any], of: Callable[..., str], calls: list[str]) -> Callable[..., Any]:
+    """The same, each call noted."""
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        calls.append(of(*arguments))
+        return work(*arguments, **more)
+
+    return call
+
+
+def with_jobs(world: World, number: int) -> None:
+    """So many jobs of one pod, and room for all of them."""
+    world.add_node(8 * number, "a", cpu=1000)
+    for _ in range(number):
+        world.add_job(NAMESPACES[0], gpus=1, pool="a", minReplicas=1, maxReplicas=1)
+
+
+def owners(world: World) -> set[str]:
+    """The jobs that have a pod."""
+    return {owner["name"] for pod in world.server.all(kinds.PODS) if (owner := owner_of(pod))}
+
+
+def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_started_are_not_in_the_way_of_others():
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        started = []
+        for _ in range(4):
+            await world.run_pass()
+            started.append(len(owners(world)))
+            assert world.wait == 0.01
+            world.machines.step()  # those that started have news by the next pass
+        assert started == [3, 6, 9, 10]
+
+    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+        lived(story)
+
+
+def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.come_to_rest()
+        looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
+        observe = noted(view.observe, lambda job, *_: job.name, looked)
+        settle = noted(controller.settle, lambda seen, *_: seen.job.name, plans)
+        with patch.object(view, "observe", observe), patch.object(controller, "settle", settle):
+            for _ in range(130):
+                before = len(looked), len(plans)
+                world.moments.passed += 1.0
+                await world.operator.run_pass()
+                per_pass.append((len(looked) - before[0], len(plans) - before[1]))
+        assert max(per_pass) == (AT_ONCE, AT_ONCE)
+        assert len(set(looked)) == len(set(plans)) == JOBS
+
+    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+        lived(story)
+
+
+def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the_pass_remembers_it():
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        world.add_node(0, "b")
+        for _ in range(JOBS):
+            world.add_foreign(NAMESPACES[0], gpus=1, pool="b")
+        world.machines.step()
+        turns, read_in = 0, list[int]()
+
+        def turn(*_: Any) -> str:
+            read_in.append(turns)
+            return ""
+
+        parse = noted(read.parse_spec, turn, [])
+        look = noted(waiting_pods.Requests._request, turn, [])
+        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.Requests, "_request", look):
+            ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
+            while not ahead.done():
+                turns += 1
+                await asyncio.sleep(0)
+            assert len(read_in) == len(set(read_in)) == 2 * JOBS
+            await world.run_pass()
+            assert len(read_in) == 2 * JOBS
+        assert len(owners(world)) == JOBS
+
+    with patch.object(view, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
+        lived(story)
