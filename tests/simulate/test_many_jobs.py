@@ -28,11 +28,11 @@ def noted(work: Callable[..., Any], of: Callable[..., str], calls: list[str]) ->
     return call
 
 
-def with_jobs(world: World, number: int) -> None:
+def with_jobs(world: World, number: int, **spec: Any) -> None:
     """So many jobs of one pod, and room for all of them."""
     world.add_node(8 * number, "a", cpu=1000)
     for _ in range(number):
-        world.add_job(NAMESPACES[0], gpus=1, pool="a", minReplicas=1, maxReplicas=1)
+        world.add_job(NAMESPACES[0], gpus=1, pool="a", minReplicas=1, maxReplicas=1, **spec)
 
 
 def owners(world: World) -> set[str]:
@@ -50,6 +50,30 @@ def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_s
             assert world.wait == 0.01
             world.machines.step()  # those that started have news by the next pass
         assert started == [3, 6, 9, 10]
+
+    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+        lived(story)
+
+
+def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_looked_at():
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS, suspend=True)
+        await world.come_to_rest()
+        for job in world.server.all(kinds.JOBS):
+            world.server.edit(kinds.JOBS, job, {**job["spec"], "suspend": False})
+        jobs, planned = world.operator.stores.jobs, list[tuple[int, int]]()
+
+        def settle(seen: Any, *arguments: Any, **more: Any) -> Any:
+            planned.append((seen.job.generation, jobs.get(seen.job.uid).metadata.generation))
+            return settle_as_it_is(seen, *arguments, **more)
+
+        settle_as_it_is = controller.settle
+        with patch.object(controller, "settle", settle):
+            for _ in range(6):
+                world.moments.passed += controller.WORDING_SECONDS
+                await world.run_pass()
+        assert len(owners(world)) == JOBS
+        assert {old for old, new in planned if old != new} == set()
 
     with patch.object(controller, "MOST_SETTLED", AT_ONCE):
         lived(story)

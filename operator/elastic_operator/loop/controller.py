@@ -196,7 +196,7 @@ class Controller:
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.forgotten)
             self._settle_all(sight, allocation, now)
-            self._say_why(allocation, now)
+            self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         again = self.bulkhead.next_try(since=began)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
@@ -373,15 +373,17 @@ class Controller:
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
         return None if "".join(addresses[:1]) == wanted.address else wanted
 
-    def _say_why(self, allocation: Allocation, now: float) -> None:
-        """Tell some of the jobs whose answer may read otherwise now."""
+    def _say_why(self, sight: Sight, allocation: Allocation, now: float) -> None:
+        """Tell some of the jobs whose answer may read otherwise now; one whose plan is yet to be made is told by that."""
         if not self._unsaid or time.monotonic() < self._say_at:
             return
         self._say_at = time.monotonic() + WORDING_SECONDS
         for uid in list(self._unsaid)[:WORDING_BATCH]:
             del self._unsaid[uid]
             known = self._settled.get(uid)
-            if known is None or known.seen.job.fault or uid not in allocation or self.dispatcher.busy(uid):
+            if known is None or known.seen is not sight.seen.get(uid) or known.seen.job.fault:
+                continue
+            if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
                 self._say_why_one(known.seen, allocation, now)
