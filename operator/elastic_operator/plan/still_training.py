@@ -2,8 +2,9 @@
 
 Ready is what a kubelet could tell the API server. A pod on a node that is cut off from there alone trains on, and to
 give it up would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and
-believed as long as it answers; at worst a user who makes it lie keeps pods on a node where nobody else gets any. In
-Torchrun mode nobody can be asked. Whoever deletes a node or taints it out-of-service is believed before any master.
+believed as long as it answers, but not of pods that are to go: at worst a user who makes it lie keeps pods on a node
+where nobody else gets any. In Torchrun mode nobody can be asked. Whoever deletes a node or taints it out-of-service is
+believed before any master.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
         return frozenset(due)
     if not report.world_size:
         return frozenset(node for node, time in due.items() if now < time + FORMING_SECONDS)
-    return frozenset(pod.node for pod in job.pods if pod.name in report.members and pod.node) & due.keys()
+    training = (pod for pod in job.pods if pod.name in report.members and pod.deleting_since is None)
+    return frozenset(pod.node for pod in training if pod.node) & due.keys()
 
 
 def fresh_until(job: Job, now: float) -> float:
