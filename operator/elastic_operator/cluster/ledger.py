@@ -287,7 +287,7 @@ class Ledger:
         """What the pod counts as; `known` is the same pod as accounted for before.
 
         Its user may have written anything into it, so what cannot be read must not make the account of all pods wrong.
-        A job's pod counts as it was known where it is the same node's and has not ended, another one as foreign.
+        A job's pod counts as it was known if it has not been bound elsewhere or ended, another one as foreign.
         """
         try:
             return self._read(pod, known)
@@ -295,7 +295,7 @@ class Ledger:
             log.exception("pod=%s/%s cannot be read: it only uses", pod.metadata.namespace, pod.metadata.name)
             self._on_error()
             is_own = known is not None and known.own is not None and not convert.ended(pod)
-            if known is not None and is_own and known.node == pod.spec.node_name:
+            if known is not None and is_own and pod.spec.node_name in ("", known.node):
                 return known
             return unread(pod, known.requests if known else None)
 
