@@ -306,6 +306,8 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, then hands the lease back."""
     gc.set_threshold(*GC_THRESHOLDS)
+    if not settings.worker_image:
+        log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
         count = process.metrics.count_request
         await process.run_until(_stopped(), elect=beside(lambda: Session(load_connection(), on_request=count)))

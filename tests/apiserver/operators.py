@@ -170,7 +170,11 @@ class Operators:
         return self.started[-1]
 
     def _environ(self, server: str, more: Mapping[str, str] | None) -> dict[str, str]:
-        own = {"KUBECONFIG": str(self._kubeconfig_for(server)), "ELASTIC_OPERATOR_PORT": "0"}
+        own = {
+            "KUBECONFIG": str(self._kubeconfig_for(server)),
+            "ELASTIC_OPERATOR_PORT": "0",
+            "ELASTIC_OPERATOR_WORKER_IMAGE": "registry.example/elastic-worker:1",
+        }
         return {**os.environ, **own, **(more or {})}
 
     def _kubeconfig_for(self, server: str) -> Path:
