@@ -374,7 +374,7 @@ class Controller:
         return None if "".join(addresses[:1]) == wanted.address else wanted
 
     def _say_why(self, sight: Sight, allocation: Allocation, now: float) -> None:
-        """Tell some of the jobs whose answer may read otherwise now; one whose plan is yet to be made is told by that."""
+        """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too."""
         if not self._unsaid or time.monotonic() < self._say_at:
             return
         self._say_at = time.monotonic() + WORDING_SECONDS
