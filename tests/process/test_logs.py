@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
+from elastic_operator.loop.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, _size_of
 from tests.plan.jobs import ended, make_pod
 
 FAILED = ended(make_pod(), 1, message="what the kubelet kept")
@@ -75,10 +75,13 @@ class Kubelets:
 
 
 class Reading:
-    """Jobs whose pods have failed, the last one first, are looked at whenever something was read."""
+    """Jobs whose pods have failed, the last one first, are looked at whenever something was read.
 
-    def __init__(self, kubelets: Kubelets, **jobs: int) -> None:
-        self.kubelets, self.again = kubelets, asyncio.Event()
+    Each is of a namespace of its own, or all are of the same one.
+    """
+
+    def __init__(self, kubelets: Kubelets, *, namespace: str = "", **jobs: int) -> None:
+        self.namespace, self.kubelets, self.again = namespace, kubelets, asyncio.Event()
         self.logs = FailureLogs(kubelets, lambda _: "pytorch", self.again.set)
         self.jobs = {
             job: tuple(
@@ -92,7 +95,7 @@ class Reading:
 
     def look(self) -> list[str]:
         """The pods that are shown as failed."""
-        shown = [pod for job, pods in self.jobs.items() for pod in self.logs.as_read(job, "team-a", pods)]
+        shown = [pod for job, pods in self.jobs.items() for pod in self.logs.as_read(job, self.namespace or job, pods)]
         return [pod.name for pod in shown if pod.phase == "Failed"]
 
     async def until(self, *shown: str, seconds: float = inf) -> None:
@@ -120,6 +123,17 @@ async def test_one_job_of_many_pods_that_failed_does_not_hold_up_another_one():
     assert len(reading.look()) < 10
 
 
+async def test_a_namespace_whose_kubelets_hang_does_not_hold_up_another_one():
+    hanging = Kubelets(seconds=3600)
+    reading = Reading(hanging, namespace="team-a", **{f"job{i}": 3 for i in range(100)})
+    reading.look()
+    await asyncio.sleep(READ_SECONDS / 2)
+    asked = len(hanging.asked)
+    reading.logs.as_read("other", "team-b", (FAILED,))
+    await asyncio.sleep(0.01)
+    assert hanging.asked[asked:] == [FAILED.name]
+
+
 async def test_no_pod_waits_for_long_to_have_its_log_read():
     reading = Reading(Kubelets(seconds=3600), **{f"job{i}": 1 for i in range(200)})
     await reading.until(*(f"job{i}-0" for i in range(200)), seconds=WAIT_SECONDS + READ_SECONDS + 1)
@@ -135,4 +149,4 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     reading.look()
     await asyncio.sleep(READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
-    assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._said.values())) <= KEPT_BYTES
+    assert KEPT_BYTES / 2 < sum(map(_size_of, reading.logs._said.values())) <= KEPT_BYTES

@@ -57,7 +57,15 @@ class Listener:
         self.progress = Progress(now=time.time, changed=self.heard.set)
 
     def follow(self, port, **fields):
-        known = {"job_name": "toy", "master_uid": "m", "address": "127.0.0.1", "epoch": 2, "port": port, "eager": True}
+        known = {
+            "namespace": "team-a",
+            "job_name": "toy",
+            "master_uid": "m",
+            "address": "127.0.0.1",
+            "epoch": 2,
+            "port": port,
+            "eager": True,
+        }
         self.target = Target(**{**known, **fields})
         self.progress.follow("job", self.target)
 
@@ -129,6 +137,33 @@ async def test_a_new_group_is_heard_of_and_mere_steps_are_not(listener):
         said["generation"] = 6
         report = await listener.news(at=11)
     assert (report.generation, report.step) == (6, 1300)
+
+
+async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often(listener):
+    async with launcher(SAID) as port, anybody(failing) as (wrong, _):
+        listener.follow(port, eager=False)
+        await listener.news(at=0)
+        assert listener.progress.heard("job") is None
+        await asyncio.sleep(7.5)
+        listener.follow(wrong)
+        await asyncio.sleep(2)
+        assert listener.progress.heard("job") == NOW + 7.5
+        listener.follow(port)
+        await asyncio.sleep(1)
+        assert listener.progress.heard("job") == NOW + 9.5
+
+
+async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master_look_silent(listener):
+    async with anybody(silent) as (hanging, _), launcher(SAID) as port:
+        for team in range(6):
+            for job in range(200):
+                target = Target(f"team-{team}", "toy", "m", "127.0.0.1", 2, eager=True, port=hanging)
+                listener.progress.follow(f"{team}-{job}", target)
+        listener.follow(port, namespace="honest")
+        await listener.news(at=ANSWER_SECONDS)  # all places are taken at first
+        for _ in range(20):
+            await asyncio.sleep(1.5)
+            assert listener.progress.heard("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
 
 
 async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
@@ -215,7 +250,7 @@ async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listene
 
 async def test_nobody_who_listens_is_no_trouble(listener):
     listener.follow(1)
-    listener.progress.follow("other", Target("toy", "m", "no address", 2))
+    listener.progress.follow("other", Target("team-a", "toy", "m", "no address", 2))
     await asyncio.sleep(60)
     assert listener.progress.report("job") is None
 

@@ -17,7 +17,21 @@ from elastic_operator.loop.progress import Target
 from elastic_worker import contract
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of
-from tests.virtual.deeds import condition, deletes_a_pod, event, job, kill, leads, nodes, replica, settled
+from tests.virtual.deeds import (
+    condition,
+    cut,
+    deletes_a_pod,
+    event,
+    fault,
+    heal,
+    job,
+    kill,
+    leads,
+    nodes,
+    of,
+    replica,
+    settled,
+)
 from tests.virtual.story import Deed, Row, Story, tell
 from tests.virtual.world import ProcessWorld
 
@@ -147,5 +161,21 @@ def test_a_node_that_only_the_api_server_cannot_hear_is_not_given_up_before_the_
         Row("it trains on", comes=(told, settled("one", 2)), stays=120, never=(some_pod_was_deleted,)),
         Row("another leads", (kill(0), replica()), (leads(1),), within=30, stays=60, never=(some_pod_was_deleted,)),
         Row(end, ENDS[end], (some_pod_was_deleted, settled("one", 2)), within=15),
+    )
+    tell(story, 1, status=MASTER.status)
+
+
+def test_where_a_node_is_heard_of_late_the_master_is_asked_before_the_node_is_given_up() -> None:
+    MASTER.training = Master.training
+    story: Story = (
+        Row(
+            "a job runs",
+            (nodes(3, 4), replica(), job("one", small=2, big=2, gpus=4, runtime={"mode": "Elastic"})),
+            (settled("one", 2),),
+            stays=115,
+        ),
+        Row("nothing is heard of nodes", (fault(0, silent=of("nodes")), of_the_worker()), stays=PATIENCE_SECONDS + 5),
+        Row("its worker trains on", (heal(0), cut(0)), stays=60, never=(some_pod_was_deleted,)),
+        Row("the group goes on without it", (MASTER.answers("one-master-0"),), (some_pod_was_deleted,), within=5),
     )
     tell(story, 1, status=MASTER.status)

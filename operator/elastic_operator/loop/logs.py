@@ -18,12 +18,14 @@ from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failu
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
+from elastic_operator.loop.turns import Turns
 from elastic_operator.plan.job import OwnPod
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 8
+MOST_OF_A_NAMESPACE = 4
 MOST_OF_A_JOB = 3
 READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
@@ -40,7 +42,7 @@ class FailureLogs:
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, those of its pods whose log is read or is next."""
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
 
     def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The job's pods as the planner may see them: failed ones with what they said, or not failed yet."""
@@ -84,23 +86,23 @@ class FailureLogs:
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
         container = self.container_of(pod.uid) or MAIN_CONTAINER
         async with asyncio.timeout(WAIT_SECONDS):
-            await self._turns.acquire()
+            await self._turns.begin(namespace)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await apply.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:
-            self._turns.release()
+            self._turns.end(namespace)
 
     def _keep(self, uid: str, said: Failure) -> None:
         self._said[uid] = said
-        self._said_bytes += size_of(said)
+        self._said_bytes += _size_of(said)
         while self._said_bytes > KEPT_BYTES:
-            self._said_bytes -= size_of(self._said.pop(next(iter(self._said))))
+            self._said_bytes -= _size_of(self._said.pop(next(iter(self._said))))
 
 
-def size_of(said: Failure) -> int:
+def _size_of(said: Failure) -> int:
     """About how many bytes of memory it takes."""
     return 256 + 4 * len(said.traceback)
 

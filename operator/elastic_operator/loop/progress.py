@@ -19,6 +19,7 @@ import aiohttp
 from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.loop.said import read
+from elastic_operator.loop.turns import Turns
 from elastic_operator.plan.decisions import Plan
 from elastic_operator.plan.observation import Observation, is_running, master_of, seconds
 from elastic_operator.plan.progress import heard_by
@@ -30,7 +31,10 @@ log = logging.getLogger(__name__)
 CALM_SECONDS = 30.0
 EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
-MOST_AT_ONCE = 64
+MOST_AT_ONCE = 256
+MOST_OF_A_NAMESPACE = 64
+"""Masters that do not answer hold their places for `ANSWER_SECONDS`: a team's must not make another team's look silent.
+"""
 SILENT_SECONDS = 75.0
 """A master that gave no answer for so long is silent: the job says so instead of what it said last."""
 COST_SECONDS = 60.0
@@ -41,6 +45,7 @@ COST_SECONDS = 60.0
 class Target:
     """A running master: whom to ask, and which answers are its own. `eager`: its job changes."""
 
+    namespace: str
     job_name: str
     master_uid: str
     address: str
@@ -53,7 +58,7 @@ class Target:
 class _Followed:
     """One job's master that is asked again and again, at once where it is to `hurry`.
 
-    It was last `heard` then; before it was, it is asked since then.
+    It was last `heard` then; before it was, it is asked since then. It is asked often since `eager_since`, if it is.
     """
 
     target: Target
@@ -61,6 +66,7 @@ class _Followed:
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
     heard: float = 0.0
+    eager_since: float | None = None
 
 
 class Progress:
@@ -74,7 +80,7 @@ class Progress:
     def __init__(self, *, now: Callable[[], float], changed: Callable[[], None]) -> None:
         self._now, self._changed = now, changed
         self._followed: dict[str, _Followed] = {}
-        self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
         self._http: aiohttp.ClientSession | None = None
 
     def report(self, uid: str) -> Report | None:
@@ -83,9 +89,14 @@ class Progress:
         return followed.report if followed else None
 
     def heard(self, uid: str) -> float | None:
-        """When the job's master last answered; before it has, since when it is asked. None if nobody is."""
+        """When the job's master last answered, or since when it is asked often if that is later; None if it is not.
+
+        A master that has not answered since an earlier time was not asked.
+        """
         followed = self._followed.get(uid)
-        return followed.heard if followed else None
+        if followed is None or followed.eager_since is None:
+            return None
+        return max(followed.heard, followed.eager_since)
 
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None: nobody."""
@@ -94,9 +105,12 @@ class Progress:
             self._forget(uid)
         elif followed is None or followed.target.master_uid != target.master_uid:
             self._forget(uid)
-            self._followed[uid] = begun = _Followed(target, heard=self._now())
+            now = self._now()
+            self._followed[uid] = begun = _Followed(target, heard=now, eager_since=now if target.eager else None)
             begun.task = asyncio.create_task(self._ask_again_and_again(begun))
         elif followed.target != target:
+            if target.eager != followed.target.eager:
+                followed.eager_since = self._now() if target.eager else None
             followed.target = target
             if target.eager:
                 followed.hurry.set()
@@ -142,7 +156,7 @@ class Progress:
 
     async def _ask(self, target: Target) -> Report | None:
         """What it says; None where it says nothing that can be used."""
-        async with self._at_once:
+        async with self._turns.turn(target.namespace):
             try:
                 body = await self._get(target)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -187,6 +201,7 @@ def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
     if plan.status.finished:
         return None
     return Target(
+        namespace=seen.job.namespace,
         job_name=seen.job.name,
         master_uid=master.uid,
         address=master.pod_ip,

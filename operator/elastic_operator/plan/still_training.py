@@ -35,7 +35,7 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer is believed; one that is about to be asked has time to answer."""
+    """Until when the master's last answer is believed; one that was not asked since has time to answer."""
     return (now if job.heard is None else min(job.heard, now)) + FRESH_SECONDS
 
 
