@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_operator.loop import bulkhead
-from elastic_operator.loop.blame import culprits
+from elastic_operator.loop.blame import MOST_TRIES, culprits
 from elastic_operator.loop.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
 
 
@@ -54,6 +54,16 @@ def test_an_edit_has_it_tried_again_at_once():
     assert found.fault("uid", 2) is None
 
 
+def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
+    found, may_take = Bulkhead(), []
+    for version in range(1, 6):
+        may_take.append(found.may_take("uid", version))
+        found.set_aside("job", "uid", "a/b", KeyError(), version=version, given=True)
+    assert may_take == [True, True, True, False, False]
+    clock.passed += LONGEST_SECONDS
+    assert found.may_take("uid", 6)
+
+
 def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
     fault = Bulkhead().set_aside("job", "uid", "a/b", KeyError("other-team/job"), in_allocation=True)
     assert "other-team" not in fault.message
@@ -82,6 +92,24 @@ def refuse(bad: set[int], *, together: int = 1):
 @pytest.mark.parametrize("bad", [set(), {0}, {99}, {3, 4, 50}, set(range(100))], ids=len)
 def test_all_that_raise_by_themselves_are_found(bad):
     assert culprits(range(100), refuse(bad)) == sorted(bad)
+
+
+def test_the_search_ends_where_nearly_all_raise_and_blames_groups_then():
+    calls, work = 0, refuse(set(range(1, 4096)))
+
+    def counted(some: Sequence[int]) -> None:
+        nonlocal calls
+        calls += 1
+        work(some)
+
+    found = culprits(range(4096), counted)
+    assert calls <= MOST_TRIES + 2
+    assert set(range(1, 4096)) <= set(found)
+
+
+def test_a_few_among_thousands_are_told_apart():
+    bad = {7, 8, 500, 1500, 1501, 1502, 2999, 4000}
+    assert culprits(range(4096), refuse(bad)) == sorted(bad)
 
 
 def test_nobody_is_blamed_for_what_raises_without_anybody_or_by_several_together():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -11,22 +12,28 @@ from elastic_operator.plan.model import JobDemand, Request, Snapshot
 
 T = TypeVar("T")
 
+MOST_TRIES = 256
+"""Calls of the work in one search: enough for some twenty culprits among a thousand, and a few seconds at worst."""
+
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
-    """Those among the suspects at which `work` raises by itself, found by halving.
+    """Those among the suspects at which `work` raises by itself, found by halving, all groups in turn.
 
-    None where it raises without any of them, too, or where it takes several together.
+    None where it raises without any of them, too, or where it takes several together. A group that raises is blamed
+    as a whole where there are too many culprits to tell them apart in `MOST_TRIES` calls.
     """
-    return [] if _raises(work, suspects[:0]) else _culprits(suspects, work)
-
-
-def _culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
-    if not _raises(work, suspects):
+    if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
-    if len(suspects) == 1:
-        return list(suspects)
-    middle = len(suspects) // 2
-    return _culprits(suspects[:middle], work) + _culprits(suspects[middle:], work)
+    groups, found, tries = deque([(0, len(suspects))]), [], MOST_TRIES
+    while groups and tries > 0:
+        start, end = groups.popleft()
+        if end - start == 1:
+            found.append((start, end))
+            continue
+        middle = (start + end) // 2
+        groups.extend(half for half in ((start, middle), (middle, end)) if _raises(work, suspects[slice(*half)]))
+        tries -= 2
+    return [suspect for start, end in sorted((*found, *groups)) for suspect in suspects[start:end]]
 
 
 def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | Request]:

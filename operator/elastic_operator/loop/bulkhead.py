@@ -28,11 +28,15 @@ TAKES_NOTHING_SECONDS = 600.0
 in vain. It is over sooner when it has made pods of what is idle."""
 KEPT_SECONDS = 3600.0
 """An object that raised nothing for so long begins again with the shortest wait."""
+MOST_VERSIONS = 3
+"""After so many specs that raised an edit is tried at once, as ever, but takes nothing from others before its time."""
 
 
 @dataclass(slots=True)
 class Fault:
     """What one object made the operator raise. It is left out until `again_at` (monotonic), or while `version` holds.
+
+    `attempts` counts its errors of this version, `versions` how many versions of it raised.
 
     `in_allocation`: it was the allocation of GPUs that raised, so the object has no part in the next ones. Until
     `takes_at` (monotonic) it takes nothing from others. `silent`: even to write that it is set aside raises.
@@ -44,6 +48,7 @@ class Fault:
     again_at: float
     in_allocation: bool
     takes_at: float
+    versions: int = 1
     silent: bool = False
 
 
@@ -83,14 +88,13 @@ class Bulkhead:
         now = time.monotonic()
         self._forget_old(now)
         known = self._faults.get(uid)
-        if known is not None and known.version != version:
-            known = None
+        edited = known is not None and known.version != version
         self._count(kind)
-        if given and known is not None and now < known.again_at:
+        if given and known is not None and not edited and now < known.again_at:
             log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
             known.silent = True
             return known
-        attempts = known.attempts + 1 if known is not None else 1
+        attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
         wait = min(LONGEST_SECONDS, first * 2.0 ** min(attempts - 1, 12))
         # The text of an error in the allocation may name other tenants' objects.
@@ -104,7 +108,8 @@ class Bulkhead:
         log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
         again_at = now + wait
         takes_at = again_at + TAKES_NOTHING_SECONDS if given else known.takes_at if known is not None else now
-        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at)
+        versions = known.versions + edited if known is not None else 1
+        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at, versions)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
@@ -117,7 +122,9 @@ class Bulkhead:
     def may_take(self, uid: str, version: object) -> bool:
         """Whether others may lose anything for the object."""
         known = self._faults.get(uid)
-        return known is None or known.version != version or time.monotonic() >= known.takes_at
+        if known is None or time.monotonic() >= known.takes_at:
+            return True
+        return known.version != version and known.versions < MOST_VERSIONS
 
     def worked(self, uid: str) -> None:
         """What was given to the object is used: the next error is its first."""
