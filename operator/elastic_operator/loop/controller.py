@@ -308,12 +308,16 @@ class Controller:
         return known.share == (allocation.share(seen.job.uid) if seen.job.uid in allocation else None)
 
     def _settle_all(self, sight: Sight, allocation: Allocation, now: float) -> None:
-        """Make the plans that are not made yet, as many as one pass has time for."""
+        """Make the plans that are not made yet, as many as one pass has time for.
+
+        The next pass follows at once for those that are left and can be started on. A job whose status is not written
+        yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
+        """
         waiting = [uid for uid in self._behind if uid in sight.seen]
         uids, made = iter(dict.fromkeys((*waiting, *sight.seen))), 0
         while made < MOST_SETTLED and (uid := next(uids, None)) is not None:
             made += self._settle_or_set_aside(sight.seen[uid], allocation, now)
-        self._behind = dict.fromkeys(uids)
+        self._behind = dict.fromkeys(uid for uid in uids if not self.dispatcher.holds_back(uid))
 
     def _settle_or_set_aside(self, seen: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""

@@ -68,6 +68,10 @@ class Dispatcher:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
+    def holds_back(self, uid: str) -> bool:
+        """Whether nothing can be started for that job now: a plan of it is under way, or its next try is not due."""
+        return self.busy(uid) or self.troubles.wait(uid, time.monotonic()) > 0
+
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for known in (self._told, self._tell_at):

@@ -1,0 +1,47 @@
+"""Many jobs whose statuses cannot be written: the others are decided on, and the passes do not chase one another."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from elastic_operator.loop import controller
+from tests.kit.requests import Refusal, Request
+from tests.virtual.deeds import job, nodes, on, replica, settled
+from tests.virtual.line import Line
+from tests.virtual.story import Row, tell
+from tests.virtual.world import ProcessWorld
+
+HELD, AT_ONCE = 12, 3
+
+
+def of_held_jobs(request: Request) -> bool:
+    """Whether it writes to one of the jobs that are held back."""
+    return request.writes and "/elasticpytorchjobs/held-" in request.path
+
+
+def refuse(line: Line) -> None:
+    """Such writes, from now on."""
+    line.faults.refusals.append(Refusal(500, where=of_held_jobs))
+
+
+def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
+    passes, counts = list[None](), list[int]()
+    run_pass = controller.Controller.run_pass
+
+    def counted(self: controller.Controller) -> float:
+        passes.append(None)
+        return run_pass(self)
+
+    def count(_: ProcessWorld) -> None:
+        counts.append(len(passes))
+
+    held = [job(f"held-{index}", big=1) for index in range(HELD)]
+    story = (
+        Row("writes are refused", (nodes(2, 8), replica(), on(0, refuse), *held), stays=60),
+        Row("a minute passes", (count,), stays=60),
+        Row("another job comes", (count, job("toy", big=1)), (settled("toy", 1),), within=3),
+    )
+    with patch.object(controller, "MOST_SETTLED", AT_ONCE), patch.object(controller.Controller, "run_pass", counted):
+        tell(story, 1)
+    before, after = counts
+    assert after - before <= 4 * HELD, "a pass for each try, which are half a minute apart, and some for what they tell"
