@@ -148,14 +148,20 @@ class Process:
                     if done.done() and not done.cancelled() and (error := done.exception()):
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
-                await _cancelled(displaced)
-                await _cancelled(leading)
-                await _cancelled(election)  # which hands the lease back, now that nothing is written any more
-                self.controller = self.statuses = None
-                self.metrics.stand_by()
+                await _uninterrupted(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
             await asyncio.sleep(1.0)
+
+    async def _stand_down(
+        self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
+    ) -> None:
+        """End what a leader does, and then its lease: another one must not begin before the last write."""
+        await _cancelled(displaced)
+        await _cancelled(leading)
+        await _cancelled(election)  # which hands the lease back, now that nothing is written any more
+        self.controller = self.statuses = None
+        self.metrics.stand_by()
 
     async def _wait_until_ours(self) -> None:
         """Until it is this installation that decides."""
@@ -273,6 +279,16 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.exception()  # it was told where it happened
+
+
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work to its end, even where the caller is cancelled meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def identity() -> str:

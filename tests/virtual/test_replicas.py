@@ -7,7 +7,9 @@ from functools import partial
 import pytest
 
 from elastic_operator.cluster.lease import Timing
+from elastic_operator.cluster.objects import ANNOTATION_OPERATOR_NAMESPACE
 from tests.kit.requests import Refusal, Request
+from tests.simulate import server as kinds
 from tests.virtual.deeds import (
     block,
     cut,
@@ -99,7 +101,38 @@ WAKES_UP: Story = (
     ),
 )
 
+
+def another_installation_is_older(world: ProcessWorld) -> None:
+    """A priority class says that the operator of this cluster is another one."""
+    meta = {"name": "first", "annotations": {ANNOTATION_OPERATOR_NAMESPACE: "elsewhere"}}
+    world.server.create(kinds.PRIORITY_CLASSES, {"metadata": meta, "value": 1})
+
+
+def knows_the_older_one(world: ProcessWorld) -> bool:
+    """Whether the leader has heard of it."""
+    process = world.replicas[FIRST].process
+    return process is not None and process.installation.elsewhere() != ""
+
+
 STORIES: dict[str, Story] = {
+    "a leader that is stopped while it stands down still hands over": (
+        *BEGIN,
+        Row(
+            "its events are not answered",
+            (fault(FIRST, unanswered=of("events")), edit("toy", maxReplicas=4)),
+            (settled("toy", 4),),
+            within=2,
+            stays=1,
+        ),
+        Row(
+            "it stands down",
+            (another_installation_is_older,),
+            (knows_the_older_one,),
+            within=1,
+            never=(says(FIRST, "lease released"),),
+        ),
+        Row("and is stopped", (stop(FIRST),), (no(lives(FIRST)), says(FIRST, "lease released")), within=6),
+    ),
     "when the leader is killed the other goes on": (
         *BEGIN,
         Row(
