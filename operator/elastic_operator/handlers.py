@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from msgspec.structs import replace
 
 from elastic_operator.api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
@@ -197,17 +198,25 @@ class JobFeed:
     def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
         """The job as this JSON has it. One that cannot be read is reported, and is as it last was; None if it was not.
 
-        It must neither hide the others nor look deleted.
+        It must neither hide the others nor look deleted, and is not run on if it is to be deleted.
         """
         try:
             job = objects.decode(raw, objects.CustomObject)
             int(job.metadata.resource_version)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
             self._report(raw, error)
-            with suppress(LookupError, TypeError):
-                return self.store.get(raw["metadata"]["uid"])
-            return None
+            return self._as_it_was(raw)
         return job
+
+    def _as_it_was(self, raw: dict[str, Any]) -> objects.CustomObject | None:
+        """The job as it last could be read, with what can be read of its metadata."""
+        known = None
+        with suppress(LookupError, TypeError, ValueError):
+            known = self.store.get(raw["metadata"]["uid"])
+            meta = objects.decode(raw["metadata"], objects.CustomMeta)
+            if known is not None and int(meta.resource_version):
+                return replace(known, metadata=replace(meta, generation=known.metadata.generation))
+        return known
 
     def _report(self, raw: object, error: Exception) -> None:
         meta = raw.get("metadata") if isinstance(raw, dict) else None

@@ -90,6 +90,14 @@ async def test_a_job_that_cannot_be_read_any_more_is_known_as_it_last_was(api, s
         assert feed.store.get(job["metadata"]["uid"]).spec == {}
 
 
+async def test_a_job_that_cannot_be_read_any_more_and_is_to_be_deleted_is_not_run_on(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        going = {**job["metadata"], "resourceVersion": "9001", "deletionTimestamp": "2027-01-15T08:00:00Z"}
+        feed._take("MODIFIED", {"metadata": going, "spec": "odd"})
+        assert feed.store.get(job["metadata"]["uid"]).metadata.deletion_timestamp is not None
+
+
 async def test_a_list_that_is_none_is_asked_for_again(api, session):
     async with feeding(session) as feed:
         api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))

@@ -77,11 +77,15 @@ def test_host_ports_of_all_but_members_are_taken():
     assert usage.used_ports == {("", "TCP", 81), ("", "TCP", 82)}
 
 
-def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
+def pinned(**fields):
+    """A pod of ours that waits to be bound to the node n1, and to no other."""
     pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
-    pinned = own(node="", spec={"affinity": {"nodeAffinity": required}}, phase="Pending")
-    ledger = ledger_of(pinned)
+    return own(node="", spec={"affinity": {"nodeAffinity": required}}, phase="Pending", **fields)
+
+
+def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
+    ledger = ledger_of(pinned())
     assert ledger.own_pods(JOB_UID)[0].node == "n1"
     assert ledger.node_usage("n1").used[GPU] == 1
 
@@ -144,6 +148,15 @@ def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is
     assert ledger.node_usage("n1").used[GPU] == 2
     assert not ledger.assumed(JOB_UID)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
+
+
+def test_a_pinned_pod_that_cannot_be_read_any_more_keeps_its_place(monkeypatch):
+    known = pinned(gpus=2)
+    ledger = ledger_of(known)
+    monkeypatch.setattr(convert, "requests_of", lambda *_, **__: 1 // 0)
+    ledger.pod_changed(known, pinned(gpus=2, rv=2))
+    assert ledger.node_usage("n1").used[GPU] == 2
+    assert [pod.node for pod in ledger.own_pods(JOB_UID)] == ["n1"]
 
 
 def test_names_that_others_hold_are_known_to_the_job():
