@@ -33,8 +33,7 @@ EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 MOST_AT_ONCE = 256
 MOST_OF_A_NAMESPACE = 64
-"""Masters that do not answer hold their places for `ANSWER_SECONDS`: a team's must not make another team's look silent.
-"""
+"""A master that does not answer holds a place for `ANSWER_SECONDS`; one team's must not make another's look silent."""
 SILENT_SECONDS = 75.0
 """A master that gave no answer for so long is silent: the job says so instead of what it said last."""
 COST_SECONDS = 60.0

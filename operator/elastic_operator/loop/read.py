@@ -68,8 +68,8 @@ class Facts(NamedTuple):
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` when a master last answered, where that
-    matters: one of its nodes is not Ready.
+    `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
+    nodes are Ready.
     """
 
     body: objects.CustomObject

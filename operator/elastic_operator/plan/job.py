@@ -91,9 +91,9 @@ class Job:
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
     `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
-    pods may ask for nodes. `report` is what a master of it last said, and `heard` when one last did: before it has,
-    since when it is asked; None where that is about to begin, -inf where nobody asks. `disruption` is there while so
-    many nodes are away that none is given up.
+    pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or since when
+    one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is
+    there while so many nodes are away that none is given up.
     """
 
     namespace: str
