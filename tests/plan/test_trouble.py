@@ -9,6 +9,7 @@ from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.taken_back import STUCK_SECONDS
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
     START,
@@ -139,6 +140,13 @@ def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
     assert "toy-worker-0" in message
     assert "exit code 1" in message
     assert "ValueError: no" in message
+
+
+def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():
+    last = ended(make_pod("worker-0"), EXIT_DO_NOT_RETRY, message="torchrun: it has torch 2.3.1")
+    planned = plan(make_job((make_pod("master-0"), last), status=started()), make_grant())
+    assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
+    assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
 
 
 @pytest.mark.parametrize("limit", [0, 1])

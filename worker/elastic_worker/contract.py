@@ -100,7 +100,12 @@ ELASTIC_BACKEND = "elastic-pytorch"
 of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
-"""The launcher's when another pod would fare no better: too many failures without progress, an image without torch."""
+"""A pod's main container says with it that another pod would fare no better: too many failures without progress, an
+image without torch."""
+OLDEST_TORCH = (2, 4)
+"""Major and minor version, in both modes."""
+OLDEST_PYTHON = (3, 9)
+"""Of the launcher, so of images in Elastic mode."""
 EXIT_LEFT = 143
 """The launcher's when it was told to go and went."""
 
