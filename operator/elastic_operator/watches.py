@@ -21,8 +21,10 @@ from elastic_worker import contract
 
 POLICIES = COLLECTION
 """There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
-SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass"}
+SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "deviceclasses": "deviceclass"}
 """What one object is called, where it is not the kind without its last letter."""
+ONLY_TOLD = ("deviceclasses",)
+"""Kinds from which nothing is decided, only told. So nothing waits for them: an older role does not grant them."""
 STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 
@@ -36,11 +38,12 @@ class Watches:
 
     async def catch_up(self) -> None:
         """Until every store is at least as new as this call: whoever led before may have written up to now."""
-        await asyncio.gather(*(watch.catch_up() for watch in self.all.values()), self.feed.catch_up())
+        decisive = (watch for kind, watch in self.all.items() if kind not in ONLY_TOLD)
+        await asyncio.gather(*(watch.catch_up() for watch in decisive), self.feed.catch_up())
 
     def fresh(self) -> bool:
         """Whether every store was heard of lately."""
-        return max(self.ages().values()) < STALE_SECONDS
+        return max(age for kind, age in self.ages().items() if kind not in ONLY_TOLD) < STALE_SECONDS
 
     def ages(self) -> dict[str, float]:
         """Seconds since each was last heard of."""
@@ -77,6 +80,7 @@ def watch_all(
             "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
             "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
             "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
+            "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
             "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
             "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
             "services": own(reflector.SERVICES, objects.Service),
@@ -93,4 +97,5 @@ def watch_all(
 def stores_of(watches: Watches) -> Stores:
     """What the watches know, for whoever decides."""
     stores = {kind: watch.store for kind, watch in watches.all.items()}
-    return Stores(jobs=watches.feed.store, priority_classes=stores.pop("priorityclasses"), **stores)
+    renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
+    return Stores(jobs=watches.feed.store, **renamed, **stores)

@@ -63,7 +63,7 @@ def test_cluster_wide_it_then_reads_only_what_is_needed_to_count_gpus():
     observe = roles["operator-observe"]
     resources = {resource for rule in observe["rules"] for resource in rule["resources"]}
     claims = {"persistentvolumes", "persistentvolumeclaims"}
-    assert resources == {"nodes", "namespaces", "priorityclasses", "pods", "gpuquotapolicies"} | claims
+    assert resources == claims | {"nodes", "namespaces", "priorityclasses", "deviceclasses", "pods", "gpuquotapolicies"}
     assert {verb for rule in observe["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 

@@ -149,6 +149,19 @@ def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_i
     assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
 
 
+def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
+    job = make_job(group(1), status=started(), uncounted="Its pods have resourceClaims.")
+    planned = plan(job, BOTH)
+    assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
+    assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
+    assert planned.status.condition("DevicesNotCounted").message == "Its pods have resourceClaims."
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+    again = plan(replace(job, status=planned.status), BOTH)
+    assert again.events == ()
+    counted = plan(replace(job, status=planned.status, uncounted=""), BOTH)
+    assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_zero_and_one_allowed_failures_fail_at_the_first(limit):
     spec = make_spec(recovery={"maxFailuresWithoutProgress": limit})

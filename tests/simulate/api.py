@@ -52,6 +52,7 @@ KINDS: Mapping[str, Kind] = {
     CLAIMS: Kind("PersistentVolumeClaim", has_status=True),
     VOLUMES: Kind("PersistentVolume", namespaced=False, has_status=True),
     kinds.PRIORITY_CLASSES: Kind("PriorityClass", "scheduling.k8s.io/v1", namespaced=False),
+    kinds.DEVICE_CLASSES: Kind("DeviceClass", "resource.k8s.io/v1", namespaced=False),
     kinds.SLICES: Kind("EndpointSlice", "discovery.k8s.io/v1"),
     NETWORK_POLICIES: Kind("NetworkPolicy", "networking.k8s.io/v1"),
     LEASES: Kind("Lease", "coordination.k8s.io/v1", only_known=True, created_by_put=True),

@@ -20,6 +20,7 @@ Listener = Callable[[str, Body | None, Body | None], None]
 PODS, NODES, JOBS = "pods", "nodes", "elasticpytorchjobs"
 SERVICES, SLICES, EVENTS = "services", "endpointslices", "events"
 POLICIES, NAMESPACES, PRIORITY_CLASSES = "gpuquotapolicies", "namespaces", "priorityclasses"
+DEVICE_CLASSES = "deviceclasses"
 
 PRIORITIES: Mapping[str, Body] = {
     "": {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"},

@@ -59,6 +59,7 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     STALLED = "Stalled"
     NODES_UNREACHABLE = "NodesUnreachable"
+    DEVICES_NOT_COUNTED = "DevicesNotCounted"
 
 
 class Phase(StrEnum):

@@ -26,6 +26,7 @@ from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
+from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.job import Job, OwnPod
@@ -51,6 +52,7 @@ class Stores:
     slices: Store[objects.EndpointSlice]
     policies: Store[objects.CustomObject] = field(default_factory=Store)
     namespaces: Store[objects.Namespace] = field(default_factory=Store)
+    device_classes: Store[objects.DeviceClass] = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Parsed:
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
 
 
 class Facts(NamedTuple):
@@ -69,7 +72,7 @@ class Facts(NamedTuple):
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready.
+    nodes are Ready; `uncounted` what it asks for that the operator does not count, in a sentence.
     """
 
     body: objects.CustomObject
@@ -85,6 +88,7 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    uncounted: str
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -112,6 +116,7 @@ class Reader:
         self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
+        self.uncounted = Uncounted(stores.device_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
@@ -153,6 +158,7 @@ class Reader:
             unready,
             self.nodes.disruptions.present,
             self.policies,
+            self.uncounted.served(),
         )
 
     def facts(
@@ -168,14 +174,24 @@ class Reader:
         heard: float | None = -inf,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
-        priority, unknown = self._priority(self._parse(body).spec)
+        parsed = self._parse(body)
+        priority, unknown = self._priority(parsed.spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
-        names = self.ledger.foreign_names(body.metadata.uid)
-        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
-        disrupted = self.nodes.disruptions.present if down else None
-        heard = heard if down else -inf
         return Facts(
-            body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted, heard
+            body=body,
+            pods=pods,
+            foreign_names=self.ledger.foreign_names(body.metadata.uid),
+            priority=priority,
+            unknown_priority=unknown,
+            trouble=trouble,
+            blocked=blocked,
+            refused=refused,
+            unready=down,
+            grace_ceiling=self.policies.grace_ceiling(body.metadata.namespace),
+            report=report,
+            disruption=self.nodes.disruptions.present if down else None,
+            heard=heard if down else -inf,
+            uncounted=self.uncounted.why(parsed.asked),
         )
 
     def job(self, facts: Facts) -> Job:
@@ -202,6 +218,7 @@ class Reader:
             report=facts.report,
             heard=facts.heard,
             disruption=facts.disruption,
+            uncounted=facts.uncounted,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -258,7 +275,7 @@ class Reader:
         try:
             spec = parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints)
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec))
         except InvalidSpecError as error:
             parsed = Parsed(meta.generation, None, str(error))
         self._parsed[meta.uid] = parsed

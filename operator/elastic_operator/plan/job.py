@@ -93,7 +93,7 @@ class Job:
     `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
     pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or since when
     one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is
-    there while so many nodes are away that none is given up.
+    there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is not counted.
     """
 
     namespace: str
@@ -116,6 +116,7 @@ class Job:
     report: Report | None = None
     heard: float | None = -inf
     disruption: Disruption | None = None
+    uncounted: str = ""
 
     @property
     def key(self) -> str:

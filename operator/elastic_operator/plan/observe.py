@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import ConditionType
+from elastic_operator.api.status import ConditionType, Truth
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
@@ -161,16 +161,26 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _unreachable(seen: Observation, now: float) -> Observation:
-    """Pods on nodes that are not given up are waited for, and that is said; once, as long as it is so."""
-    known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
-    was_told = known is not None and known.status == "True"
-    kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
+    """Pods on nodes that are not given up are waited for, and that is said."""
     reason, told = _why_kept(seen)
-    if not reason:
-        over = set_condition(seen.status, kind, "False", "Over", "", generation, now) if was_told else seen.status
-        return replace(seen, status=over)
-    status = set_condition(seen.status, kind, "True", reason, told, generation, now)
-    events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
+    return _warned(seen, ConditionType.NODES_UNREACHABLE, reason, told, now)
+
+
+def _uncounted(seen: Observation, now: float) -> Observation:
+    """What it asks for that is not counted is said."""
+    reason = "DynamicResourceAllocation" if seen.job.uncounted else ""
+    return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
+
+
+def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
+    """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
+    known = seen.status.condition(kind)
+    was_told = known is not None and known.status == "True"
+    if not reason and not was_told:
+        return seen
+    truth: Truth = "True" if reason else "False"
+    status = set_condition(seen.status, kind, truth, reason or "Over", told, seen.job.generation, now)
+    events = seen.events if was_told else (*seen.events, Event(kind.value, told, "Warning"))
     return replace(seen, status=status, events=events)
 
 
@@ -216,6 +226,7 @@ _TORCHRUN = (
     _suspension,
     _outdated,
     _unreachable,
+    _uncounted,
     losses,
     refused,
     blocked,
@@ -229,6 +240,7 @@ _ELASTIC = (
     _suspension,
     _outdated,
     _unreachable,
+    _uncounted,
     elastic.losses,
     elastic.absence,
     refused,
