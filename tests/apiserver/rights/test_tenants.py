@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from elastic_operator.api.policy import COLLECTION
+from elastic_worker import contract
+from tests.api.jobs import make_container, with_gpus
 from tests.api.policies import make_policy
-from tests.apiserver.faults.lab import MERGE, World, elastic_job
-from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.faults.lab import MERGE, World, await_service_account, elastic_job
+from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies, quota
 from tests.apiserver.rights.account import Installed
@@ -151,3 +154,45 @@ def test_a_policy_that_a_tenant_applies_as_himself_is_refused(estate: Estate, in
     as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     mine = make_policy("mine", namespaces=[world.jobs.namespace], flavors=quota(100))
     assert estate.api.post(COLLECTION, headers=as_alice, json=mine).status_code == 403
+
+
+def give_claim_of_one_pod(world: World, name: str) -> None:
+    """A bound claim that one pod at a time may use, wherever it runs."""
+    claims, volume = (
+        f"/api/v1/namespaces/{world.jobs.namespace}/persistentvolumeclaims",
+        f"{world.jobs.namespace}-{name}",
+    )
+    once = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
+    source = {"capacity": {"storage": "1Mi"}, "hostPath": {"path": "/nowhere"}}
+    accepted(world.api.post("/api/v1/persistentvolumes", json={"metadata": {"name": volume}, "spec": once | source}))
+    wanted = {"resources": {"requests": {"storage": "1Mi"}}, "volumeName": volume}
+    accepted(world.api.post(claims, json={"metadata": {"name": name}, "spec": once | wanted}))
+    eventually("a bound claim", lambda: world.api.get(f"{claims}/{name}").json()["status"]["phase"] == "Bound")
+
+
+def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """The planner sees room for the pod, and kube-scheduler does not place it, as its claim is in use."""
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0, limit=0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    operator = start()
+    await_service_account(world.api, world.jobs.namespace)
+    give_claim_of_one_pod(world, "once")
+    node = world.kubelets.nodes[0]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "once"}}]
+    user = {"containers": [make_container(image="local/none:1")], "volumes": volumes, "nodeName": node}
+    forged = json.dumps({"node": node, "since": 0, "until": 1e300})
+    wants = {"containers": [with_gpus(4, image="local/none:1")], "volumes": volumes}
+    marks = {"name": "thief", "annotations": {contract.ANNOTATION_RESERVED: forged}}
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    for body in ({"metadata": {"name": "user"}, "spec": user}, {"metadata": marks, "spec": wants}):
+        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()
+    assert "nominatedNodeName" not in thief["status"], operator.text()
