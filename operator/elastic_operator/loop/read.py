@@ -205,9 +205,10 @@ class Reader:
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
             status=self.status(facts.body),
-            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec) if not facts.unknown_priority else None,
-            invalid=parsed.invalid or facts.unknown_priority,
+            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
+            invalid=parsed.invalid,
             priority=facts.priority,
+            unknown_priority=facts.unknown_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -282,7 +283,10 @@ class Reader:
         return parsed
 
     def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority; a class that does not exist is the user's to mend."""
+        """The job's priority, 0 by a class that does not exist; and a warning of that.
+
+        The class may have been deleted while the job runs, by somebody who does not know of it.
+        """
         if spec is None:
             return 0, ""
         if spec.priority_class_name:
@@ -290,8 +294,8 @@ class Reader:
             if named:
                 return named.value, ""
             return 0, (
-                f"spec.priorityClassName: must be the name of an existing PriorityClass, not"
-                f" {spec.priority_class_name!r}; create it, or leave the field out."
+                f"spec.priorityClassName is {spec.priority_class_name!r}, and there is no such PriorityClass."
+                " The job has priority 0. Create the class, or leave the field out."
             )
         default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
         return (default.value if default else 0), ""

@@ -86,7 +86,8 @@ class Provisioning:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
+    `invalid` is the message for the user where `spec` could not be read (None), `unknown_priority` that about a
+    PriorityClass that is not there. `foreign_names` are pod names of this
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
@@ -105,6 +106,7 @@ class Job:
     spec: JobSpec | None
     invalid: str = ""
     priority: int = 0
+    unknown_priority: str = ""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)

@@ -196,3 +196,29 @@ def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
     owner.wait_settled("toy", 8)
     thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()
     assert "nominatedNodeName" not in thief["status"], operator.text()
+
+
+def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    start()
+    world.start(elastic_job("borrower", small=1, big=8))
+    world.wait_settled("borrower", 8)
+    as_alice = MERGE | {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    nameless = {"spec": {"priorityClassName": "nobody-made-it"}}
+    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=as_alice, json=nameless))
+
+    def told() -> bool:
+        return any(c["type"] == "PriorityUnknown" for c in world.status("borrower")["conditions"])
+
+    eventually("a warning", told, report=world.report)
+    assert len(world.pods("borrower")) == 8
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert world.pods("borrower") == []
