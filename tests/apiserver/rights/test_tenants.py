@@ -16,6 +16,7 @@ from tests.apiserver.faults.lab import MERGE, World, await_service_account, elas
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies, quota
+from tests.apiserver.reclaim.lab import FINALIZER, release_all
 from tests.apiserver.rights.account import Installed
 from tests.apiserver.rights.conftest import Estate, Install, Start
 from tests.apiserver.rights.requests import Right
@@ -196,6 +197,35 @@ def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
     owner.wait_settled("toy", 8)
     thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()
     assert "nominatedNodeName" not in thief["status"], operator.text()
+
+
+def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """Of a job that may have none: pinned to a node, for no scheduler, and with a finalizer when they are deleted."""
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0, limit=0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    await_service_account(world.api, world.jobs.namespace)
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    mine = accepted(world.api.post(world.jobs.path, headers=as_alice, json=elastic_job("mine")))
+    reference = {key: mine[key] for key in ("apiVersion", "kind")} | {
+        key: mine["metadata"][key] for key in ("name", "uid")
+    }
+    for number, node in enumerate(world.kubelets.nodes, start=100):
+        pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+        meta = {"name": f"mine-worker-{number}", "ownerReferences": [reference | {"controller": True}]}
+        pod = {"containers": [with_gpus(4, image="local/none:1")], "affinity": {"nodeAffinity": required}}
+        body = {"metadata": meta | {"finalizers": [FINALIZER]}, "spec": pod | {"schedulerName": "nobody"}}
+        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+    start()
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    release_all(world.api)
 
 
 def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
