@@ -95,6 +95,7 @@ class Job:
     pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or since when
     one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is
     there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is not counted.
+    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -119,6 +120,7 @@ class Job:
     heard: float | None = -inf
     disruption: Disruption | None = None
     uncounted: str = ""
+    grace_ceiling: int | None = None
 
     @property
     def key(self) -> str:
