@@ -199,11 +199,40 @@ def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
     assert "nominatedNodeName" not in thief["status"], operator.text()
 
 
+def test_nobody_but_the_operator_gives_a_pod_to_a_job_or_takes_it_away_or_has_its_priority(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    world.start(elastic_job(small=1, big=1))
+    world.wait_settled("toy", 1)
+    (pod,) = world.pods("toy")
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    path = f"{world.pods_path}/{pod['metadata']['name']}"
+    theirs = {"metadata": {"name": "toy-worker-0", "ownerReferences": pod["metadata"]["ownerReferences"]}}
+    plain = {"containers": [make_container(image="local/none:1")]}
+    told = "only the operator says which ElasticPyTorchJob controls a pod"
+    made = world.api.post(world.pods_path, headers=as_alice, json=theirs | {"spec": plain})
+    freed = world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"ownerReferences": None}})
+    assert told in made.json()["message"]
+    assert told in freed.json()["message"]
+    of_ours = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-master"}}
+    ranked = world.api.post(world.pods_path, headers=as_alice, json=of_ours)
+    assert "are for pods of ElasticPyTorchJobs" in ranked.json()["message"]
+    accepted(world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"labels": {"a": "b"}}}))
+    accepted(world.api.delete(f"{world.jobs.path}/toy", params={"propagationPolicy": "Orphan"}))
+    eventually("a pod without an owner", lambda: not world.api.get(path).json()["metadata"].get("ownerReferences"))
+
+
 def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody(
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
-    """Of a job that may have none: pinned to a node, for no scheduler, and with a finalizer when they are deleted."""
-    install()
+    """Of a job that may have none: pinned to a node, for no scheduler, and with a finalizer when they are deleted.
+
+    Without our rules of admission, which refuse to make them.
+    """
+    install("--set", "admission.enabled=false")
     bind(estate, ALICE, "edit", world.jobs.namespace)
     owner = World(new_namespace(), world.kubelets)
     policies = Policies(world.api)
