@@ -30,7 +30,7 @@ FEW_PODS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A waiting pod with what its annotation says, and the request made from both (None: not ours to help).
+    """A waiting pod with the reservation that it has, and the request made from both (None: not ours to help).
 
     It stays the same until `until` (epoch seconds), as long as `key` does.
     """
