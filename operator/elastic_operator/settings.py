@@ -101,7 +101,8 @@ class ReclaimSettings(ApiModel):
     """How GPUs are taken back.
 
     With DryRun, what would be taken is only told. Above the most evictions at once or within a minute nothing is taken
-    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free.
+    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
+    leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -109,6 +110,7 @@ class ReclaimSettings(ApiModel):
     max_evictions_per_decision: int = Field(500, ge=1)
     max_evictions_per_minute: int = Field(1000, ge=1)
     reservation_seconds: int = Field(30, ge=1, le=3600)
+    max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
 
 
 class JobNetworkPolicy(ApiModel):

@@ -15,12 +15,13 @@ from tests.simulate.requests import TABLES, Asked
 pytestmark = pytest.mark.apiserver
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_real_server_answers_as_the_one_in_memory(table: str, api: httpx.Client, jobs: Jobs) -> None:
-    def ask(method, path, query, body):
-        headers = MERGE if method == "PATCH" else {}
+    def ask(method, path, query, body, *, strategic):
+        headers = (STRATEGIC if strategic else MERGE) if method == "PATCH" else {}
         answer = api.request(method, path, params=query, json=body, headers=headers)
         lines = answer.text.splitlines() if "watch" in query else []
         return answer.status_code, [json.loads(line) for line in lines] if lines else _json(answer)

@@ -108,7 +108,7 @@ def test_an_installation_may_bring_its_own_rights():
 
 def test_admission_is_switched_by_one_value_and_each_policy_is_bound():
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        assert set(named(kind)) == {"jobs", "operator"}
+        assert set(named(kind)) == {"jobs", "operator", "pods"}
         assert rendered(kind, "--set", "admission.enabled=false") == []
     bindings = named("ValidatingAdmissionPolicyBinding", *TWO)
     [where] = bindings["jobs"]["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
@@ -129,6 +129,8 @@ def test_admission_knows_the_gpus_of_all_flavors():
 def test_the_limit_is_for_the_account_under_which_the_operator_runs():
     policy = named("ValidatingAdmissionPolicy", "--set", "serviceAccount.name=mine")["operator"]
     assert '"system:serviceaccount:elastic-system:mine"' in policy["spec"]["matchConditions"][0]["expression"]
+    pods = named("ValidatingAdmissionPolicy", "--set", "serviceAccount.name=mine")["pods"]
+    assert '"system:serviceaccount:elastic-system:mine"' in pods["spec"]["matchConditions"][0]["expression"]
     assert contract.ANNOTATION_RESERVED in policy["spec"]["validations"][-1]["expression"]
 
 

@@ -90,6 +90,15 @@ def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     assert ledger.node_usage("n1").used[GPU] == 1
 
 
+def test_a_pinned_pod_that_is_deleted_before_it_is_bound_holds_nothing_however_long_its_object_stays():
+    now = [0.0]
+    ledger = ledger_of(pinned(finalizers=["example.com/keep"], **DELETING), now=lambda: now[0])
+    assert ledger.node_usage("n1") == Usage()
+    now[0] = 3600.0
+    ledger.expire()
+    assert ledger.node_usage("n1") == Usage()
+
+
 def test_a_pod_is_ours_only_by_controller_namespace_and_name():
     pods = (
         own("toy-master-0"),

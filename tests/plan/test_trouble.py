@@ -162,6 +162,13 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
+def test_a_job_whose_priority_class_is_gone_says_so_and_runs_on():
+    job = make_job(group(1), status=started(), unknown_priority="spec.priorityClassName is 'gone'")
+    planned = plan(job, BOTH)
+    assert reasons(planned)["PriorityUnknown"] == ("True", "NoSuchPriorityClass")
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_zero_and_one_allowed_failures_fail_at_the_first(limit):
     spec = make_spec(recovery={"maxFailuresWithoutProgress": limit})

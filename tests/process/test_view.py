@@ -446,7 +446,7 @@ def because(world: World) -> str:
 
 @pytest.mark.parametrize(
     ("edit", "used", "leaving"),
-    [({"suspend": True}, 0, 1), ({"priorityClassName": "unknown"}, 1, 0)],
+    [({"suspend": True}, 0, 1), ({"minReplicas": 9}, 1, 0)],
 )
 def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look(edit, used, leaving):
     world = world_with_a_job()

@@ -252,7 +252,7 @@ class Api:
         _require_same(place, old, {k: v for k, v in given.items() if k != "uid"})
         if given.get("uid") not in (None, old["metadata"]["uid"]):
             raise RefusedError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
-        return self._stored(place, old, merged(old, patch))
+        return self._stored(place, old, merged(old, patch, strategic=request.strategic))
 
     def _stored(self, place: _Place, old: Body, new: Body) -> Told:
         """What of `new` may be written this way; nothing happens where nothing changes."""

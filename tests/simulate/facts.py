@@ -16,7 +16,7 @@ POOL = "pool"
 FLAVORS = ("a", "b")
 OF = "of"
 """The label of pods that tells their job's name."""
-RESERVED = "elastic-pytorch.dev/reserved"
+RESERVED = "elastic-pytorch.dev/Reserved"
 """The annotation in which the operator notes the place that it keeps for a foreign pod."""
 
 
@@ -82,14 +82,19 @@ def nominated_for(pod: Body) -> str:
 
 def reservation_in(pod: Body) -> Body:
     """What the operator noted in the pod of the place that it keeps for it; empty if it keeps none."""
-    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
+    noted = _reservation(pod)
     return noted if noted.get("node") and noted["node"] == nominated_for(pod) else {}
 
 
 def avoids(pod: Body, now: float) -> bool:
     """Whether a reservation of the pod ran out, and its node is left alone still."""
-    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
-    return any(now < one["until"] for one in noted.get("avoid", {}).values())
+    return any(now < one["until"] for one in _reservation(pod).get("avoid", {}).values())
+
+
+def _reservation(pod: Body) -> Body:
+    told = (one["message"] for one in pod["status"].get("conditions", ()) if one["type"] == RESERVED)
+    found: Body = json.loads(next(told, "{}"))
+    return found
 
 
 def waits(pod: Body) -> bool:

@@ -28,7 +28,10 @@ FINALIZER = "example.com/keep"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`method` is also LIST, or WATCH of what came since the version in the query; `soon`: asked until it is so."""
+    """`method` is also LIST, or WATCH of what came since the version in the query; `soon`: asked until it is so.
+
+    `strategic` is the kind of a PATCH.
+    """
 
     method: str
     path: str
@@ -37,6 +40,7 @@ class Row:
     query: Mapping[str, str] = field(default_factory=dict)
     keep: str = ""
     soon: bool = False
+    strategic: bool = False
 
 
 def lease(name: str, holder: str = "one", **meta: Any) -> Body:
@@ -81,6 +85,11 @@ def addresses(name: str, *found: str) -> Body:
 def of(kept: str, **changes: Any) -> Body:
     """Metadata that says which version of which object is meant."""
     return {"uid": f"${kept}.metadata.uid", "resourceVersion": f"${kept}.metadata.resourceVersion", **changes}
+
+
+def conditions(**wanted: str) -> Body:
+    """A status with these conditions."""
+    return {"status": {"conditions": [{"type": name, "status": value} for name, value in wanted.items()]}}
 
 
 def only(**wanted: str) -> Body:
@@ -131,6 +140,45 @@ PODS_TABLE = (
     ),
     Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y", {"status": {"nominatedNodeName": None}}),
     Row("PATCH", f"{PODS}/a/status", "200 Pod Pending same noted=y", {"spec": {"schedulerName": "other"}}),
+    Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y A=True", conditions(A="True")),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y A=True B=True",
+        conditions(B="True"),
+        strategic=True,
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y A=False B=True",
+        conditions(A="False"),
+        strategic=True,
+    ),
+    Row(
+        "PATCH", f"{PODS}/a/status", "200 Pod Pending same noted=y A=False B=True", conditions(B="True"), strategic=True
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed A=False B=True nominated=n",
+        {"metadata": {"annotations": {"note": None}}, "status": {"nominatedNodeName": "n"}},
+        strategic=True,
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y B=True",
+        {
+            "metadata": {"annotations": {"note": "y"}},
+            "status": {"nominatedNodeName": None, **conditions(B="True")["status"]},
+        },
+    ),
+    Row("PATCH", f"{PODS}/a/status", "409 Conflict", {"metadata": of("a"), **conditions(B="False")}, strategic=True),
+    Row(
+        "PATCH", f"{PODS}/a/status", "422 Invalid", {"metadata": {"uid": "x"}, **conditions(B="False")}, strategic=True
+    ),
+    Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y", {"status": {"conditions": None}}),
     Row("DELETE", f"{PODS}/a", "409 Conflict", only(uid="another")),
     Row("DELETE", f"{PODS}/a", "200 Pod Pending noted=y deleting grace=0", only(uid="$a.metadata.uid")),
     Row("GET", f"{PODS}/a", "404 NotFound"),
@@ -226,8 +274,8 @@ LISTS = (
 
 TABLES = {"writes": WRITES, "pods": PODS_TABLE, "others": OTHERS, "lists": LISTS}
 
-Ask = Callable[[str, str, Mapping[str, str], Any], tuple[int, Any]]
-"""Method, path, query and body to HTTP status and JSON; of a watch the list of its events."""
+Ask = Callable[..., tuple[int, Any]]
+"""Method, path, query, body and `strategic` to HTTP status and JSON; of a watch the list of its events."""
 
 
 class Asked:
@@ -244,7 +292,7 @@ class Asked:
         method = "GET" if row.method in ("LIST", "WATCH") else row.method
         if row.method == "WATCH":
             query |= {"watch": "true", "timeoutSeconds": "1"}
-        status, answer = self._ask(method, path, query, body)
+        status, answer = self._ask(method, path, query, body, strategic=row.strategic)
         if row.keep:
             self._kept[row.keep] = answer
         return " ".join([str(status), *self._words(row, answer)])
@@ -275,6 +323,8 @@ class Asked:
         words += ["deleting"] if "deletionTimestamp" in meta else []
         grace = meta.get("deletionGracePeriodSeconds")
         words += [f"grace={grace}"] if grace is not None else []
+        told = [one for one in status.get("conditions", ()) if len(one["type"]) == 1]
+        words += [f"{one['type']}={one['status']}" for one in sorted(told, key=lambda one: one["type"])]
         words += [f"nominated={status['nominatedNodeName']}"] if status.get("nominatedNodeName") else []
         words += [f"generation={meta['generation']}"] if answer["kind"] == "ElasticPyTorchJob" else []
         words += [f"replicas={status['replicas']}"] if "replicas" in status else []

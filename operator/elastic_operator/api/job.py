@@ -114,8 +114,8 @@ class Elasticity(ApiModel):
         default=120,
         ge=0,
         le=86_400,
-        description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds). Applies to pods"
-        " created after an edit.",
+        description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds), up to the ceiling"
+        " of its team. Applies to pods created after an edit.",
     )
     scale_up_delay_seconds: int = Field(
         default=30,

@@ -168,7 +168,7 @@ class Ledger:
         for uid in self._own_by_node.get(node):
             entry = self._entries[uid]
             pod = entry.own
-            if pod is None or pod.ended or uid in members:
+            if pod is None or pod.ended or uid in members or _will_never_run(pod):
                 continue
             goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
             (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
@@ -327,3 +327,8 @@ class Ledger:
         if job is None or job.namespace != pod.metadata.namespace:
             return None
         return self._parse(job.name, pod.metadata.name)
+
+
+def _will_never_run(pod: OwnPod) -> bool:
+    """Whether it is deleted and on no node: the API server binds no such pod, whatever finalizer keeps its object."""
+    return pod.deleting_since is not None and not pod.bound

@@ -194,7 +194,7 @@ class Controller:
             self._shown.keep_only(sight.seen.keys())
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
-            self.reclaimer.renew(self.view.reader.requests.forgotten)
+            self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)

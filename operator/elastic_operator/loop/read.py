@@ -70,7 +70,7 @@ class Facts(NamedTuple):
     """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
-    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
+    `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
     nodes are Ready; `uncounted` what it asks for that the operator does not count, in a sentence.
     """
@@ -84,7 +84,7 @@ class Facts(NamedTuple):
     blocked: str
     refused: str
     unready: tuple[tuple[str, float], ...]
-    grace_ceiling: int | None
+    grace_ceiling: int
     report: Report | None
     disruption: Disruption | None
     heard: float | None
@@ -187,7 +187,7 @@ class Reader:
             blocked=blocked,
             refused=refused,
             unready=down,
-            grace_ceiling=self.policies.grace_ceiling(body.metadata.namespace),
+            grace_ceiling=self._grace_ceiling(body),
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
@@ -205,9 +205,10 @@ class Reader:
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
             status=self.status(facts.body),
-            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec) if not facts.unknown_priority else None,
-            invalid=parsed.invalid or facts.unknown_priority,
+            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
+            invalid=parsed.invalid,
             priority=facts.priority,
+            unknown_priority=facts.unknown_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -219,6 +220,7 @@ class Reader:
             heard=facts.heard,
             disruption=facts.disruption,
             uncounted=facts.uncounted,
+            grace_ceiling=facts.grace_ceiling,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -238,7 +240,13 @@ class Reader:
             spec=None,
             pods=pods,
             fault=fault,
+            grace_ceiling=self._grace_ceiling(body),
         )
+
+    def _grace_ceiling(self, body: objects.CustomObject) -> int:
+        """Seconds; the policy's word counts, if it has one. A deletion without any grace would be one by force."""
+        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
+        return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
         """The job's status, its times on the present clock; the same object as long as it does not change."""
@@ -282,7 +290,10 @@ class Reader:
         return parsed
 
     def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority; a class that does not exist is the user's to mend."""
+        """The job's priority, 0 by a class that does not exist; and a warning of that.
+
+        The class may have been deleted while the job runs, by somebody who does not know of it.
+        """
         if spec is None:
             return 0, ""
         if spec.priority_class_name:
@@ -290,8 +301,8 @@ class Reader:
             if named:
                 return named.value, ""
             return 0, (
-                f"spec.priorityClassName: must be the name of an existing PriorityClass, not"
-                f" {spec.priority_class_name!r}; create it, or leave the field out."
+                f"spec.priorityClassName is {spec.priority_class_name!r}, and there is no such PriorityClass."
+                " The job has priority 0. Create the class, or leave the field out."
             )
         default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
         return (default.value if default else 0), ""
@@ -320,9 +331,9 @@ def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
         del known[uid]
 
 
-def _with_grace_up_to(seconds: int | None, spec: JobSpec | None) -> JobSpec | None:
+def _with_grace_up_to(seconds: int, spec: JobSpec | None) -> JobSpec | None:
     """The spec, its pods' grace no longer than that."""
-    if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
+    if spec is None or spec.elasticity.grace_period_seconds <= seconds:
         return spec
     elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
     return spec.model_copy(update={"elasticity": elasticity})

@@ -86,7 +86,8 @@ class Provisioning:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
+    `invalid` is the message for the user where `spec` could not be read (None), `unknown_priority` that about a
+    PriorityClass that is not there. `foreign_names` are pod names of this
     job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
@@ -94,6 +95,7 @@ class Job:
     pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or since when
     one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is
     there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is not counted.
+    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -105,6 +107,7 @@ class Job:
     spec: JobSpec | None
     invalid: str = ""
     priority: int = 0
+    unknown_priority: str = ""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -117,6 +120,7 @@ class Job:
     heard: float | None = -inf
     disruption: Disruption | None = None
     uncounted: str = ""
+    grace_ceiling: int | None = None
 
     @property
     def key(self) -> str:

@@ -172,6 +172,12 @@ def _uncounted(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
 
 
+def _unknown_priority(seen: Observation, now: float) -> Observation:
+    """A PriorityClass that is not there is said."""
+    reason = "NoSuchPriorityClass" if seen.job.unknown_priority else ""
+    return _warned(seen, ConditionType.PRIORITY_UNKNOWN, reason, seen.job.unknown_priority, now)
+
+
 def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
     """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
     known = seen.status.condition(kind)
@@ -227,6 +233,7 @@ _TORCHRUN = (
     _outdated,
     _unreachable,
     _uncounted,
+    _unknown_priority,
     losses,
     refused,
     blocked,
@@ -241,6 +248,7 @@ _ELASTIC = (
     _outdated,
     _unreachable,
     _uncounted,
+    _unknown_priority,
     elastic.losses,
     elastic.absence,
     refused,

@@ -73,6 +73,8 @@ def _after_the_end(seen: Observation, now: float) -> Plan:
     failed = status.condition(ConditionType.FAILED)
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in seen.job.pods)
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
+    if policy == CleanPodPolicy.NONE and failed and failed.reason == "DeadlineExceeded":
+        policy = CleanPodPolicy.RUNNING  # a deadline that lets pods run on would be none
     going = [p for p in seen.job.pods if p.deleting_since is None and _goes(p, policy)]
     due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
     why = f"the job has ended ({policy})"
