@@ -28,6 +28,9 @@ from elastic_operator.cluster.session import Session
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate that gets no answers: so much later it may lead once it gets some."""
+_LEAST_SECONDS = 0.001
+"""asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would be
+spent on one failed renewal after another."""
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +176,7 @@ class Elector:
     async def _keep(self) -> None:
         wait = self._timing.renew_seconds
         while True:
-            await asyncio.sleep(min(wait, max(0.0, self.remaining())))
+            await asyncio.sleep(min(wait, max(_LEAST_SECONDS, self.remaining())))
             if self._is_stuck():  # not handed back: nobody knows what it has under way
                 silent = time.monotonic() - self._beat_at
                 logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
