@@ -7,15 +7,12 @@ import json
 import httpx
 import pytest
 
-from tests.apiserver.faults.lab import await_service_account
+from tests.apiserver.faults.lab import MERGE, STRATEGIC, await_service_account
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.simulate.requests import TABLES, Asked
 
 pytestmark = pytest.mark.apiserver
-
-MERGE = {"Content-Type": "application/merge-patch+json"}
-STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -11,7 +11,7 @@ import pytest
 
 from elastic_worker import contract
 from tests.api.jobs import make_job
-from tests.apiserver.faults.lab import MERGE
+from tests.apiserver.faults.lab import MERGE, STRATEGIC
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights import account
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.apiserver
 Object = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 MARKED = {contract.ANNOTATION_RESERVED: "{}"}
 POD = {"containers": [{"name": "main", "image": "local/none:1"}], "schedulerName": "nobody"}
 KINDS: dict[str, tuple[str, Object]] = {

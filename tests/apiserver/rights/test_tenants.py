@@ -240,7 +240,7 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
     policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
     await_service_account(world.api, world.jobs.namespace)
     as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
-    mine = accepted(world.api.post(world.jobs.path, headers=as_alice, json=elastic_job("mine")))
+    mine = accepted(world.jobs.create(elastic_job("mine"), headers=as_alice))
     reference = {key: mine[key] for key in ("apiVersion", "kind")} | {
         key: mine["metadata"][key] for key in ("name", "uid")
     }
