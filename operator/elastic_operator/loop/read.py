@@ -193,7 +193,7 @@ class Reader:
             blocked=blocked,
             refused=refused,
             unready=down,
-            grace_ceiling=self._grace_ceiling(body),
+            grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
@@ -249,12 +249,15 @@ class Reader:
             fault=fault,
             priority=self._priority(_class_named_by(body))[0],
             deleted=meta.deletion_timestamp is not None,
-            grace_ceiling=self._grace_ceiling(body),
+            grace_ceiling=self.grace_ceiling(meta.namespace),
         )
 
-    def _grace_ceiling(self, body: objects.CustomObject) -> int:
-        """Seconds; the policy's word counts, if it has one. A deletion without any grace would be one by force."""
-        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
+    def grace_ceiling(self, namespace: str) -> int:
+        """The most seconds that a leaving pod of a job there gets: the policy's word counts, if it has one.
+
+        A deletion without any grace would be one by force.
+        """
+        ceiling = self.policies.grace_ceiling(namespace)
         return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
