@@ -260,7 +260,7 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
 def borrower_and_owner(
     estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, **spec: Any
 ) -> tuple[World, Object]:
-    """A job of the world's namespace has borrowed all 8 GPUs. Returns those who are guaranteed them, and its headers."""
+    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them, and its headers."""
     bind(estate, ALICE, "edit", world.jobs.namespace)
     owner = World(new_namespace(), world.kubelets)
     policies = Policies(world.api)
