@@ -290,6 +290,13 @@ def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
     assert world.look().unplannable == ""
 
 
+def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominated_by_us():
+    world = World(barred={"u": (NOW + 30, "it cannot be nominated: no quorum")})
+    world.pod(nominated="n1")
+    request = world.look()
+    assert (request.nominated, request.promised, request.unplannable) == ("n1", True, "")
+
+
 def test_what_did_not_change_is_the_same_request():
     world = World()
     world.pod()

@@ -444,15 +444,22 @@ def because(world: World) -> str:
     return world.look().snapshot.jobs[0].worker.unpinned_because
 
 
-@pytest.mark.parametrize(
-    ("edit", "used", "leaving"),
-    [({"suspend": True}, 0, 1), ({"minReplicas": 9}, 1, 0)],
-)
-def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look(edit, used, leaving):
+def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():
     world = world_with_a_job()
     world.job("first", 3, STATUSES[2], "")
     world.pod("first", "master-0", "n1", "Running", False, True)
     assert [len(job.members) for job in world.look().snapshot.jobs] == [1]
-    world.job("first", 3, STATUSES[2], "", **edit)
+    world.job("first", 3, STATUSES[2], "", suspend=True)
     (node,) = world.look().snapshot.nodes
-    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (used, leaving)
+    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
+
+
+def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for_none():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    world.look()
+    world.job("first", 3, STATUSES[2], "", minReplicas=9)
+    snapshot = world.look().snapshot
+    assert [(len(job.members), job.sizes, job.takes) for job in snapshot.jobs] == [(1, (1,), False)]
+    assert not snapshot.nodes[0].used.get(GPU, 0)

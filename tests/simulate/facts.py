@@ -155,9 +155,23 @@ def flavor_of(pod: Body) -> str:
     return name
 
 
+JOB_PRIORITIES = {"high": 10, "system-node-critical": 2_000_001_000}
+"""The PriorityClasses of jobs; any other one counts as 0."""
+
+
 def priority_of(job: Body) -> int:
     """The priority of a job among jobs, by its class."""
-    return 10 if job["spec"].get("priorityClassName") == "high" else 0
+    return JOB_PRIORITIES.get(job["spec"].get("priorityClassName", ""), 0)
+
+
+def is_over(job: Body) -> bool:
+    """Whether it has ended, or somebody deleted it and only a finalizer keeps it."""
+    return "completionTime" in job.get("status", {}) or terminating(job)
+
+
+def holds(pod: Body) -> bool:
+    """Whether it takes room: not once it has ended, nor where it was deleted before it got a node."""
+    return not ended(pod) and not (terminating(pod) and not node_of(pod))
 
 
 def allocatable(node: Body) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from tests.simulate.facts import is_ready, owner_of, terminating
@@ -11,14 +12,17 @@ from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Ser
 
 class Machines:
     """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating; none
-    does where kubelets let none go; nobody is placed where the scheduler does not run.
+    does where kubelets let none go; those of `stubborn` namespaces end when their grace is over; pods in `never` are
+    placed nowhere, and nobody is where the scheduler does not run.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.stuck: set[str] = set()
+        self.stubborn: set[str] = set()
         self.let_go = self.schedules = True
         self._scheduler = Scheduler(server)
+        self.never = self._scheduler.never
 
     def step(self) -> None:
         """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
@@ -52,10 +56,16 @@ class Machines:
             if pod["spec"].get("nodeName") not in ready:
                 continue
             if terminating(pod):
-                if self.let_go and pod["metadata"]["uid"] not in self.stuck:
+                if self.let_go and pod["metadata"]["uid"] not in self.stuck and not self._ignores(pod):
                     self.server.delete_pod(pod, grace=0)
             elif pod["status"]["phase"] == "Pending":
                 self.server.update(PODS, pod, status=self._running(pod))
+
+    def _ignores(self, pod: Body) -> bool:
+        """Whether it goes on until it is killed."""
+        meta = pod["metadata"]
+        until = datetime.fromisoformat(meta["deletionTimestamp"]).timestamp()
+        return meta["namespace"] in self.stubborn and self.server.moments.time() < until
 
     def _running(self, pod: Body) -> dict[str, Any]:
         now = self.server.moments.text()

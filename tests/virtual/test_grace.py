@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.simulate import server as kinds
-from tests.simulate.facts import terminating
+from tests.simulate.facts import reservation_in, terminating
 from tests.virtual.deeds import edit, job, let_go, nodes, replica, settled
 from tests.virtual.story import Deed, Fact, Row, Story, tell
-from tests.virtual.world import ProcessWorld
+from tests.virtual.world import SETTINGS, ProcessWorld
 
+RESERVATION_SECONDS = SETTINGS.reclaim.reservation_seconds
 DAY = 86_400
 
 
@@ -64,6 +65,32 @@ STORIES: dict[str, Story] = {
         Row("it shrinks", SHRINK, (leaves_within(1),)),
     ),
 }
+
+
+def an_owner_asks_for_one(world: ProcessWorld) -> None:
+    """A plain pod of a team that is guaranteed a GPU."""
+    spec = {"namespaces": ["red"], "flavors": [{"name": "a", "guaranteed": 1}]}
+    world.server.create(kinds.POLICIES, {"metadata": {"name": "red"}, "spec": spec})
+    world.add_foreign("red", gpus=1, pool="a")
+
+
+def kept_for(seconds: float) -> Fact:
+    """A node is kept for a foreign pod, so long in all."""
+
+    def look(world: ProcessWorld) -> bool:
+        kept = [found for pod in world.server.all(kinds.PODS) if (found := reservation_in(pod))]
+        return [one["until"] - one["since"] for one in kept] == [seconds]
+
+    return look
+
+
+def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_those_who_make_way_may_take_to_go() -> None:
+    story = (
+        begins(200),
+        Row("they have less time now", (policy(5), let_go(False)), ()),
+        Row("somebody is entitled", (an_owner_asks_for_one,), (leaves_within(5), kept_for(5 + RESERVATION_SECONDS))),
+    )
+    tell(story, 1)
 
 
 @pytest.mark.parametrize("name", STORIES)

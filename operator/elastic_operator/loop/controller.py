@@ -103,6 +103,7 @@ class Controller:
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
+        reclaimer.grace_ceiling = reader.grace_ceiling
         self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(
             actor=actor,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.parse import parse_spec, parse_status
+from elastic_operator.api.parse import known_part, parse_spec, parse_status
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
@@ -29,6 +29,7 @@ from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
+from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation
@@ -57,13 +58,17 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation: readable, or the message that says why not."""
+    """A job's spec of one generation; or the last that could be read, and the message that says why this cannot.
+
+    `unknown` is a warning of fields that were left out.
+    """
 
     generation: int
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
+    unknown: str = ""
 
 
 class Facts(NamedTuple):
@@ -175,7 +180,8 @@ class Reader:
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
-        priority, unknown = self._priority(parsed.spec)
+        name = parsed.spec.priority_class_name if parsed.spec is not None else _class_named_by(body)
+        priority, unknown = self._priority(name)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         return Facts(
             body=body,
@@ -187,7 +193,7 @@ class Reader:
             blocked=blocked,
             refused=refused,
             unready=down,
-            grace_ceiling=self._grace_ceiling(body),
+            grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
@@ -207,6 +213,7 @@ class Reader:
             status=self.status(facts.body),
             spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
             invalid=parsed.invalid,
+            unknown_fields=parsed.unknown,
             priority=facts.priority,
             unknown_priority=facts.unknown_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
@@ -224,7 +231,7 @@ class Reader:
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
-        """A job that is set aside: what can be said of it without reading its spec."""
+        """A job that is set aside, or deleted: what can be said of it without reading its spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self.status(body)
@@ -240,12 +247,17 @@ class Reader:
             spec=None,
             pods=pods,
             fault=fault,
-            grace_ceiling=self._grace_ceiling(body),
+            priority=self._priority(_class_named_by(body))[0],
+            deleted=meta.deletion_timestamp is not None,
+            grace_ceiling=self.grace_ceiling(meta.namespace),
         )
 
-    def _grace_ceiling(self, body: objects.CustomObject) -> int:
-        """Seconds; the policy's word counts, if it has one. A deletion without any grace would be one by force."""
-        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
+    def grace_ceiling(self, namespace: str) -> int:
+        """The most seconds that a leaving pod of a job there gets: the policy's word counts, if it has one.
+
+        A deletion without any grace would be one by force.
+        """
+        ceiling = self.policies.grace_ceiling(namespace)
         return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
@@ -281,27 +293,40 @@ class Reader:
         if known and known.generation == meta.generation:
             return known
         try:
-            spec = parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources)
+            spec, unknown = self._read_spec(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec))
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown)
         except InvalidSpecError as error:
-            parsed = Parsed(meta.generation, None, str(error))
+            last = known or Parsed(meta.generation, None, "")
+            parsed = replace(last, generation=meta.generation, invalid=str(error))
         self._parsed[meta.uid] = parsed
         return parsed
 
-    def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority, 0 by a class that does not exist; and a warning of that.
+    def _read_spec(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
+        """The spec, with a warning where it is of a job that has run, and has fields that are not known here.
+
+        It ran with them under a later release of the operator. One that has not run yet waits for somebody to look.
+        Raises InvalidSpecError.
+        """
+        try:
+            return parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources), ""
+        except InvalidSpecError:
+            spec, unknown = known_part(body.spec) if self.status(body).start_time else (body.spec, "")
+            if not unknown:
+                raise
+            return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
+
+    def _priority(self, class_name: str | None) -> tuple[int, str]:
+        """The priority of a job of that class, 0 by a class that does not exist; and a warning of that.
 
         The class may have been deleted while the job runs, by somebody who does not know of it.
         """
-        if spec is None:
-            return 0, ""
-        if spec.priority_class_name:
-            named = self.stores.priority_classes.named(spec.priority_class_name)
+        if class_name:
+            named = self.stores.priority_classes.named(class_name)
             if named:
                 return named.value, ""
             return 0, (
-                f"spec.priorityClassName is {spec.priority_class_name!r}, and there is no such PriorityClass."
+                f"spec.priorityClassName is {class_name!r}, and there is no such PriorityClass."
                 " The job has priority 0. Create the class, or leave the field out."
             )
         default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
@@ -310,10 +335,17 @@ class Reader:
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
         demand = demand_of(seen, shape)
-        if not assumed:
-            return demand
-        members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
-        return with_members(demand, members)
+        if assumed:
+            members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
+            demand = with_members(demand, members)
+        return as_it_is(demand) if seen.job.stands else demand
+
+    def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
+        """What these pods hold, read off them and their nodes alone; None where it is no GPU."""
+        found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
+        labels = {name: node.metadata.labels for name, node in found if node is not None}
+        flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
+        return None if flavor is None else claim_of(job, pods, flavor)
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""
@@ -329,6 +361,12 @@ def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
     """Drop what is kept for jobs that are gone; `present` are the uids of those that are not."""
     for uid in known.keys() - present:
         del known[uid]
+
+
+def _class_named_by(body: objects.CustomObject) -> str | None:
+    """The PriorityClass of a job whose spec cannot be read."""
+    name = body.spec.get("priorityClassName") if isinstance(body.spec, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _with_grace_up_to(seconds: int, spec: JobSpec | None) -> JobSpec | None:

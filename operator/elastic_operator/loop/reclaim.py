@@ -80,7 +80,10 @@ class Breaker:
 
 
 class Reclaimer:
-    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again."""
+    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again.
+
+    `grace_ceiling` tells by a namespace how many seconds a leaving pod of it gets at most.
+    """
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Reclaimer:
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._told: frozenset[str] = frozenset()
+        self.grace_ceiling: Callable[[str], int] = lambda _namespace: settings.max_grace_period_seconds
 
     # -- whether -------------------------------------------------------------------------------------------------------
 
@@ -236,9 +240,12 @@ class Reclaimer:
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
-        """How long the pods with these uids may take to go."""
-        found = (self._pods.get(uid) for uid in going)
-        return max((pod.spec.termination_grace_period_seconds for pod in found if pod is not None), default=0)
+        """How long the pods with these uids may take to go, whatever they were made with."""
+        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        graces = (
+            min(pod.spec.termination_grace_period_seconds, self.grace_ceiling(pod.metadata.namespace)) for pod in pods
+        )
+        return max(graces, default=0)
 
     async def _renew(self, uid: str) -> bool:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""

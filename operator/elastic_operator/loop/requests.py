@@ -147,7 +147,8 @@ class Requests:
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
-        unplannable = next(_problems(own.master, own.flavor_problem, None if holds else barred, now), "")
+        promised = holds or (not reserved.node and self._is_there(nominated))
+        unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
         request = Request(
             uid=meta.uid,
             namespace=meta.namespace,

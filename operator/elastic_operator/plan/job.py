@@ -86,16 +86,17 @@ class Provisioning:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where `spec` could not be read (None), `unknown_priority` that about a
-    PriorityClass that is not there. `foreign_names` are pod names of this
-    job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
-    the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
-    for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
-    pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or since when
-    one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is
-    there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is not counted.
-    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
+    `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
+    where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
+    fields that this release does not know, `unknown_priority` of a PriorityClass that is not there. `foreign_names` are
+    pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry.
+    `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API server takes no
+    more of its pods for now, `refused` what it refused in this generation's pods: it will not take them until the spec
+    changes. `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there
+    where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or
+    since when one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks.
+    `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is
+    not counted. `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -106,6 +107,8 @@ class Job:
     status: JobStatus
     spec: JobSpec | None
     invalid: str = ""
+    deleted: bool = False
+    unknown_fields: str = ""
     priority: int = 0
     unknown_priority: str = ""
     pods: tuple[OwnPod, ...] = ()
@@ -126,3 +129,8 @@ class Job:
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def stands(self) -> str:
+        """Why no pods are made for it before somebody edits it; "" if that is not so."""
+        return self.invalid or self.refused

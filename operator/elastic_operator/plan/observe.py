@@ -45,8 +45,10 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     seen = Observation(job=job, status=status)
-    if status.finished or job.spec is None:
+    if status.finished or job.deleted:
         return seen
+    if job.spec is None:
+        return _success(_sort_unread(seen), now)
     seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         seen = rule(seen, now)
@@ -110,6 +112,15 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observa
             live.append(pod)
     finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(seen))
     return replace(seen, live=tuple(live), gone=tuple(gone), finishing=finishing)
+
+
+def _sort_unread(seen: Observation) -> Observation:
+    """The pods of a job of which no spec is known: those that stay, and those that a decision of old has go."""
+    pods = sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index))
+    staying = [pod for pod in pods if pod.deleting_since is None]
+    old = [pod for pod in staying if pod.incarnation != seen.status.incarnation]
+    live = tuple(pod for pod in staying if pod not in old and not pod.ended)
+    return replace(seen, live=live, gone=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
 
 
 def _why_lost(seen: Observation, node: str, since: float) -> str:
@@ -178,6 +189,12 @@ def _unknown_priority(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.PRIORITY_UNKNOWN, reason, seen.job.unknown_priority, now)
 
 
+def _unknown_fields(seen: Observation, now: float) -> Observation:
+    """Fields of another release of the operator are said."""
+    reason = "NoSuchField" if seen.job.unknown_fields else ""
+    return _warned(seen, ConditionType.FIELDS_IGNORED, reason, seen.job.unknown_fields, now)
+
+
 def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
     """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
     known = seen.status.condition(kind)
@@ -234,6 +251,7 @@ _TORCHRUN = (
     _unreachable,
     _uncounted,
     _unknown_priority,
+    _unknown_fields,
     losses,
     refused,
     blocked,
@@ -249,6 +267,7 @@ _ELASTIC = (
     _unreachable,
     _uncounted,
     _unknown_priority,
+    _unknown_fields,
     elastic.losses,
     elastic.absence,
     refused,

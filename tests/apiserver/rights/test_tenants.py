@@ -257,21 +257,28 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
     release_all(world.api)
 
 
-def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
-    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
-) -> None:
-    install()
+def borrower_and_owner(
+    estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, **spec: Any
+) -> tuple[World, Object]:
+    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them, and its headers."""
     bind(estate, ALICE, "edit", world.jobs.namespace)
     owner = World(new_namespace(), world.kubelets)
     policies = Policies(world.api)
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0))
     policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
     start()
-    world.start(elastic_job("borrower", small=1, big=8))
+    world.start(elastic_job("borrower", small=1, big=8, **spec))
     world.wait_settled("borrower", 8)
-    as_alice = MERGE | {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    return owner, {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+
+
+def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
     nameless = {"spec": {"priorityClassName": "nobody-made-it"}}
-    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=as_alice, json=nameless))
+    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | as_alice, json=nameless))
 
     def told() -> bool:
         return any(c["type"] == "PriorityUnknown" for c in world.status("borrower")["conditions"])
@@ -281,3 +288,39 @@ def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowe
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     assert world.pods("borrower") == []
+
+
+def test_a_borrower_that_is_deleted_and_kept_by_a_finalizer_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
+    path = f"{world.jobs.path}/borrower"
+    kept = {"metadata": {"finalizers": [FINALIZER]}}
+    accepted(world.api.patch(path, headers=MERGE | as_alice, json=kept))
+    try:
+        accepted(world.api.delete(path, headers=as_alice, params={"propagationPolicy": "Background"}))
+        assert "deletionTimestamp" in world.jobs.get("borrower")["metadata"]
+        assert len(world.pods("borrower")) == 8
+        owner.start(elastic_job(small=8, big=8))
+        owner.wait_settled("toy", 8)
+        assert world.pods("borrower") == []
+    finally:
+        world.api.patch(path, headers=MERGE, json={"metadata": {"finalizers": None}})
+
+
+def test_pods_that_a_borrower_leaves_when_it_has_ended_make_way(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, _ = borrower_and_owner(estate, world, new_namespace, start, cleanPodPolicy="None")
+    world.end("borrower-master-0", 0)
+
+    def succeeded() -> bool:
+        conditions = {c["type"]: c["status"] for c in world.status("borrower")["conditions"]}
+        return conditions.get("Succeeded") == "True"
+
+    eventually("an end", succeeded, report=world.report)
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert [pod["status"]["phase"] for pod in world.pods("borrower")] == ["Succeeded"]
