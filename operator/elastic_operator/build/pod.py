@@ -93,7 +93,7 @@ def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[
         # Elastic jobs take any size, so there is nothing to compare sizes with later.
         **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*create.nnodes)}),
         contract.ANNOTATION_TEMPLATE: fingerprint(spec, create.role),
-        **(elastic.own_annotations(create) if spec.is_elastic else {}),
+        **(elastic.own_annotations(job, create) if spec.is_elastic else {}),
     }
     return {
         "name": pod_name(job.name, create.role, create.index),

@@ -29,8 +29,8 @@ _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate that gets no answers: so much later it may lead once it gets some."""
 _LEAST_SECONDS = 0.001
-"""asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would be
-spent on one failed renewal after another."""
+"""asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
+be spent on one failed renewal after another."""
 
 logger = logging.getLogger(__name__)
 

@@ -87,7 +87,8 @@ class Eviction:
 class CreatePod:
     """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`.
+    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`; `old_secret`: with
+    the Secret that pods of an older release know, whom it joins.
     """
 
     role: str
@@ -97,6 +98,7 @@ class CreatePod:
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
+    old_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class OwnPod:
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
     admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
     `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it.
+    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it;
+    `own_secret` is False in pods of Elastic jobs of older releases, whose Secret has no uid in its name.
     """
 
     name: str
@@ -67,6 +68,7 @@ class OwnPod:
     pod_ip: str | None = None
     master_epoch: int | None = None
     membership: str = ""
+    own_secret: bool = True
 
     @property
     def ended(self) -> bool:
