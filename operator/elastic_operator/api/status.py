@@ -61,6 +61,7 @@ class ConditionType(StrEnum):
     NODES_UNREACHABLE = "NodesUnreachable"
     DEVICES_NOT_COUNTED = "DevicesNotCounted"
     PRIORITY_UNKNOWN = "PriorityUnknown"
+    POD_PRIORITY_IGNORED = "PodPriorityIgnored"
 
 
 class Phase(StrEnum):

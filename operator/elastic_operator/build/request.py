@@ -29,7 +29,8 @@ class PodToCreate(Protocol):
     """Which pod: role and index, the node it is pinned to (None = the scheduler's choice), incarnation, `min:max`.
 
     Those of Elastic jobs have the `master_epoch` and, for the master, the `membership` to begin with; `old_secret`
-    where they join pods of an older release, which have their token from a Secret of another name.
+    where they join pods of an older release, which have their token from a Secret of another name. Pods with
+    `own_class` have the operator's PriorityClass, whatever the template says.
     """
 
     @property
@@ -48,3 +49,5 @@ class PodToCreate(Protocol):
     def membership(self) -> str: ...
     @property
     def old_secret(self) -> bool: ...
+    @property
+    def own_class(self) -> bool: ...

@@ -23,6 +23,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
 from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.priorities import Priorities
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
@@ -72,7 +73,8 @@ class Facts(NamedTuple):
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, in a sentence.
+    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
+    `left_out` what of its templates its pods are made without, in sentences.
     """
 
     body: objects.CustomObject
@@ -89,6 +91,7 @@ class Facts(NamedTuple):
     disruption: Disruption | None
     heard: float | None
     uncounted: str
+    left_out: str
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -117,6 +120,7 @@ class Reader:
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
         self.uncounted = Uncounted(stores.device_classes)
+        self._priorities = Priorities(stores.priority_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
@@ -175,7 +179,7 @@ class Reader:
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
-        priority, unknown = self._priority(parsed.spec)
+        priority, unknown = self._priorities.of_job(parsed.spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         return Facts(
             body=body,
@@ -192,6 +196,7 @@ class Reader:
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
             uncounted=self.uncounted.why(parsed.asked),
+            left_out=self._priorities.left_out(parsed.spec),
         )
 
     def job(self, facts: Facts) -> Job:
@@ -220,6 +225,7 @@ class Reader:
             heard=facts.heard,
             disruption=facts.disruption,
             uncounted=facts.uncounted,
+            left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
         )
 
@@ -288,24 +294,6 @@ class Reader:
             parsed = Parsed(meta.generation, None, str(error))
         self._parsed[meta.uid] = parsed
         return parsed
-
-    def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority, 0 by a class that does not exist; and a warning of that.
-
-        The class may have been deleted while the job runs, by somebody who does not know of it.
-        """
-        if spec is None:
-            return 0, ""
-        if spec.priority_class_name:
-            named = self.stores.priority_classes.named(spec.priority_class_name)
-            if named:
-                return named.value, ""
-            return 0, (
-                f"spec.priorityClassName is {spec.priority_class_name!r}, and there is no such PriorityClass."
-                " The job has priority 0. Create the class, or leave the field out."
-            )
-        default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
-        return (default.value if default else 0), ""
 
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""

@@ -27,12 +27,10 @@ WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What the templates of one generation name: volume claims, and the PriorityClass of each role's pods."""
+    """The volume claims that the templates of one generation name."""
 
     generation: int
     claims: frozenset[str]
-    master_class: str
-    worker_class: str
 
 
 class Shapes:
@@ -67,7 +65,7 @@ class Shapes:
         if named is None or named.generation != job.generation:
             named = self._named[job.uid] = self._read_names(job)
         volumes = self.volumes(job.namespace, named.claims)
-        priorities = self._priority(named.master_class, ROLE_MASTER), self._priority(named.worker_class, ROLE_WORKER)
+        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
         key = (job.generation, volumes, priorities)
         known = self._known.get(job.uid)
         if known is None or known[0] != key:
@@ -81,12 +79,7 @@ class Shapes:
     def _read_names(self, job: Job) -> _Named:
         spec = _readable(job)
         master, worker = spec.template_of(ROLE_MASTER), spec.template_of(ROLE_WORKER)
-        return _Named(
-            generation=job.generation,
-            claims=frozenset(_claims(master) | _claims(worker)),
-            master_class=_class_name(master) or self._settings.master_priority_class_name,
-            worker_class=_class_name(worker) or self._settings.worker_priority_class_name,
-        )
+        return _Named(generation=job.generation, claims=frozenset(_claims(master) | _claims(worker)))
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
@@ -101,9 +94,12 @@ class Shapes:
         """One object for equal shapes: most jobs of a cluster ask for much the same."""
         return one_of_its_kind(self._alike, repr(shape), shape)
 
-    def _priority(self, class_name: str, role: str) -> int:
-        """The priority that the API server gives a pod of that class."""
-        if class_name:
+    def _priority_of(self, job: Job, role: str) -> int:
+        """The priority that the API server gives a pod of that role."""
+        settings = self._settings
+        ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
+        theirs = "" if job.left_out else _class_name(_readable(job).template_of(role))
+        if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]
         return next((c.value for c in self._classes.values() if c.global_default), 0)

@@ -88,7 +88,8 @@ class CreatePod:
     """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
 
     In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`; `old_secret`: with
-    the Secret that pods of an older release know, whom it joins.
+    the Secret that pods of an older release know, whom it joins. `own_class`: with the operator's PriorityClass,
+    whatever the template says.
     """
 
     role: str
@@ -99,6 +100,7 @@ class CreatePod:
     master_epoch: int = 0
     membership: str = ""
     old_secret: bool = False
+    own_class: bool = False
 
 
 @dataclass(frozen=True, slots=True)

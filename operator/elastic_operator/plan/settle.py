@@ -193,7 +193,15 @@ def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: floa
     membership = first_membership(seen, grant, slots)
     return tuple(
         CreatePod(
-            slot.role, slot.index, slot.node, seen.status.incarnation, nnodes, epoch, membership, _old_secret(seen)
+            slot.role,
+            slot.index,
+            slot.node,
+            seen.status.incarnation,
+            nnodes,
+            epoch,
+            membership,
+            old_secret=_old_secret(seen),
+            own_class=bool(seen.job.left_out),
         )
         for slot in slots
     )

@@ -257,6 +257,24 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
     release_all(world.api)
 
 
+def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    job = elastic_job("urgent", small=2, big=2)
+    job["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
+    await_service_account(world.api, world.jobs.namespace)
+    accepted(world.jobs.create(job, headers=as_alice))
+    world.wait_settled("urgent", 2)
+    classes = {pod["spec"]["priorityClassName"]: pod["spec"]["preemptionPolicy"] for pod in world.pods("urgent")}
+    assert classes == {"elastic-pytorch-master": "Never", "elastic-pytorch-worker": "Never"}
+    told = [c["message"] for c in world.status("urgent")["conditions"] if c["type"] == "PodPriorityIgnored"]
+    assert "spec.template.spec.priorityClassName is 'system-cluster-critical'" in told[0]
+
+
 def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
