@@ -12,6 +12,13 @@
 {{- .Values.serviceAccount.name | default (include "elastic.operatorName" .) -}}
 {{- end }}
 
+{{/* The class of the operator's pods that the chart makes; "" where another one is named, or none is to be made. */}}
+{{- define "elastic.ownPriorityClass" -}}
+{{- if and .Values.priorityClasses.create (not .Values.priorityClassName) -}}
+{{- include "elastic.operatorName" . -}}
+{{- end -}}
+{{- end }}
+
 {{- define "elastic.selectorLabels" -}}
 app.kubernetes.io/name: elastic-operator
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -220,6 +220,9 @@ def test_nobody_but_the_operator_gives_a_pod_to_a_job_or_takes_it_away_or_has_it
     of_ours = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-master"}}
     ranked = world.api.post(world.pods_path, headers=as_alice, json=of_ours)
     assert "are for pods of ElasticPyTorchJobs" in ranked.json()["message"]
+    as_operator = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-operator"}}
+    above_all = world.api.post(world.pods_path, headers=as_alice, json=as_operator)
+    assert "is for pods in the operator's namespace" in above_all.json()["message"]
     accepted(world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"labels": {"a": "b"}}}))
     accepted(world.api.delete(f"{world.jobs.path}/toy", params={"propagationPolicy": "Orphan"}))
     eventually("a pod without an owner", lambda: not world.api.get(path).json()["metadata"].get("ownerReferences"))
