@@ -26,7 +26,13 @@ def named(kind, *flags):
 
 
 def verbs(roles, resource):
-    return {verb for role in roles for rule in role["rules"] if resource in rule.get("resources", ()) for verb in rule["verbs"]}
+    return {
+        verb
+        for role in roles
+        for rule in role["rules"]
+        if resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+    }
 
 
 @pytest.mark.parametrize("flags", [(), TWO, ("--set", "settings.jobNetworkPolicy.enabled=true")])
