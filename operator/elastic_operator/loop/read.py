@@ -5,7 +5,7 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -154,16 +154,18 @@ class Reader:
 
     def surroundings(self, unready: Unready) -> object:
         """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
-        stores = self.stores
-        known = (stores.priority_classes, stores.claims, stores.volumes)
         return (
-            *(store.revision for store in known),
+            self.stores.priority_classes.revision,
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
             self.policies,
             self.uncounted.served(),
         )
+
+    def moved(self) -> Iterable[str]:
+        """Jobs (uids) that use a claim or a volume which is not as it was when their shape was last asked for."""
+        return self._shapes.moved()
 
     def facts(
         self,

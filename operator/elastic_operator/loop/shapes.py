@@ -5,9 +5,9 @@ Kept per job until one of these changes: reading a template costs far more than 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from elastic_operator.api.elastic import requested_template
 from elastic_operator.api.job import JobSpec
@@ -27,10 +27,19 @@ WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The volume claims that the templates of one generation name."""
+    """The volume claims, of its namespace, that the templates of one generation name."""
 
     generation: int
+    namespace: str
     claims: frozenset[str]
+
+
+class _Key(NamedTuple):
+    """What a shape was made from."""
+
+    generation: int
+    volumes: VolumeFacts
+    priorities: tuple[int, int]
 
 
 class Shapes:
@@ -47,13 +56,25 @@ class Shapes:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
         self._named: dict[str, _Named] = {}
-        self._known: dict[str, tuple[object, JobShape]] = {}
+        self._known: dict[str, tuple[_Key, JobShape]] = {}
+        self._revisions = (-1, -1)
         self._alike: dict[str, PodShape] = {}
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._known.keys() - present:
             del self._known[uid], self._named[uid]
+
+    def moved(self) -> Iterator[str]:
+        """Jobs (uids) whose volumes have changed since `of` was last asked; nobody else need be looked at for that."""
+        revisions = self._claims.revision, self._volumes.revision
+        if revisions == self._revisions:
+            return
+        self._revisions = revisions
+        for uid, (key, _) in self._known.items():
+            named = self._named[uid]
+            if self.volumes(named.namespace, named.claims) != key.volumes:
+                yield uid
 
     def last(self, uid: str) -> JobShape:
         """What `of` said of that job when it was last asked."""
@@ -66,7 +87,7 @@ class Shapes:
             named = self._named[job.uid] = self._read_names(job)
         volumes = self.volumes(job.namespace, named.claims)
         priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
-        key = (job.generation, volumes, priorities)
+        key = _Key(job.generation, volumes, priorities)
         known = self._known.get(job.uid)
         if known is None or known[0] != key:
             known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
@@ -79,7 +100,7 @@ class Shapes:
     def _read_names(self, job: Job) -> _Named:
         spec = _readable(job)
         master, worker = spec.template_of(ROLE_MASTER), spec.template_of(ROLE_WORKER)
-        return _Named(generation=job.generation, claims=frozenset(_claims(master) | _claims(worker)))
+        return _Named(job.generation, job.namespace, frozenset(_claims(master) | _claims(worker)))
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
