@@ -27,6 +27,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.readers import Readers
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
@@ -312,10 +313,19 @@ def job_feed(settings: Settings, connection: Connection, session: Session) -> Jo
 @contextlib.asynccontextmanager
 async def _assembled(settings: Settings) -> AsyncIterator[Process]:
     metrics, connection = Metrics(), load_connection()
-    async with Session(connection, on_request=metrics.count_request) as session:
+    async with (
+        Session(connection, on_request=metrics.count_request) as session,
+        Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
+    ):
         process = Process(settings, session, metrics, job_feed(settings, connection, session))
-        unready = process.installation.elsewhere
-        async with serving(settings.port, metrics, health=process.health, picture=process.picture, unready=unready):
+        async with serving(
+            settings.port,
+            metrics,
+            health=process.health,
+            picture=process.picture,
+            unready=process.installation.elsewhere,
+            readers=Readers(asking) if settings.authorize_metrics else None,
+        ):
             yield process
 
 

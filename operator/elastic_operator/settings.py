@@ -145,6 +145,9 @@ class Settings(ApiModel):
         (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
     )
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
+    authorize_metrics: bool = Field(
+        False, description="Whether /metrics is for those only whom the cluster's roles let get that URL."
+    )
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 

@@ -26,7 +26,13 @@ def named(kind, *flags):
 
 
 def verbs(roles, resource):
-    return {verb for role in roles for rule in role["rules"] if resource in rule["resources"] for verb in rule["verbs"]}
+    return {
+        verb
+        for role in roles
+        for rule in role["rules"]
+        if resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+    }
 
 
 @pytest.mark.parametrize("flags", [(), TWO, ("--set", "settings.jobNetworkPolicy.enabled=true")])
@@ -81,6 +87,39 @@ def test_network_policies_are_written_only_where_jobs_have_some():
     on = ("--set", "settings.jobNetworkPolicy.enabled=true")
     assert verbs(rendered("ClusterRole", *on), "networkpolicies") == {"get", "create", "update"}
     assert verbs(rendered("Role", *TWO, *on), "networkpolicies") == {"get", "create", "update"}
+
+
+READERS = ("--set", "metrics.authorization=true")
+
+
+def test_who_may_read_metrics_is_asked_only_where_not_everybody_may():
+    reviews = ("tokenreviews", "subjectaccessreviews")
+    for flags, wanted in (((), set()), (READERS, {"create"}), ((*READERS, *TWO), {"create"})):
+        assert [verbs(rendered("ClusterRole", *flags), review) for review in reviews] == [wanted] * 2
+    assert "metrics-reader" not in named("ClusterRole") | named("Secret") | named("ServiceAccount")
+
+
+def test_the_account_that_reads_metrics_may_do_nothing_else():
+    [rule] = named("ClusterRole", *READERS)["metrics-reader"]["rules"]
+    assert rule == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    bindings = [*rendered("ClusterRoleBinding", *READERS), *rendered("RoleBinding", *READERS)]
+    theirs = [one["roleRef"]["name"] for one in bindings for who in one["subjects"] if who["name"].endswith("-reader")]
+    assert theirs == ["elastic-pytorch-metrics-reader"]
+    [secret] = rendered("Secret", *READERS)
+    assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": "elastic-pytorch-metrics-reader"}
+    assert named("ServiceAccount", *READERS)["metrics-reader"]["metadata"]["namespace"] == "elastic-system"
+
+
+@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
+def test_whoever_scrapes_shows_the_token_of_that_account(monitor):
+    other = {"podMonitor": "serviceMonitor", "serviceMonitor": "podMonitor"}[monitor]
+    which = ("--set", f"metrics.{monitor}.enabled=true", "--set", f"metrics.{other}.enabled=false")
+    kind, key = monitor[0].upper() + monitor[1:], {"podMonitor": "podMetricsEndpoints", "serviceMonitor": "endpoints"}
+    [told] = rendered(kind, *which, *READERS)
+    credentials = {"name": "elastic-pytorch-metrics-reader", "key": "token"}
+    assert told["spec"][key[monitor]][0]["authorization"] == {"type": "Bearer", "credentials": credentials}
+    [untold] = rendered(kind, *which)
+    assert "authorization" not in untold["spec"][key[monitor]][0]
 
 
 def test_the_lease_is_the_operators_own():
@@ -143,7 +182,7 @@ def test_the_rules_of_templates_are_those_of_the_operator():
 
 def test_each_rule_is_explained_with_its_verbs():
     rows = [line for line in (ROOT / "docs" / "security.md").read_text().splitlines() if line.startswith("| ")]
-    on = ("--set", "settings.jobNetworkPolicy.enabled=true")
+    on = ("--set", "settings.jobNetworkPolicy.enabled=true", *READERS)
     operator = [one for name, one in named("ClusterRole", *on).items() if name.startswith("operator")]
     for rule in (rule for role in (*operator, *rendered("Role", *on)) for rule in role["rules"]):
         for resource in rule["resources"]:

@@ -169,6 +169,13 @@ def test_a_job_whose_priority_class_is_gone_says_so_and_runs_on():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
 
 
+def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
+    job = make_job(group(1), status=started(), left_out="spec.template.spec.priorityClassName is 'urgent'")
+    planned = plan(job, BOTH)
+    assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_zero_and_one_allowed_failures_fail_at_the_first(limit):
     spec = make_spec(recovery={"maxFailuresWithoutProgress": limit})

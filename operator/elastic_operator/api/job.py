@@ -217,7 +217,8 @@ class JobSpec(ApiModel):
     priority_class_name: str = Field(
         default="",
         max_length=253,
-        description="PriorityClass that orders this job among jobs. It is never put on pods.",
+        description="PriorityClass that orders this job among jobs. It is never put on pods; one that the template"
+        " names is, if its preemptionPolicy is Never, since pods of jobs preempt nobody.",
     )
     preemptible: bool = Field(
         default=True,

@@ -62,6 +62,7 @@ class ConditionType(StrEnum):
     DEVICES_NOT_COUNTED = "DevicesNotCounted"
     PRIORITY_UNKNOWN = "PriorityUnknown"
     FIELDS_IGNORED = "FieldsIgnored"
+    POD_PRIORITY_IGNORED = "PodPriorityIgnored"
 
 
 class Phase(StrEnum):

@@ -97,6 +97,7 @@ class PriorityClass(Struct, frozen=True):
     metadata: ClassMeta
     value: int
     global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
 
 
 class ClaimSpec(Struct, frozen=True):

@@ -202,7 +202,8 @@ class Actor:
         """Made with the first master; made sure of with each later one, since users delete things."""
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
-            await apply.ensure_secret(self.session, build_secret(job, token=token_urlsafe(TOKEN_BYTES)))
+            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
+            await apply.ensure_secret(self.session, secret)
 
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         await self._ensure_secret(job, creates)

@@ -5,7 +5,7 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
 from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.priorities import Priorities
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
@@ -77,7 +78,8 @@ class Facts(NamedTuple):
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, in a sentence.
+    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
+    `left_out` what of its templates its pods are made without, in sentences.
     """
 
     body: objects.CustomObject
@@ -94,6 +96,7 @@ class Facts(NamedTuple):
     disruption: Disruption | None
     heard: float | None
     uncounted: str
+    left_out: str
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -122,6 +125,7 @@ class Reader:
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
         self.uncounted = Uncounted(stores.device_classes)
+        self._priorities = Priorities(stores.priority_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
@@ -155,16 +159,18 @@ class Reader:
 
     def surroundings(self, unready: Unready) -> object:
         """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
-        stores = self.stores
-        known = (stores.priority_classes, stores.claims, stores.volumes)
         return (
-            *(store.revision for store in known),
+            self.stores.priority_classes.revision,
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
             self.policies,
             self.uncounted.served(),
         )
+
+    def moved(self) -> Iterable[str]:
+        """Jobs (uids) that use a claim or a volume which is not as it was when their shape was last asked for."""
+        return self._shapes.moved()
 
     def facts(
         self,
@@ -181,7 +187,7 @@ class Reader:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
         name = parsed.spec.priority_class_name if parsed.spec is not None else _class_named_by(body)
-        priority, unknown = self._priority(name)
+        priority, unknown = self._priorities.of_job(name)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         return Facts(
             body=body,
@@ -198,6 +204,7 @@ class Reader:
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
             uncounted=self.uncounted.why(parsed.asked),
+            left_out=self._priorities.left_out(parsed.spec),
         )
 
     def job(self, facts: Facts) -> Job:
@@ -227,6 +234,7 @@ class Reader:
             heard=facts.heard,
             disruption=facts.disruption,
             uncounted=facts.uncounted,
+            left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
         )
 
@@ -247,7 +255,7 @@ class Reader:
             spec=None,
             pods=pods,
             fault=fault,
-            priority=self._priority(_class_named_by(body))[0],
+            priority=self._priorities.of_job(_class_named_by(body))[0],
             deleted=meta.deletion_timestamp is not None,
             grace_ceiling=self.grace_ceiling(meta.namespace),
         )
@@ -315,22 +323,6 @@ class Reader:
             if not unknown:
                 raise
             return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
-
-    def _priority(self, class_name: str | None) -> tuple[int, str]:
-        """The priority of a job of that class, 0 by a class that does not exist; and a warning of that.
-
-        The class may have been deleted while the job runs, by somebody who does not know of it.
-        """
-        if class_name:
-            named = self.stores.priority_classes.named(class_name)
-            if named:
-                return named.value, ""
-            return 0, (
-                f"spec.priorityClassName is {class_name!r}, and there is no such PriorityClass."
-                " The job has priority 0. Create the class, or leave the field out."
-            )
-        default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
-        return (default.value if default else 0), ""
 
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""

@@ -171,6 +171,9 @@ class View:
         if surroundings != self._surroundings:
             self._surroundings = surroundings
             self._distrust()
+        for uid in self.reader.moved():
+            if uid in self._demanded:
+                self._demanded[uid].stamp = None
         return unready
 
     def set_aside(

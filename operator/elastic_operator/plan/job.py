@@ -40,7 +40,8 @@ class OwnPod:
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
     admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
     `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it.
+    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it;
+    `own_secret` is False in pods of Elastic jobs of older releases, whose Secret has no uid in its name.
     """
 
     name: str
@@ -67,6 +68,7 @@ class OwnPod:
     pod_ip: str | None = None
     master_epoch: int | None = None
     membership: str = ""
+    own_secret: bool = True
 
     @property
     def ended(self) -> bool:
@@ -96,7 +98,8 @@ class Job:
     where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or
     since when one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks.
     `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is
-    not counted. `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
+    not counted, `left_out` what its templates say of priorities that its pods are made without. `grace_ceiling` is the
+    most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -123,6 +126,7 @@ class Job:
     heard: float | None = -inf
     disruption: Disruption | None = None
     uncounted: str = ""
+    left_out: str = ""
     grace_ceiling: int | None = None
 
     @property

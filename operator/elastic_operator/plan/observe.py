@@ -195,6 +195,12 @@ def _unknown_fields(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.FIELDS_IGNORED, reason, seen.job.unknown_fields, now)
 
 
+def _left_out(seen: Observation, now: float) -> Observation:
+    """A class of the template that is not put on pods is said."""
+    reason = "PodsNeverPreempt" if seen.job.left_out else ""
+    return _warned(seen, ConditionType.POD_PRIORITY_IGNORED, reason, seen.job.left_out, now)
+
+
 def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
     """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
     known = seen.status.condition(kind)
@@ -252,6 +258,7 @@ _TORCHRUN = (
     _uncounted,
     _unknown_priority,
     _unknown_fields,
+    _left_out,
     losses,
     refused,
     blocked,
@@ -268,6 +275,7 @@ _ELASTIC = (
     _uncounted,
     _unknown_priority,
     _unknown_fields,
+    _left_out,
     elastic.losses,
     elastic.absence,
     refused,

@@ -208,9 +208,24 @@ def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: floa
     epoch = seen.status.master_epoch or 0
     membership = first_membership(seen, grant, slots)
     return tuple(
-        CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes, epoch, membership)
+        CreatePod(
+            slot.role,
+            slot.index,
+            slot.node,
+            seen.status.incarnation,
+            nnodes,
+            epoch,
+            membership,
+            old_secret=_old_secret(seen),
+            own_class=bool(seen.job.left_out),
+        )
         for slot in slots
     )
+
+
+def _old_secret(seen: Observation) -> bool:
+    """Whether pods of this incarnation have their token from where an older release put it: all must have the same."""
+    return any(pod.incarnation == seen.status.incarnation and not pod.own_secret for pod in seen.job.pods)
 
 
 def _to_an_allowed_size(seen: Observation, slots: list[Slot]) -> list[Slot]:

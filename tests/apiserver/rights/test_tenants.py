@@ -220,6 +220,9 @@ def test_nobody_but_the_operator_gives_a_pod_to_a_job_or_takes_it_away_or_has_it
     of_ours = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-master"}}
     ranked = world.api.post(world.pods_path, headers=as_alice, json=of_ours)
     assert "are for pods of ElasticPyTorchJobs" in ranked.json()["message"]
+    as_operator = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-operator"}}
+    above_all = world.api.post(world.pods_path, headers=as_alice, json=as_operator)
+    assert "is for pods in the operator's namespace" in above_all.json()["message"]
     accepted(world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"labels": {"a": "b"}}}))
     accepted(world.api.delete(f"{world.jobs.path}/toy", params={"propagationPolicy": "Orphan"}))
     eventually("a pod without an owner", lambda: not world.api.get(path).json()["metadata"].get("ownerReferences"))
@@ -255,6 +258,24 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     release_all(world.api)
+
+
+def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    job = elastic_job("urgent", small=2, big=2)
+    job["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
+    await_service_account(world.api, world.jobs.namespace)
+    accepted(world.jobs.create(job, headers=as_alice))
+    world.wait_settled("urgent", 2)
+    classes = {pod["spec"]["priorityClassName"]: pod["spec"]["preemptionPolicy"] for pod in world.pods("urgent")}
+    assert classes == {"elastic-pytorch-master": "Never", "elastic-pytorch-worker": "Never"}
+    told = [c["message"] for c in world.status("urgent")["conditions"] if c["type"] == "PodPriorityIgnored"]
+    assert "spec.template.spec.priorityClassName is 'system-cluster-critical'" in told[0]
 
 
 def borrower_and_owner(
