@@ -456,3 +456,15 @@ def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_
     world.job("first", 3, STATUSES[2], "", **edit)
     (node,) = world.look().snapshot.nodes
     assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (used, leaving)
+
+
+def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
+    world = World(Settings.model_validate({"jobPriorityClassNames": ["high"]}))
+    world.node("n1", 4, True, False)
+    for name, value in (("high", 10), ("higher", 1000)):
+        world.priority_class(name, value, default=False)
+    world.job("first", 3, {}, "", priorityClassName="high")
+    world.job("second", 3, {}, "", priorityClassName="higher")
+    sight = world.look()
+    assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
+    assert [seen.job.ignored_priority[0] for seen in sight.seen.values()] == ["", "PriorityClassNotAllowed"]

@@ -217,7 +217,8 @@ class JobSpec(ApiModel):
     priority_class_name: str = Field(
         default="",
         max_length=253,
-        description="PriorityClass that orders this job among jobs. It is never put on pods.",
+        description="PriorityClass that orders this job among jobs. It is never put on pods. One that does not exist,"
+        " or that the operator's settings do not let jobs name, counts as 0.",
     )
     preemptible: bool = Field(
         default=True,

@@ -23,6 +23,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
 from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.priority import Priority, priority_of
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
@@ -79,7 +80,7 @@ class Facts(NamedTuple):
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     priority: int
-    unknown_priority: str
+    ignored_priority: tuple[str, str]
     trouble: str
     blocked: str
     refused: str
@@ -175,14 +176,14 @@ class Reader:
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
-        priority, unknown = self._priority(parsed.spec)
+        priority = self._priority(parsed.spec)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         return Facts(
             body=body,
             pods=pods,
             foreign_names=self.ledger.foreign_names(body.metadata.uid),
-            priority=priority,
-            unknown_priority=unknown,
+            priority=priority.value,
+            ignored_priority=priority.ignored,
             trouble=trouble,
             blocked=blocked,
             refused=refused,
@@ -208,7 +209,7 @@ class Reader:
             spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
             invalid=parsed.invalid,
             priority=facts.priority,
-            unknown_priority=facts.unknown_priority,
+            ignored_priority=facts.ignored_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -289,23 +290,10 @@ class Reader:
         self._parsed[meta.uid] = parsed
         return parsed
 
-    def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority, 0 by a class that does not exist; and a warning of that.
-
-        The class may have been deleted while the job runs, by somebody who does not know of it.
-        """
+    def _priority(self, spec: JobSpec | None) -> Priority:
         if spec is None:
-            return 0, ""
-        if spec.priority_class_name:
-            named = self.stores.priority_classes.named(spec.priority_class_name)
-            if named:
-                return named.value, ""
-            return 0, (
-                f"spec.priorityClassName is {spec.priority_class_name!r}, and there is no such PriorityClass."
-                " The job has priority 0. Create the class, or leave the field out."
-            )
-        default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
-        return (default.value if default else 0), ""
+            return Priority(0)
+        return priority_of(spec.priority_class_name, self.stores.priority_classes, self.settings)
 
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""

@@ -86,9 +86,9 @@ class Provisioning:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where `spec` could not be read (None), `unknown_priority` that about a
-    PriorityClass that is not there. `foreign_names` are pod names of this
-    job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
+    `invalid` is the message for the user where `spec` could not be read (None), `ignored_priority` the reason and the
+    message about a PriorityClass that is passed over. `foreign_names` are pod names of this job that somebody else's
+    pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
     the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
     for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
     `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
@@ -107,7 +107,7 @@ class Job:
     spec: JobSpec | None
     invalid: str = ""
     priority: int = 0
-    unknown_priority: str = ""
+    ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)

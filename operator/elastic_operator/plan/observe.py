@@ -172,10 +172,10 @@ def _uncounted(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
 
 
-def _unknown_priority(seen: Observation, now: float) -> Observation:
-    """A PriorityClass that is not there is said."""
-    reason = "NoSuchPriorityClass" if seen.job.unknown_priority else ""
-    return _warned(seen, ConditionType.PRIORITY_UNKNOWN, reason, seen.job.unknown_priority, now)
+def _ignored_priority(seen: Observation, now: float) -> Observation:
+    """A PriorityClass that is passed over is said."""
+    reason, told = seen.job.ignored_priority
+    return _warned(seen, ConditionType.PRIORITY_IGNORED, reason, told, now)
 
 
 def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
@@ -233,7 +233,7 @@ _TORCHRUN = (
     _outdated,
     _unreachable,
     _uncounted,
-    _unknown_priority,
+    _ignored_priority,
     losses,
     refused,
     blocked,
@@ -248,7 +248,7 @@ _ELASTIC = (
     _outdated,
     _unreachable,
     _uncounted,
-    _unknown_priority,
+    _ignored_priority,
     elastic.losses,
     elastic.absence,
     refused,
