@@ -140,6 +140,9 @@ class Settings(ApiModel):
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
+    job_priority_class_names: tuple[str, ...] = Field(
+        (), description="What jobs may name in spec.priorityClassName. Empty: all but those that begin with system-."
+    )
     worker_image: str = Field("", description="Brings the launcher into the pods of Elastic jobs; the chart names it.")
     worker_image_pull_secrets: tuple[SecretName, ...] = Field(
         (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
@@ -172,6 +175,12 @@ class Settings(ApiModel):
             priority=policy.priority,
             max_gpus_per_job=policy.per_job.max_gpus,
         )
+
+    def job_may_name(self, priority_class: str) -> bool:
+        """Whether that PriorityClass may order a job among jobs. Kubernetes keeps the prefix `system-` for itself."""
+        if self.job_priority_class_names:
+            return priority_class in self.job_priority_class_names
+        return not priority_class.startswith("system-")
 
     @property
     def pending_pods(self) -> Provisioning | None:

@@ -32,6 +32,7 @@ INSTEAD = {
     "settings.defaultPolicy.perJob": {"maxGPUs": 8},
     "settings.defaultPolicy.priority": 1,
     "settings.reclaim.mode": "Off",
+    "settings.jobPriorityClassNames": ["team-high"],
     "settings.nominateFor": ["another-scheduler"],
     "settings.provisioning": "PendingPods",
     "settings.watchNamespaces": ["team-a"],

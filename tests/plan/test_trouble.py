@@ -162,11 +162,18 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
-def test_a_job_whose_priority_class_is_gone_says_so_and_runs_on():
-    job = make_job(group(1), status=started(), unknown_priority="spec.priorityClassName is 'gone'")
+def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
+    job = make_job(group(1), status=started(), ignored_priority=("NoSuchPriorityClass", "there is no 'gone'"))
     planned = plan(job, BOTH)
-    assert reasons(planned)["PriorityUnknown"] == ("True", "NoSuchPriorityClass")
+    assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
+    assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+    forbidden = replace(job, status=planned.status, ignored_priority=("PriorityClassNotAllowed", "not that one"))
+    planned = plan(forbidden, BOTH)
+    assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
+    assert (planned.events, planned.deletes) == ((), ())
+    mended = plan(replace(job, status=planned.status, ignored_priority=("", "")), BOTH)
+    assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
 def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():

@@ -498,3 +498,15 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     snapshot = world.look().snapshot
     assert [(len(job.members), job.sizes, job.takes) for job in snapshot.jobs] == [(1, (1,), False)]
     assert not snapshot.nodes[0].used.get(GPU, 0)
+
+
+def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
+    world = World(Settings.model_validate({"jobPriorityClassNames": ["high"]}))
+    world.node("n1", 4, True, False)
+    for name, value in (("high", 10), ("higher", 1000)):
+        world.priority_class(name, value, default=False)
+    world.job("first", 3, {}, "", priorityClassName="high")
+    world.job("second", 3, {}, "", priorityClassName="higher")
+    sight = world.look()
+    assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
+    assert [seen.job.ignored_priority[0] for seen in sight.seen.values()] == ["", "PriorityClassNotAllowed"]

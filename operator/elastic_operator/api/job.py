@@ -217,8 +217,9 @@ class JobSpec(ApiModel):
     priority_class_name: str = Field(
         default="",
         max_length=253,
-        description="PriorityClass that orders this job among jobs. It is never put on pods; one that the template"
-        " names is, if its preemptionPolicy is Never, since pods of jobs preempt nobody.",
+        description="PriorityClass that orders this job among jobs. One that does not exist, or that the operator's"
+        " settings do not let jobs name, counts as 0. It is never put on pods; one that the template names is, if its"
+        " preemptionPolicy is Never, since pods of jobs preempt nobody.",
     )
     preemptible: bool = Field(
         default=True,

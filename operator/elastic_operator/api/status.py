@@ -60,7 +60,7 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"
     NODES_UNREACHABLE = "NodesUnreachable"
     DEVICES_NOT_COUNTED = "DevicesNotCounted"
-    PRIORITY_UNKNOWN = "PriorityUnknown"
+    PRIORITY_IGNORED = "PriorityIgnored"
     FIELDS_IGNORED = "FieldsIgnored"
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
 

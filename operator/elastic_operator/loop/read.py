@@ -22,8 +22,9 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
+from elastic_operator.loop.pod_priority import PodPriorities
 from elastic_operator.loop.policies import Policies
-from elastic_operator.loop.priorities import Priorities
+from elastic_operator.loop.priority import Priority, priority_of
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
@@ -86,7 +87,7 @@ class Facts(NamedTuple):
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     priority: int
-    unknown_priority: str
+    ignored_priority: tuple[str, str]
     trouble: str
     blocked: str
     refused: str
@@ -125,7 +126,7 @@ class Reader:
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
         self.uncounted = Uncounted(stores.device_classes)
-        self._priorities = Priorities(stores.priority_classes)
+        self._pod_priorities = PodPriorities(stores.priority_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
@@ -187,14 +188,14 @@ class Reader:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
         name = parsed.spec.priority_class_name if parsed.spec is not None else _class_named_by(body)
-        priority, unknown = self._priorities.of_job(name)
+        priority = self._priority(name)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
         return Facts(
             body=body,
             pods=pods,
             foreign_names=self.ledger.foreign_names(body.metadata.uid),
-            priority=priority,
-            unknown_priority=unknown,
+            priority=priority.value,
+            ignored_priority=priority.ignored,
             trouble=trouble,
             blocked=blocked,
             refused=refused,
@@ -204,7 +205,7 @@ class Reader:
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
             uncounted=self.uncounted.why(parsed.asked),
-            left_out=self._priorities.left_out(parsed.spec),
+            left_out=self._pod_priorities.left_out(parsed.spec),
         )
 
     def job(self, facts: Facts) -> Job:
@@ -222,7 +223,7 @@ class Reader:
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             priority=facts.priority,
-            unknown_priority=facts.unknown_priority,
+            ignored_priority=facts.ignored_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -255,7 +256,7 @@ class Reader:
             spec=None,
             pods=pods,
             fault=fault,
-            priority=self._priorities.of_job(_class_named_by(body))[0],
+            priority=self._priority(_class_named_by(body)).value,
             deleted=meta.deletion_timestamp is not None,
             grace_ceiling=self.grace_ceiling(meta.namespace),
         )
@@ -323,6 +324,9 @@ class Reader:
             if not unknown:
                 raise
             return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
+
+    def _priority(self, class_name: str | None) -> Priority:
+        return priority_of(class_name or "", self.stores.priority_classes, self.settings)
 
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""

@@ -90,16 +90,16 @@ class Job:
 
     `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
     where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
-    fields that this release does not know, `unknown_priority` of a PriorityClass that is not there. `foreign_names` are
-    pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry.
-    `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API server takes no
-    more of its pods for now, `refused` what it refused in this generation's pods: it will not take them until the spec
-    changes. `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there
-    where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when one last answered, or
-    since when one is asked often, whichever is later: None where that is about to begin, -inf where nobody asks.
-    `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what it asks for that is
-    not counted, `left_out` what its templates say of priorities that its pods are made without. `grace_ceiling` is the
-    most seconds that a leaving pod of it gets, whatever the pod was made with.
+    fields that this release does not know, `ignored_priority` (reason, message) of a PriorityClass that is passed over.
+    `foreign_names` are pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each
+    role must carry. `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API
+    server takes no more of its pods for now, `refused` what it refused in this generation's pods: it will not take them
+    until the spec changes. `fault` is why the job is set aside: the operator met an error of its own at it.
+    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when
+    one last answered, or since when one is asked often, whichever is later: None where that is about to begin, -inf
+    where nobody asks. `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what
+    it asks for that is not counted, `left_out` what its templates say of priorities that its pods are made without.
+    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -113,7 +113,7 @@ class Job:
     deleted: bool = False
     unknown_fields: str = ""
     priority: int = 0
-    unknown_priority: str = ""
+    ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)

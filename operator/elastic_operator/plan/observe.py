@@ -183,10 +183,10 @@ def _uncounted(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
 
 
-def _unknown_priority(seen: Observation, now: float) -> Observation:
-    """A PriorityClass that is not there is said."""
-    reason = "NoSuchPriorityClass" if seen.job.unknown_priority else ""
-    return _warned(seen, ConditionType.PRIORITY_UNKNOWN, reason, seen.job.unknown_priority, now)
+def _ignored_priority(seen: Observation, now: float) -> Observation:
+    """A PriorityClass that is passed over is said."""
+    reason, told = seen.job.ignored_priority
+    return _warned(seen, ConditionType.PRIORITY_IGNORED, reason, told, now)
 
 
 def _unknown_fields(seen: Observation, now: float) -> Observation:
@@ -256,7 +256,7 @@ _TORCHRUN = (
     _outdated,
     _unreachable,
     _uncounted,
-    _unknown_priority,
+    _ignored_priority,
     _unknown_fields,
     _left_out,
     losses,
@@ -273,7 +273,7 @@ _ELASTIC = (
     _outdated,
     _unreachable,
     _uncounted,
-    _unknown_priority,
+    _ignored_priority,
     _unknown_fields,
     _left_out,
     elastic.losses,

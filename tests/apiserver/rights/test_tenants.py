@@ -302,7 +302,7 @@ def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowe
     accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | as_alice, json=nameless))
 
     def told() -> bool:
-        return any(c["type"] == "PriorityUnknown" for c in world.status("borrower")["conditions"])
+        return any(c["type"] == "PriorityIgnored" for c in world.status("borrower")["conditions"])
 
     eventually("a warning", told, report=world.report)
     assert len(world.pods("borrower")) == 8
@@ -345,3 +345,30 @@ def test_pods_that_a_borrower_leaves_when_it_has_ended_make_way(
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     assert [pod["status"]["phase"] for pod in world.pods("borrower")] == ["Succeeded"]
+
+
+def test_a_class_of_the_system_takes_nothing_from_a_team_mates_job(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    world.start(elastic_job("mate", small=8, big=8))
+    world.wait_settled("mate", 8)
+    before = {pod["metadata"]["uid"] for pod in world.pods("mate")}
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    pushy = elastic_job("pushy", small=8, big=8, priorityClassName="system-node-critical")
+    accepted(world.jobs.create(pushy, headers=as_alice))
+
+    def ignored() -> tuple[str, str, str]:
+        conditions = world.status("pushy").get("conditions", ())
+        found = [c for c in conditions if c["type"] == "PriorityIgnored"]
+        return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else ("", "", "")
+
+    eventually("a warning", lambda: ignored()[:2] == ("True", "PriorityClassNotAllowed"), report=world.report)
+    assert "'system-node-critical', which jobs may not name" in ignored()[2]
+    without = {"spec": {"priorityClassName": None}}
+    accepted(world.api.patch(f"{world.jobs.path}/pushy", headers=MERGE | as_alice, json=without))
+    eventually("the end of the warning", lambda: ignored()[0] == "False", report=world.report)
+    assert {pod["metadata"]["uid"] for pod in world.pods("mate")} == before
+    assert not world.pods("pushy")

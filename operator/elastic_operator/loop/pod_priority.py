@@ -1,4 +1,4 @@
-"""What PriorityClasses say about a job: which one orders it among jobs, and which its pods may have.
+"""Which PriorityClass the pods of a job may have. Which one orders the job among jobs: `priority`.
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): who makes way for a job is decided here, by teams'
 shares, and not by kube-scheduler. What a template says otherwise is left out, and told; the pods then have the
@@ -29,27 +29,11 @@ class _Asked(NamedTuple):
     pod: Mapping[str, Any]
 
 
-class Priorities:
+class PodPriorities:
     """The PriorityClasses as they are now."""
 
     def __init__(self, classes: Store[objects.PriorityClass]) -> None:
         self._classes = classes
-
-    def of_job(self, class_name: str | None) -> tuple[int, str]:
-        """The priority of a job of that class, 0 by a class that does not exist; and a warning of that.
-
-        The class may have been deleted while the job runs, by somebody who does not know of it.
-        """
-        if class_name:
-            named = self._classes.named(class_name)
-            if named:
-                return named.value, ""
-            return 0, (
-                f"spec.priorityClassName is {class_name!r}, and there is no such PriorityClass."
-                " The job has priority 0. Create the class, or leave the field out."
-            )
-        default = next((c for c in self._classes.values() if c.global_default), None)
-        return (default.value if default else 0), ""
 
     def left_out(self, spec: JobSpec | None) -> str:
         """A sentence for each field of the templates that pods are made without; "" where there is none."""
