@@ -293,7 +293,7 @@ class Api:
         if place.plural == kinds.PODS:
             return _ok(place.plural, self._told_to_go(old, options.get("gracePeriodSeconds")))
         self.server.remove(place.plural, old)
-        if place.plural in (kinds.SERVICES,):
+        if place.plural in (kinds.SERVICES, QUOTAS):
             return _ok(place.plural, old)
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 

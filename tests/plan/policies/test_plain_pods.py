@@ -77,7 +77,11 @@ def test_flavors_of_one_resource_add_up():
 def test_resources_of_one_flavor_share_its_guarantee():
     both = Flavor("both", (GPU, AMD))
     found = plain_pod_limits(
-        (make_team("a", 8, flavor="both"),), {"x": "a", "y": "a"}, (both,), plain={"x": {GPU: 3}, "y": {AMD: 1}}, kept={}
+        (make_team("a", 8, flavor="both"),),
+        {"x": "a", "y": "a"},
+        (both,),
+        plain={"x": {GPU: 3}, "y": {AMD: 1}},
+        kept={},
     )
     assert found == {"x": {AMD: 4, GPU: 7}, "y": {AMD: 5, GPU: 4}}
 
