@@ -1,4 +1,4 @@
-"""How many GPUs plain pods may hold, namespace by namespace: what a team cannot give back stays within its guarantee."""
+"""How many GPUs plain pods may hold, namespace by namespace: what is held for good stays within the guarantee."""
 
 from __future__ import annotations
 
