@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
@@ -124,6 +124,26 @@ class JobNetworkPolicy(ApiModel):
     egress: tuple[EgressRule, ...] | None = None
 
 
+class PlainPodQuota(ApiModel):
+    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee.
+
+    Not without the chart's rules of admission, by which nobody else gives a pod the PriorityClasses of jobs' pods.
+    """
+
+    enabled: bool = False
+
+
+def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
+    """The quota, where it can tell pods of jobs from others."""
+    for name in ("worker_priority_class_name", "master_priority_class_name"):
+        if quota.enabled and settings.data.get(name) == "":
+            raise ValueError(
+                f"{to_camel(name)} is empty, and pods of jobs are told from others by their PriorityClasses; name one"
+                " there, or switch this off"
+            )
+    return quota
+
+
 class Settings(ApiModel):
     """All settings, with their defaults."""
 
@@ -151,6 +171,7 @@ class Settings(ApiModel):
     authorize_metrics: bool = Field(
         False, description="Whether /metrics is for those only whom the cluster's roles let get that URL."
     )
+    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_told_apart)] = PlainPodQuota()
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 
@@ -196,6 +217,11 @@ class Settings(ApiModel):
             return None
         egress = None if policy.egress is None else tuple(map(_as_written_there, policy.egress))
         return JobNetwork(operator_namespace, tuple(map(_as_written_there, policy.ingress)), egress)
+
+    @property
+    def job_pod_classes(self) -> tuple[str, ...]:
+        """The PriorityClasses of pods of jobs."""
+        return tuple(filter(None, (self.worker_priority_class_name, self.master_priority_class_name)))
 
     def watches(self, namespace: str) -> bool:
         """Whether jobs of that namespace are ours to run."""

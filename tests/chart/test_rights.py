@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from elastic_operator.api import admission
+from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.process import LEASE
 from elastic_worker import contract
 from tests.chart.rendering import ROOT, WITHOUT_CRDS, objects
@@ -35,7 +37,10 @@ def verbs(roles, resource):
     }
 
 
-@pytest.mark.parametrize("flags", [(), TWO, ("--set", "settings.jobNetworkPolicy.enabled=true")])
+QUOTAS = ("--set", "settings.plainPodQuota.enabled=true")
+
+
+@pytest.mark.parametrize("flags", [(), TWO, ("--set", "settings.jobNetworkPolicy.enabled=true"), QUOTAS])
 def test_no_role_has_a_wildcard_or_a_verb_that_leads_to_more(flags):
     roles = rendered("ClusterRole", *flags) + rendered("Role", *flags)
     told = json.dumps([role["rules"] for role in roles])
@@ -122,6 +127,16 @@ def test_whoever_scrapes_shows_the_token_of_that_account(monitor):
     assert "authorization" not in untold["spec"][key[monitor]][0]
 
 
+def test_quotas_are_written_only_where_plain_pods_have_some_and_only_those_of_the_operators_name():
+    assert verbs(rendered("ClusterRole"), "resourcequotas") == set()
+    for roles in (rendered("ClusterRole", *QUOTAS), rendered("Role", *TWO, *QUOTAS)):
+        rules = [rule for role in roles for rule in role["rules"] if "resourcequotas" in rule["resources"]]
+        assert {name for rule in rules for name in rule.get("resourceNames", ["any"])} == {"any", QUOTA_NAME}
+        assert {verb for rule in rules if "resourceNames" not in rule for verb in rule["verbs"]} == {"create"}
+        assert verbs(roles, "resourcequotas") == {"create", "list", "watch", "update", "delete"}
+    assert verbs(rendered("ClusterRole", *TWO, *QUOTAS), "resourcequotas") == set()
+
+
 def test_the_lease_is_the_operators_own():
     [create, rest] = named("Role")["operator-elect"]["rules"]
     assert create["verbs"] == ["create"]
@@ -155,6 +170,24 @@ def test_admission_is_switched_by_one_value_and_each_policy_is_bound():
     assert "matchResources" not in bindings["operator"]["spec"]
 
 
+def test_pods_that_evict_are_refused_only_with_the_quotas_and_not_where_the_administrator_says():
+    flags = (*QUOTAS, "--set", "admission.preemptingClasses={notebooks}")
+    assert "preemption" not in named("ValidatingAdmissionPolicy")
+    [rule] = named("ValidatingAdmissionPolicy", *flags)["preemption"]["spec"]["validations"]
+    assert '["elastic-pytorch-worker","elastic-pytorch-master","notebooks"]' in rule["expression"]
+    binding = named("ValidatingAdmissionPolicyBinding", *flags)["preemption"]["spec"]
+    [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert (where["operator"], where["values"]) == ("NotIn", ["kube-system", "elastic-system"])
+
+
+def test_a_quota_of_the_operators_names_nothing_but_gpus_of_pods_of_no_job():
+    rules = named("ValidatingAdmissionPolicy")["operator"]["spec"]["validations"]
+    [rule] = [one["expression"] for one in rules if "requests." in one["expression"]]
+    made = build_resource_quota("a", {GPU_RESOURCES[0]: 1}, classes=["x"])
+    assert json.dumps(made["metadata"]["name"]) in rule
+    assert json.dumps(list(made["spec"]["hard"])) in rule
+
+
 def test_admission_knows_the_gpus_of_all_flavors():
     given = [
         {"name": "a", "resources": ["nvidia.com/gpu"]},
@@ -182,7 +215,7 @@ def test_the_rules_of_templates_are_those_of_the_operator():
 
 def test_each_rule_is_explained_with_its_verbs():
     rows = [line for line in (ROOT / "docs" / "security.md").read_text().splitlines() if line.startswith("| ")]
-    on = ("--set", "settings.jobNetworkPolicy.enabled=true", *READERS)
+    on = ("--set", "settings.jobNetworkPolicy.enabled=true", *READERS, *QUOTAS)
     operator = [one for name, one in named("ClusterRole", *on).items() if name.startswith("operator")]
     for rule in (rule for role in (*operator, *rendered("Role", *on)) for rule in role["rules"]):
         for resource in rule["resources"]:

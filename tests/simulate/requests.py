@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from elastic_operator.build.resource_quota import build_resource_quota
 from tests.api.jobs import make_job
 
 Body = dict[str, Any]
@@ -21,6 +22,7 @@ PODS = "/api/v1/namespaces/$ns/pods"
 SERVICES = "/api/v1/namespaces/$ns/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/$ns/endpointslices"
 JOBS = "/apis/elastic-pytorch.dev/v1beta1/namespaces/$ns/elasticpytorchjobs"
+QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/$ns/events"
 JOB = "ElasticPyTorchJob"
 FINALIZER = "example.com/keep"
@@ -80,6 +82,12 @@ def addresses(name: str, *found: str) -> Body:
     """An endpoint slice."""
     head = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": name}}
     return {**head, "addressType": "IPv4", "endpoints": [{"addresses": list(found)}], "ports": []}
+
+
+def quota(name: str, gpus: int, **meta: Any) -> Body:
+    """A quota of plain pods."""
+    body = build_resource_quota("x", {"nvidia.com/gpu": gpus}, classes=["elastic-pytorch-worker"])
+    return {**body, "metadata": {"name": name, **meta}}
 
 
 def of(kept: str, **changes: Any) -> Body:
@@ -261,6 +269,8 @@ LISTS = (
     Row("LIST", LEASES, "200 LeaseList a,c", query={"labelSelector": "of"}),
     Row("DELETE", f"{LEASES}/a", "200 Success", {}),
     Row("PATCH", f"{LEASES}/b", "200 Lease changed", {"metadata": {"labels": {"of": "b"}}}),
+    Row("LIST", LEASES, "200 LeaseList b", query={"fieldSelector": "metadata.name=b"}),
+    Row("WATCH", LEASES, "200 MODIFIED b,MODIFIED b", query={**SINCE_C, "fieldSelector": "metadata.name=b"}),
     Row(
         "WATCH", LEASES, "200 MODIFIED b,DELETED a,MODIFIED b", query={"resourceVersion": "$c.metadata.resourceVersion"}
     ),
@@ -272,7 +282,21 @@ LISTS = (
     ),
 )
 
-TABLES = {"writes": WRITES, "pods": PODS_TABLE, "others": OTHERS, "lists": LISTS}
+# The controller manager writes the status of a quota soon after it is made: no row asks for its version.
+QUOTAS_TABLE = (
+    Row("POST", QUOTAS, "201 ResourceQuota", quota("a", 2), keep="a"),
+    Row("POST", QUOTAS, "409 AlreadyExists", quota("a", 2)),
+    Row("PUT", f"{QUOTAS}/a", "200 ResourceQuota", quota("a", 1)),
+    Row("PUT", f"{QUOTAS}/a", "409 Conflict", quota("a", 3, resourceVersion="$a.metadata.resourceVersion")),
+    Row("PUT", f"{QUOTAS}/b", "404 NotFound", quota("b", 1)),
+    Row("LIST", QUOTAS, "200 ResourceQuotaList a", query={"fieldSelector": "metadata.name=a"}),
+    Row("LIST", QUOTAS, "200 ResourceQuotaList ", query={"fieldSelector": "metadata.name=b"}),
+    Row("DELETE", f"{QUOTAS}/a", "409 Conflict", only(uid="another")),
+    Row("DELETE", f"{QUOTAS}/a", "200 ResourceQuota", only(uid="$a.metadata.uid")),
+    Row("DELETE", f"{QUOTAS}/a", "404 NotFound", only(uid="$a.metadata.uid")),
+)
+
+TABLES = {"writes": WRITES, "pods": PODS_TABLE, "others": OTHERS, "lists": LISTS, "quotas": QUOTAS_TABLE}
 
 Ask = Callable[..., tuple[int, Any]]
 """Method, path, query, body and `strategic` to HTTP status and JSON; of a watch the list of its events."""
@@ -316,7 +340,7 @@ class Asked:
         gone = row.method == "DELETE" and meta.get("deletionGracePeriodSeconds") == 0 and not meta.get("finalizers")
         last = row.method == "PATCH" and "deletionTimestamp" in meta and not meta.get("finalizers")
         words = [status["phase"]] if "phase" in status else []
-        if before is not None and not gone and not last and answer["kind"] != "Service":
+        if before is not None and not gone and not last and answer["kind"] not in ("Service", "ResourceQuota"):
             words.append("same" if version == before else "changed")
         words += [f"noted={meta['annotations']['note']}"] if "note" in (meta.get("annotations") or {}) else []
         words += ["kept"] if FINALIZER in meta.get("finalizers", ()) else []

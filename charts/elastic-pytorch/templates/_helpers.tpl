@@ -116,6 +116,11 @@ app.kubernetes.io/name: elastic-operator-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Of each ResourceQuota for plain pods: QUOTA_NAME of build/resource_quota.py. */}}
+{{- define "elastic.quotaName" -}}
+elastic-pytorch-plain-pods
+{{- end }}
+
 {{/* Where a job's launchers tell their state: STATUS_PORT of elastic_worker/contract.py. */}}
 {{- define "elastic.statusPort" -}}
 29401

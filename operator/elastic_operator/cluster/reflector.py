@@ -33,6 +33,7 @@ VOLUMES = "/api/v1/persistentvolumes"
 SERVICES = "/api/v1/services"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+RESOURCE_QUOTAS = "/api/v1/resourcequotas"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 PAGE = 500

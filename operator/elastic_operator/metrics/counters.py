@@ -30,6 +30,7 @@ KINDS = [
     "volume",
     "service",
     "slice",
+    "resourcequota",
 ]
 """What the operator watches."""
 
