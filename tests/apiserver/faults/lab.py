@@ -130,6 +130,8 @@ def remove(api: httpx.Client, pod: dict[str, Any]) -> None:
 
 def put_status(api: httpx.Client, pod: dict[str, Any], status: dict[str, Any]) -> None:
     """What a kubelet says of the pod. Like a real one, it keeps the conditions of others."""
+    if addresses := status.get("podIPs"):  # a strategic patch would add to them
+        status = {**status, "podIPs": [{"$patch": "replace"}, *addresses]}
     body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
     api.patch(f"{path_of(pod)}/status", headers=STRATEGIC, json=body)
 
