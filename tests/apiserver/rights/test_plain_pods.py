@@ -202,26 +202,6 @@ def test_no_pod_evicts_pods_of_jobs_unless_the_administrator_says_so(
         assert '"kind":"Pod"' in answer(name, gpus=1), name
 
 
-def test_a_job_s_template_is_no_way_around_it_and_the_job_says_so(
-    install: Install,
-    world: World,
-    start: Start,
-    classes: None,  # noqa: ARG001 - they only have to be there
-) -> None:
-    install(*ON)
-    start(PLAIN_POD_QUOTA__ENABLED="true")
-    job = elastic_job("urgent", small=1, big=1)
-    job["spec"]["template"]["spec"]["priorityClassName"] = URGENT
-    world.start(job)
-
-    def told() -> bool:
-        return any(EVICTS in c["message"] for c in world.status("urgent").get("conditions", ()))
-
-    eventually("a word of it", told, report=world.report)
-    assert not world.pods("urgent")
-    assert "completionTime" not in world.status("urgent"), "an administrator may still allow the class"
-
-
 def test_whoever_has_the_operators_token_writes_no_other_quota(estate: Estate, install: Install) -> None:
     install(*ON)
     path = quotas_of("default")
