@@ -95,8 +95,8 @@ generated: venv ## Renew all that is generated: CRDs, the chart's README and das
 golden: venv ## Renew the files that tests compare with
 	@$(RUN) python -m tests.chart.renew && $(RUN) python -m tests.tools.two_teams && $(RUN) python -m tests.build.renew
 
-seeds: venv ## Renew which random history catches which mutant, where the recorded one does not any more
-	@$(RUN) python -m tests.simulate.renew_seeds
+seeds: venv ## Renew which seed catches which mutant, where the recorded one does not any more
+	@$(RUN) python -m tests.simulate.renew_seeds && $(RUN) python -m tests.virtual.caught
 
 release: venv ## Images, chart, wheels and more of the last commit, in dist/: VERSION=1.2.3 REGISTRY=registry.example.com/team
 	@$(RUN) python -m release "$(VERSION)" --registry "$(REGISTRY)"

@@ -159,6 +159,29 @@ class Cluster:
         """Take etcd's history away: see `etcd.compact`."""
         return etcd.compact(self.layout)
 
+    def back_up(self, folder: Path) -> None:
+        """Copy to a new folder what etcd holds now. It is away meanwhile, for less than a second."""
+        server = self.part("etcd")
+        server.end()
+        shutil.copytree(control_plane.etcd_data(self.layout), folder)
+        server.restart()
+        _wait_for_api_server(self.layout, self.api)
+
+    def restore(self, backup: Path) -> None:
+        """Let the whole cluster go on from such a copy: the control plane and all kubelets are started anew."""
+        parts = [self.part(part.partition("/")[2]) for part in control_plane.PARTS]
+        for part in reversed(parts):
+            part.end()
+        shutil.rmtree(control_plane.etcd_data(self.layout))
+        shutil.copytree(backup, control_plane.etcd_data(self.layout))
+        for part in parts[: len(control_plane.SERVERS)]:
+            part.restart()
+        _wait_for_api_server(self.layout, self.api)
+        for part in parts[len(control_plane.SERVERS) :]:
+            part.restart()
+        for name in self.settings.node_names():
+            self.part(f"{name}/kubelet").restart()
+
     def add_fake_nodes(
         self,
         count: int,
@@ -278,11 +301,15 @@ def _start_control_plane(layout: Layout, found: Settings, programs: Programs) ->
     for part in control_plane.SERVERS:
         control_plane.start(layout, found, programs, part=part)
     api = Api.connect(port=found.port, pki_folder=layout.pki)
-    log = layout.logs / "control-plane-apiserver.log"
-    wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.last_words(log))
+    _wait_for_api_server(layout, api)
     for part in control_plane.CLIENTS:
         control_plane.start(layout, found, programs, part=part)
     return api
+
+
+def _wait_for_api_server(layout: Layout, api: Api) -> None:
+    log = layout.logs / "control-plane-apiserver.log"
+    wait_until(api.is_ready, seconds=READY_SECONDS, what="the API server", explain=lambda: processes.last_words(log))
 
 
 def _wait_for_service_account(api: Api) -> None:

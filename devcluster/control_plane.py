@@ -99,13 +99,18 @@ def _etcd(layout: Layout, programs: Programs) -> list[str]:
     return [
         programs["etcd"],
         "--name=etcd",
-        f"--data-dir={layout.folder / 'etcd'}",
+        f"--data-dir={etcd_data(layout)}",
         f"--listen-client-urls={ETCD_URL}",
         f"--advertise-client-urls={ETCD_URL}",
         "--listen-peer-urls=http://127.0.0.1:2380",
         # The data lives no longer than the cluster; a killed etcd loses nothing, only a crashed machine would.
         "--unsafe-no-fsync",
     ]
+
+
+def etcd_data(layout: Layout) -> Path:
+    """Where etcd keeps all of the cluster's objects."""
+    return layout.folder / "etcd"
 
 
 def _api_server(layout: Layout, programs: Programs) -> list[str]:

@@ -124,6 +124,10 @@ class PartFaults:
         """End it at once (SIGKILL). Containers outlive their kubelet and containerd."""
         processes.send(self._pids(), signal.SIGKILL)
 
+    def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        processes.kill_all(self._pids)
+
     def freeze(self) -> None:
         """Stop it where it is: its connections stay open and nothing answers."""
         processes.send(self._pids(), signal.SIGSTOP)
@@ -134,7 +138,7 @@ class PartFaults:
 
     def restart(self) -> None:
         """Kill it if it runs, and start it. Returns when the process is there, before it is ready."""
-        processes.kill_all(self._pids)
+        self.end()
         if self.part in control_plane.PARTS:
             control_plane.start(self.layout, self.settings, self.programs, part=self.part)
         elif self.part == fakenodes.PART:

@@ -214,7 +214,8 @@ class JobFeed:
         with suppress(LookupError, TypeError, ValueError):
             known = self.store.get(raw["metadata"]["uid"])
             meta = objects.decode(raw["metadata"], objects.CustomMeta)
-            if known is not None and int(meta.resource_version):
+            int(meta.resource_version)  # the store compares versions as numbers
+            if known is not None:
                 return replace(known, metadata=replace(meta, generation=known.metadata.generation))
         return known
 

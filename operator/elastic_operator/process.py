@@ -27,6 +27,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.ledger import JobRef, Ledger
+from elastic_operator.cluster.readers import Readers
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
@@ -34,17 +35,21 @@ from elastic_operator.loop import networks
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.plain_pods import PlainPodQuotas
 from elastic_operator.loop.policy_status import PolicyStatuses
 from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
+from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.job import Job
+from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.policies import Resolved
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
-from elastic_operator.watches import stores_of, watch_all
+from elastic_operator.watches import QUOTAS, stores_of, watch_all
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)
@@ -66,11 +71,18 @@ class Process:
     ) -> None:
         self.settings, self.session, self.metrics, self._who = settings, session, metrics, who
         self.elector = self._candidate()
-        self.watches = watch_all(session, feed, served=settings.watch_namespaces, on_error=metrics.count_error)
+        self.watches = watch_all(
+            session,
+            feed,
+            served=settings.watch_namespaces,
+            quotas=settings.plain_pod_quota.enabled,
+            on_error=metrics.count_error,
+        )
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
         self.statuses: PolicyStatuses | None = None
+        self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
             job_of=self._job_ref,
             parse=names.parse_pod_name,
@@ -85,6 +97,8 @@ class Process:
         for kind, watch in self.watches.all.items():
             if kind in WRITTEN_OFTEN:
                 watch.store.subscribe(self._wake_if_new)
+            elif kind == QUOTAS:
+                watch.store.subscribe(self._quota_changed)
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
         feed.store.subscribe(self._wake_always)
@@ -98,6 +112,10 @@ class Process:
         job = new if old is None else old if new is None else None
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
+
+    def _quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        if self.quotas:
+            self.quotas.quota_changed(old, new)
 
     def _wake_always(self, _old: object, _new: object) -> None:
         self._wake()
@@ -160,7 +178,7 @@ class Process:
         await _cancelled(displaced)
         await _cancelled(leading)
         await _cancelled(election)  # which hands the lease back, now that nothing is written any more
-        self.controller = self.statuses = None
+        self.controller = self.statuses = self.quotas = None
         self.metrics.stand_by()
 
     async def _wait_until_ours(self) -> None:
@@ -185,10 +203,13 @@ class Process:
         self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
         reporting = asyncio.create_task(statuses.run())
         renewing = asyncio.create_task(self._renew_networks())
+        self.quotas = self._plain_pod_quotas()
+        limiting = asyncio.create_task(self._keep_quotas(self.quotas))
         try:
-            self.controller = self._controller(events, statuses)
+            self.controller = self._controller(events)
             await self.controller.run()
         finally:
+            await _cancelled(limiting)
             await _cancelled(renewing)
             await _cancelled(reporting)
             await events.flush()
@@ -203,7 +224,33 @@ class Process:
             jobs = [job for job in self.stores.jobs.values() if job.metadata.uid in started]
             await networks.renew(self.session, network, jobs)
 
-    def _controller(self, events: EventRecorder, statuses: PolicyStatuses) -> Controller:
+    def _plain_pod_quotas(self) -> PlainPodQuotas | None:
+        """What keeps plain pods within the guarantees; None where the settings do not ask for it."""
+        if QUOTAS not in self.watches.all:
+            return None
+        return PlainPodQuotas(
+            self.session,
+            self.watches.all[QUOTAS].store,
+            self.stores.namespaces,
+            plain=self.ledger.plain_gpus,
+            classes=self.settings.job_pod_classes,
+            serves=self.settings.watches,
+        )
+
+    async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
+        """Once it is known which there are; jobs do not wait for that."""
+        if quotas is not None:
+            await self.watches.all[QUOTAS].catch_up()
+            await quotas.run()
+
+    def _told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None) -> None:
+        """A pass is over, and this is what it came to."""
+        if self.statuses is not None:
+            self.statuses.told(resolved, snapshot, allocation, stopped)
+        if self.quotas is not None:
+            self.quotas.told(resolved, snapshot)
+
+    def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
             worker_priority_class=self.settings.worker_priority_class_name,
             master_priority_class=self.settings.master_priority_class_name,
@@ -233,7 +280,7 @@ class Process:
             reclaimer=reclaimer,
             progress=Progress(now=self.session.clock.time, changed=self._wake),
             fresh=self.watches.fresh,
-            told=statuses.told,
+            told=self._told,
         )
 
     def _main_container(self, pod_uid: str) -> str:
@@ -312,10 +359,19 @@ def job_feed(settings: Settings, connection: Connection, session: Session) -> Jo
 @contextlib.asynccontextmanager
 async def _assembled(settings: Settings) -> AsyncIterator[Process]:
     metrics, connection = Metrics(), load_connection()
-    async with Session(connection, on_request=metrics.count_request) as session:
+    async with (
+        Session(connection, on_request=metrics.count_request) as session,
+        Session(connection, on_request=metrics.count_request) as asking,  # on a standby, too: it needs no lease
+    ):
         process = Process(settings, session, metrics, job_feed(settings, connection, session))
-        unready = process.installation.elsewhere
-        async with serving(settings.port, metrics, health=process.health, picture=process.picture, unready=unready):
+        async with serving(
+            settings.port,
+            metrics,
+            health=process.health,
+            picture=process.picture,
+            unready=process.installation.elsewhere,
+            readers=Readers(asking) if settings.authorize_metrics else None,
+        ):
             yield process
 
 

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics on one port.
+"""/healthz, /readyz and /metrics on one port; the first two are open to all, for the kubelet shows no token.
 
 Healthy: the event loop turns, and a leader's passes come. Ready: the process is up; a standby is ready too, because it
 can take over at any time, unless the cluster is another installation's.
@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from elastic_operator.cluster.readers import LET_IN, PATH, Readers
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import Picture
 
@@ -24,8 +25,11 @@ async def serving(
     health: Callable[[], str],
     picture: Callable[[], Picture],
     unready: Callable[[], str] = str,
+    readers: Readers | None = None,
 ) -> AsyncIterator[int]:
     """Serves while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
+
+    Metrics name the jobs of all namespaces: where there are `readers`, they say who may read them.
 
     Who asks for metrics gets what `picture` shows at that moment, put into words in a thread of its own: with a
     thousand jobs that takes longer than watches and writes should wait. One at a time, however many ask.
@@ -38,13 +42,17 @@ async def serving(
     async def readyz(_: web.Request) -> web.Response:
         return _well_unless(unready())
 
-    async def numbers(_: web.Request) -> web.Response:
+    async def numbers(request: web.Request) -> web.Response:
+        verdict = await readers.verdict(request.headers.get("Authorization", "")) if readers else LET_IN
+        if verdict != LET_IN:
+            headers = {"WWW-Authenticate": "Bearer"} if verdict.status == web.HTTPUnauthorized.status_code else {}
+            return web.Response(text=verdict.told, status=verdict.status, headers=headers)
         async with one_at_a_time:
             text = await asyncio.to_thread(metrics.text, picture())
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", numbers)])
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get(PATH, numbers)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, None, port)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
@@ -101,7 +101,8 @@ class ReclaimSettings(ApiModel):
     """How GPUs are taken back.
 
     With DryRun, what would be taken is only told. Above the most evictions at once or within a minute nothing is taken
-    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free.
+    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
+    leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -109,6 +110,7 @@ class ReclaimSettings(ApiModel):
     max_evictions_per_decision: int = Field(500, ge=1)
     max_evictions_per_minute: int = Field(1000, ge=1)
     reservation_seconds: int = Field(30, ge=1, le=3600)
+    max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
 
 
 class JobNetworkPolicy(ApiModel):
@@ -120,6 +122,26 @@ class JobNetworkPolicy(ApiModel):
     enabled: bool = False
     ingress: tuple[IngressRule, ...] = ()
     egress: tuple[EgressRule, ...] | None = None
+
+
+class PlainPodQuota(ApiModel):
+    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee.
+
+    Not without the chart's rules of admission, by which nobody else gives a pod the PriorityClasses of jobs' pods.
+    """
+
+    enabled: bool = False
+
+
+def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
+    """The quota, where it can tell pods of jobs from others."""
+    for name in ("worker_priority_class_name", "master_priority_class_name"):
+        if quota.enabled and settings.data.get(name) == "":
+            raise ValueError(
+                f"{to_camel(name)} is empty, and pods of jobs are told from others by their PriorityClasses; name one"
+                " there, or switch this off"
+            )
+    return quota
 
 
 class Settings(ApiModel):
@@ -138,11 +160,18 @@ class Settings(ApiModel):
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"
+    job_priority_class_names: tuple[str, ...] = Field(
+        (), description="What jobs may name in spec.priorityClassName. Empty: all but those that begin with system-."
+    )
     worker_image: str = Field("", description="Brings the launcher into the pods of Elastic jobs; the chart names it.")
     worker_image_pull_secrets: tuple[SecretName, ...] = Field(
         (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
     )
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
+    authorize_metrics: bool = Field(
+        False, description="Whether /metrics is for those only whom the cluster's roles let get that URL."
+    )
+    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_told_apart)] = PlainPodQuota()
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 
@@ -168,6 +197,12 @@ class Settings(ApiModel):
             max_gpus_per_job=policy.per_job.max_gpus,
         )
 
+    def job_may_name(self, priority_class: str) -> bool:
+        """Whether that PriorityClass may order a job among jobs. Kubernetes keeps the prefix `system-` for itself."""
+        if self.job_priority_class_names:
+            return priority_class in self.job_priority_class_names
+        return not priority_class.startswith("system-")
+
     @property
     def pending_pods(self) -> Provisioning | None:
         """How pods ask for nodes; None where they do not."""
@@ -182,6 +217,11 @@ class Settings(ApiModel):
             return None
         egress = None if policy.egress is None else tuple(map(_as_written_there, policy.egress))
         return JobNetwork(operator_namespace, tuple(map(_as_written_there, policy.ingress)), egress)
+
+    @property
+    def job_pod_classes(self) -> tuple[str, ...]:
+        """The PriorityClasses of pods of jobs."""
+        return tuple(filter(None, (self.worker_priority_class_name, self.master_priority_class_name)))
 
     def watches(self, namespace: str) -> bool:
         """Whether jobs of that namespace are ours to run."""

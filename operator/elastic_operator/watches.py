@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from elastic_operator.api.policy import COLLECTION
+from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects, reflector
 from elastic_operator.cluster.namespaced import Namespaced
 from elastic_operator.cluster.reflector import Reflector
@@ -21,8 +22,11 @@ from elastic_worker import contract
 
 POLICIES = COLLECTION
 """There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
-SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass"}
+SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "deviceclasses": "deviceclass"}
 """What one object is called, where it is not the kind without its last letter."""
+QUOTAS = "resourcequotas"
+NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
+"""Kinds from which nothing is decided about jobs. So no job waits for them: a role may not grant them."""
 STALE_SECONDS = 90.0
 """A watch that has been silent for so long is not trusted to grow anything."""
 
@@ -36,11 +40,12 @@ class Watches:
 
     async def catch_up(self) -> None:
         """Until every store is at least as new as this call: whoever led before may have written up to now."""
-        await asyncio.gather(*(watch.catch_up() for watch in self.all.values()), self.feed.catch_up())
+        decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
+        await asyncio.gather(*(watch.catch_up() for watch in decisive), self.feed.catch_up())
 
     def fresh(self) -> bool:
         """Whether every store was heard of lately."""
-        return max(self.ages().values()) < STALE_SECONDS
+        return max(age for kind, age in self.ages().items() if kind not in NOT_WAITED_FOR) < STALE_SECONDS
 
     def ages(self) -> dict[str, float]:
         """Seconds since each was last heard of."""
@@ -55,21 +60,26 @@ class Watches:
 
 
 def watch_all(
-    session: Session, feed: JobFeed, *, served: Sequence[str], on_error: Callable[[str], None] = lambda _: None
+    session: Session,
+    feed: JobFeed,
+    *,
+    served: Sequence[str],
+    quotas: bool = False,
+    on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
     """Watches that are yet to run.
 
-    `served` are the namespaces of the jobs that are ours; none: all. `on_error` hears of each error of the operator's
-    own at one object, by its kind.
+    `served` are the namespaces of the jobs that are ours; none: all. `quotas`: those of plain pods are kept, and so are
+    watched. `on_error` hears of each error of the operator's own at one object, by its kind.
     """
 
-    def own(path: str, type_: type[T]) -> Reflector[T] | Namespaced[T]:
-        """Of a kind of which only the jobs' own objects matter; only where jobs are served it may be read."""
-        ours = {"labelSelector": contract.LABEL_JOB_UID}
+    def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
+        """Of a kind of which only our own objects matter; only where jobs are served it may be read."""
         if served:
             return Namespaced(session, path, type_, namespaces=served, params=ours)
         return Reflector(session, path, type_, params=ours)
 
+    of_jobs = {"labelSelector": contract.LABEL_JOB_UID}
     watches = Watches(
         {
             "pods": Reflector(session, reflector.PODS, objects.Pod),
@@ -77,13 +87,17 @@ def watch_all(
             "namespaces": Reflector(session, reflector.NAMESPACES, objects.Namespace),
             "policies": Reflector(session, POLICIES, objects.CustomObject, optional=True),
             "priorityclasses": Reflector(session, reflector.PRIORITY_CLASSES, objects.PriorityClass),
+            "deviceclasses": Reflector(session, reflector.DEVICE_CLASSES, objects.DeviceClass, optional=True),
             "claims": Reflector(session, reflector.CLAIMS, objects.PersistentVolumeClaim),
             "volumes": Reflector(session, reflector.VOLUMES, objects.PersistentVolume),
-            "services": own(reflector.SERVICES, objects.Service),
-            "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice),
+            "services": own(reflector.SERVICES, objects.Service, of_jobs),
+            "slices": own(reflector.ENDPOINT_SLICES, objects.EndpointSlice, of_jobs),
         },
         feed,
     )
+    if quotas:
+        by_name = {"fieldSelector": f"metadata.name={QUOTA_NAME}"}
+        watches.all[QUOTAS] = own(reflector.RESOURCE_QUOTAS, objects.CustomObject, by_name)
     for kind, watch in watches.all.items():
         watch.store.on_error = partial(on_error, SINGULAR.get(kind, kind.removesuffix("s")))
     feed.store.on_error = partial(on_error, "job")
@@ -92,5 +106,6 @@ def watch_all(
 
 def stores_of(watches: Watches) -> Stores:
     """What the watches know, for whoever decides."""
-    stores = {kind: watch.store for kind, watch in watches.all.items()}
-    return Stores(jobs=watches.feed.store, priority_classes=stores.pop("priorityclasses"), **stores)
+    stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
+    renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
+    return Stores(jobs=watches.feed.store, **renamed, **stores)

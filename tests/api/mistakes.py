@@ -167,6 +167,9 @@ MISTAKES = [
     in_limits("example.com/fpga", "1.5", "'1.5'", "must be a whole number"),
     in_limits(GPU, "500m", "'500m'", "must be a whole number"),
     in_limits(GPU, 2**60, "1152921504606846976", "must be at most 1024: it counts the GPUs of one pod"),
+    in_pod(
+        f"resources.limits[{GPU}]", "0", "must stand in the resources of a container", resources={"limits": {GPU: 0}}
+    ),
     in_main(GPU_REQUEST, "1", "must stand in limits", resources={"requests": ONE}),
     in_main(GPU_REQUEST, "1", "must equal the limit, 2; or remove", resources={"requests": ONE, "limits": TWO}),
     Mistake(make_job(worker={"template": make_template(with_gpus(4))}), TEMPLATE, "", "must ask for GPUs: the master"),

@@ -9,7 +9,7 @@ import pytest
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import CleanPodPolicy, RuntimeMode
-from elastic_operator.api.parse import MAX_DEPTH, MAX_TEMPLATE, parse_spec, parse_status
+from elastic_operator.api.parse import MAX_DEPTH, MAX_TEMPLATE, known_part, parse_spec, parse_status
 from elastic_operator.api.status import ConditionType
 from elastic_operator.api.template import fingerprint, main_container
 from elastic_worker.contract import RESERVED_ENV
@@ -217,6 +217,36 @@ def test_a_spec_of_any_depth_is_refused_rather_than_followed():
     job = make_job()
     job["spec"]["template"]["spec"]["x"] = deep
     assert refusal(job) == f"spec: must not be nested deeper than {MAX_DEPTH} levels"
+
+
+def test_fields_of_a_later_release_are_named_and_left_out_wherever_they_stand():
+    job = make_job(tomorrow=1, elasticity={"scaleUpDelaySeconds": 7, "tomorrow": {"a": [1]}})
+    known, warning = known_part(job["spec"])
+    assert warning.startswith("spec.elasticity.tomorrow: this release of the operator has no such field")
+    assert "; spec.tomorrow: this release" in warning
+    assert parse_spec({"spec": known}).elasticity.scale_up_delay_seconds == 7
+    assert job["spec"]["tomorrow"] == 1, "the object is as it was"
+
+
+def test_what_is_wrong_beside_them_stays_wrong():
+    known, warning = known_part(make_job(tomorrow=1, minReplicas="x")["spec"])
+    assert "spec.tomorrow" in warning
+    assert refusal({"spec": known}) == "spec.minReplicas: 'x': must be an integer"
+
+
+def test_where_all_fields_are_known_nothing_is_left_out():
+    for spec in (make_job()["spec"], {"template": [{}]}):
+        assert known_part(spec) == (spec, "")
+
+
+def test_a_spec_of_any_depth_is_not_searched():
+    deep: dict[str, Any] = {}
+    for _ in range(9000):
+        deep = {"a": deep}
+    spec = make_job()["spec"] | {"tomorrow": deep}
+    known, warning = known_part(spec)
+    assert known is spec
+    assert not warning
 
 
 def test_what_elastic_mode_adds_may_be_called_anything_in_torchrun_mode():

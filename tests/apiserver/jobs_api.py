@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,12 @@ class Jobs:
         """Of the collection."""
         return f"/apis/{GROUP}/{VERSION}/namespaces/{self.namespace}/{PLURAL}"
 
-    def create(self, job: dict[str, Any], *, validation: str = "Strict") -> httpx.Response:
+    def create(
+        self, job: dict[str, Any], *, validation: str = "Strict", headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         """POST, as `kubectl create` does."""
-        return self.api.post(self.path, params={"fieldValidation": validation}, json=self._here(job))
+        params = {"fieldValidation": validation}
+        return self.api.post(self.path, params=params, headers=headers, json=self._here(job))
 
     def apply(self, job: dict[str, Any]) -> httpx.Response:
         """Server-side apply."""

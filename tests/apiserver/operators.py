@@ -75,12 +75,13 @@ class Operator:
         """Everything it has logged."""
         return self.log.read_text() if self.log.exists() else ""
 
-    def get(self, path: str) -> httpx.Response | None:
-        """Its answer to a request, None as long as it does not listen."""
+    def get(self, path: str, *, token: str = "") -> httpx.Response | None:
+        """Its answer to a request, with a bearer token if there is one; None as long as it does not listen."""
         if not (port := self.port):
             return None
         with suppress(httpx.TransportError):
-            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return httpx.get(f"http://127.0.0.1:{port}{path}", headers=headers, trust_env=False)
         return None
 
     def metric(self, name: str) -> float:

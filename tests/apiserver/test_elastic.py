@@ -6,6 +6,7 @@ import base64
 
 import pytest
 
+from elastic_operator.build.names import secret_name
 from elastic_worker import contract
 from tests.api.jobs import with_gpus
 from tests.apiserver.faults.lab import MERGE, World, elastic_job
@@ -36,7 +37,8 @@ def test_every_field_that_elastic_mode_adds_is_sent_and_what_somebody_else_wrote
 
     mounted = {mount["mountPath"] for mount in master()["spec"]["containers"][0]["volumeMounts"]}
     assert {contract.INJECT_FOLDER, contract.WISH_FOLDER} < mounted
-    secret = world.api.get(f"/api/v1/namespaces/{world.jobs.namespace}/secrets/toy-elastic").raise_for_status().json()
+    name = secret_name("toy", world.jobs.get("toy")["metadata"]["uid"])
+    secret = world.api.get(f"/api/v1/namespaces/{world.jobs.namespace}/secrets/{name}").raise_for_status().json()
     assert len(base64.b64decode(secret["data"][contract.SECRET_KEY])) >= 32
     assert [owner["name"] for owner in secret["metadata"]["ownerReferences"]] == ["toy"]
     assert secret["data"][contract.SECRET_KEY] not in operator.text()

@@ -5,8 +5,10 @@ What else may become of two replicas is told in `tests/virtual/test_replicas.py`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.apiserver.faults.lab import World, elastic_job
@@ -72,3 +74,29 @@ def test_when_the_leader_is_stopped_or_killed_the_other_goes_on(operators: Opera
     eventually("the third to lead", lambda: third.leads, seconds=TAKE_OVER_SECONDS)
     world.wait_settled("toy", 4)
     assert world.status()["resizes"] == 1
+
+
+@pytest.fixture
+def scarce(api: httpx.Client) -> Iterator[str]:
+    """An extended resource that a DeviceClass serves, and no node has."""
+    resource, path = "example.com/scarce", "/apis/resource.k8s.io/v1/deviceclasses"
+    body = {"metadata": {"name": "scarce"}, "spec": {"extendedResourceName": resource}}
+    api.post(path, json=body).raise_for_status()
+    yield resource
+    api.delete(f"{path}/scarce").raise_for_status()
+
+
+def test_a_job_that_asks_for_what_dra_hands_out_is_told_that_it_is_not_counted(
+    operators: Operators, world: World, scarce: str
+) -> None:
+    job = elastic_job()
+    job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"][scarce] = "1"
+    world.start(job)
+    operators.start()
+
+    def told() -> dict[str, str]:
+        conditions = world.status().get("conditions", [])
+        return next((c for c in conditions if c["type"] == "DevicesNotCounted" and c["status"] == "True"), {})
+
+    assert "DeviceClass scarce" in eventually("DevicesNotCounted", told)["message"]
+    assert world.pods("toy") == []

@@ -7,20 +7,18 @@ import json
 import httpx
 import pytest
 
-from tests.apiserver.faults.lab import await_service_account
+from tests.apiserver.faults.lab import MERGE, STRATEGIC, await_service_account
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 from tests.simulate.requests import TABLES, Asked
 
 pytestmark = pytest.mark.apiserver
 
-MERGE = {"Content-Type": "application/merge-patch+json"}
-
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_real_server_answers_as_the_one_in_memory(table: str, api: httpx.Client, jobs: Jobs) -> None:
-    def ask(method, path, query, body):
-        headers = MERGE if method == "PATCH" else {}
+    def ask(method, path, query, body, *, strategic):
+        headers = (STRATEGIC if strategic else MERGE) if method == "PATCH" else {}
         answer = api.request(method, path, params=query, json=body, headers=headers)
         lines = answer.text.splitlines() if "watch" in query else []
         return answer.status_code, [json.loads(line) for line in lines] if lines else _json(answer)

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ SHELLS = {"dash": ["dash"], "bash": ["bash"], "bash-posix": ["bash", "--posix"],
 """What /bin/sh is: in Debian's images, in those of Fedora's family (bash as sh is POSIX), in Alpine's."""
 EVERY_SHELL = pytest.mark.parametrize("shell", [pytest.param(shell, marks=pytest.mark.processes) for shell in SHELLS])
 PATIENCE_SECONDS = 20.0
+SAY = 'for word; do printf "<%s>" "$word"; done'
+"""Shell: print the arguments."""
 
 
 class Container:
@@ -98,3 +101,26 @@ def state_of(pid: int) -> str:
 def eventually(probe: Callable[[], Any], what: str) -> Any:
     """The first true value of `probe`."""
     return until(what, probe, seconds=PATIENCE_SECONDS, poll_seconds=0.01)
+
+
+def program(path: Path, text: str) -> Path:
+    """A shell script that can be run."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def image_python(path: Path, *modules: str, torch: str = "2.4.0") -> Path:
+    """A real python that has these modules and no others, with torch's metadata; it runs nothing but `-c PROGRAM`.
+
+    Else it prints its own path, and its arguments. `torch` is a version, "" where there is no metadata.
+    """
+    site = path.parent / f"modules of {path.name}"
+    for module in modules:
+        (site / module).mkdir(parents=True)
+        (site / module / "__init__.py").write_text("raise RuntimeError('it must not be imported')\n")
+    if "torch" in modules and torch:
+        (site / "torch.dist-info").mkdir()
+        (site / "torch.dist-info" / "METADATA").write_text(f"Name: torch\nVersion: {torch}\n")
+    ask = f'PYTHONPATH="{site}" exec {sys.executable} -S "$@"'
+    return program(path, f'if [ "$1" = -c ]; then {ask}; fi\nprintf %s "$0"\n{SAY}')

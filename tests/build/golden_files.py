@@ -7,6 +7,7 @@ import yaml
 
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.resource_quota import build_resource_quota
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from tests.api.jobs import make_container, make_template
 from tests.build.objects import SERVICE_IP, Owner, make_pod, make_spec
@@ -18,6 +19,7 @@ SETTINGS = BuildSettings(
     worker_image="registry.example/elastic-pytorch/worker:1",
 )
 
+CLASSES = (SETTINGS.worker_priority_class, SETTINGS.master_priority_class)
 NETWORK = JobNetwork("elastic-system", egress=({"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},))
 
 
@@ -38,7 +40,8 @@ _Dumper.add_representer(str, _text)
 def golden_objects() -> dict[str, dict[str, Any]]:
     """By file name: the objects of a job of 2 to 4 pods with 2 GPUs each.
 
-    And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root.
+    And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root; and the quota of a
+    namespace.
     """
     container = make_container(
         args=["train.py", "--lr", "0.1"],
@@ -67,6 +70,7 @@ def golden_objects() -> dict[str, dict[str, Any]]:
         "worker": make_pod(spec, role="worker", index=2, node="node-b", settings=SETTINGS),
         "service": build_service(Owner()),
         "network-policy": build_network_policy(Owner(), NETWORK),
+        "resource-quota": build_resource_quota("team-a", {"nvidia.com/gpu": 8}, classes=CLASSES),
         "endpoint-slice": build_endpoint_slice(Owner(), service_ip=SERVICE_IP, pod_ip="10.244.1.5"),
     }
 

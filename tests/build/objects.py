@@ -1,6 +1,6 @@
 """Builders of what `build/` takes, with defaults for all that a test does not speak about."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_operator.api.job import JobSpec
@@ -39,9 +39,11 @@ def make_pod(
     settings: BuildSettings | None = None,
     master_epoch: int = 0,
     membership: str = "",
+    own_class: bool = False,
 ) -> dict[str, Any]:
     spec = spec or make_spec()
     create = CreatePod(role, index, node, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
+    create = replace(create, own_class=own_class)
     return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings())
 
 

@@ -123,7 +123,7 @@ def test_a_torchrun_that_is_not_ours_cannot_meet_anybody():
 
 def test_what_only_the_cluster_knows_is_looked_up_in_the_cluster():
     sources = {v["name"]: v["valueFrom"] for v in main_of(built())["env"] if "valueFrom" in v}
-    assert sources["ELASTIC_TOKEN"] == {"secretKeyRef": {"name": "toy-elastic", "key": "token"}}
+    assert sources["ELASTIC_TOKEN"] == {"secretKeyRef": {"name": f"toy-elastic-{UID}", "key": "token"}}
     assert sources["ELASTIC_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert sources["PET_LOCAL_ADDR"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 

@@ -1,44 +1,30 @@
 """How the first process of an Elastic job's main container finds its python, in the shells that images have."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from elastic_operator.api.job import Runtime
 from elastic_operator.build.launch import RUN_INJECTED, RUN_INSTALLED, launched
-from elastic_worker.contract import EXIT_DO_NOT_RETRY
-from tests.build.containers import EVERY_SHELL, eventually, required, run, start
+from elastic_worker.contract import EXIT_DO_NOT_RETRY, OLDEST_PYTHON
+from tests.build.containers import EVERY_SHELL, eventually, image_python, program, required, run, start
 
-SAY = 'for word; do printf "<%s>" "$word"; done'
-
-
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
-def python(path: Path, *modules: str) -> Path:
-    """A program that has these modules, as far as it is asked, and else says its name and arguments."""
-    others = "".join(f"{module}) ;; " for module in modules)
-    look = f"shift 2; for module; do case $module in {others}*) exit 1;; esac; done; exit 0"
-    return program(path, f'if [ "$1" = -c ]; then {look}; fi\nprintf %s "$0"\n{SAY}')
+NEWER_PYTHON = RUN_INJECTED.replace(f"sys.version_info < {OLDEST_PYTHON}", "sys.version_info < (99, 1)")
 
 
 @EVERY_SHELL
 @pytest.mark.parametrize("name", ["python3", "python"])
 def test_the_python_that_has_torch_runs_the_launcher(shell, name, tmp_path):
-    python(tmp_path / "python3")
-    found = python(tmp_path / name, "torch")
+    image_python(tmp_path / "python3")
+    found = image_python(tmp_path / name, "torch")
     code, out, err = run(shell, RUN_INJECTED, "", "--", "train.py", "a b", env={"PATH": str(tmp_path)})
     assert (code, out, err) == (0, f"{found}</elastic-pytorch><--><train.py><a b>", "")
 
 
 @EVERY_SHELL
 def test_the_named_python_is_the_only_one_that_is_tried(shell, tmp_path):
-    python(tmp_path / "python3", "torch")
-    other = python(tmp_path / "other python", "torch")
+    image_python(tmp_path / "python3", "torch")
+    other = image_python(tmp_path / "other python", "torch")
     assert run(shell, RUN_INJECTED, str(other), "--", "x", env={"PATH": str(tmp_path)})[1].startswith(str(other))
     code, out, err = run(shell, RUN_INJECTED, "python9", "--", "x", env={"PATH": str(tmp_path)})
     assert (code, out) == (EXIT_DO_NOT_RETRY, "")
@@ -48,11 +34,11 @@ def test_the_named_python_is_the_only_one_that_is_tried(shell, tmp_path):
 
 @EVERY_SHELL
 def test_an_image_without_torch_says_what_was_tried_and_that_another_pod_fares_no_better(shell, tmp_path):
-    python(tmp_path / "python3")
+    image_python(tmp_path / "python3")
     code, out, err = run(shell, RUN_INJECTED, "", "--", "train.py", env={"PATH": str(tmp_path)})
     assert (code, out) == (EXIT_DO_NOT_RETRY, "")
     assert err.startswith(
-        "elastic-pytorch: no python with PyTorch in the image; python3: it lacks torch; python: there"
+        "elastic-pytorch: no python in the image can run the job; python3: it lacks torch; python: there"
     )
     assert "spec.runtime.python" in err
     assert str(tmp_path) in err
@@ -61,15 +47,15 @@ def test_an_image_without_torch_says_what_was_tried_and_that_another_pod_fares_n
 
 @EVERY_SHELL
 def test_without_injection_the_image_must_have_the_package_too(shell, tmp_path):
-    python(tmp_path / "python3", "torch")
-    found = python(tmp_path / "python", "torch", "elastic_worker")
+    image_python(tmp_path / "python3", "torch")
+    found = image_python(tmp_path / "python", "torch", "elastic_worker")
     assert run(shell, RUN_INSTALLED, "", "--", "t.py", env={"PATH": str(tmp_path)})[1] == (
         f"{found}<-m><elastic_worker><--><t.py>"
     )
     found.unlink()
     code, _, err = run(shell, RUN_INSTALLED, "", "--", "t.py", env={"PATH": str(tmp_path)})
     assert code == EXIT_DO_NOT_RETRY
-    assert "python3: it lacks torch or elastic_worker" in err
+    assert "python3: it lacks elastic_worker; " in err
 
 
 @EVERY_SHELL
@@ -96,12 +82,37 @@ def test_a_signal_before_the_launcher_starts_means_that_it_never_starts(shell, t
     assert run(shell, RUN_INJECTED, "", "--", "train.py", env={"PATH": str(tmp_path)})[:2] == (143, "")
 
 
+@EVERY_SHELL
+def test_a_torch_that_is_too_old_is_named_and_the_next_python_tried(shell, tmp_path):
+    image_python(tmp_path / "python3", "torch", torch="2.3.1+cu121")
+    code, out, err = run(shell, RUN_INJECTED, "", "--", "train.py", env={"PATH": str(tmp_path)})
+    assert (code, out) == (EXIT_DO_NOT_RETRY, "")
+    assert "python3: it has torch 2.3.1+cu121, and 2.4 or later is needed" in err
+    other = image_python(tmp_path / "python", "torch")
+    assert run(shell, RUN_INJECTED, "", "--", "x", env={"PATH": str(tmp_path)})[1].startswith(str(other))
+
+
 @pytest.mark.processes
-def test_the_search_for_modules_is_python():
-    (search,) = re.findall(r"-c '(.*)'", RUN_INJECTED)
-    for modules, code in ((["json"], 0), (["json", "torch"], 1)):
-        found = run("dash", '"$@"', required("python3"), "-I", "-S", "-c", search, *modules)
-        assert found == (code, "", "")
+@pytest.mark.parametrize("torch", ["2.4.0a0+f70bd71a48.nv24.06", "2.15.1", "3.0", "1!4", "unknown", ""])
+def test_a_torch_that_is_new_enough_or_not_known_is_taken(torch, tmp_path):
+    image_python(tmp_path / "python3", "torch", torch=torch)
+    assert run("dash", RUN_INJECTED, "", "--", "x", env={"PATH": str(tmp_path)})[0] == 0
+
+
+@pytest.mark.processes
+def test_a_python_that_is_too_old_is_named(tmp_path):
+    image_python(tmp_path / "python3", "torch")
+    code, _, err = run("dash", NEWER_PYTHON, "", "--", "x", env={"PATH": str(tmp_path)})
+    assert code == EXIT_DO_NOT_RETRY
+    assert "python3: it is Python 3." in err
+
+
+@pytest.mark.processes
+def test_a_python_that_cannot_run_is_named(tmp_path):
+    program(tmp_path / "python3", "exit 1")
+    code, _, err = run("dash", RUN_INJECTED, "", "--", "x", env={"PATH": str(tmp_path)})
+    assert code == EXIT_DO_NOT_RETRY
+    assert "python3: it cannot run; python: there is no such program" in err
 
 
 @pytest.mark.parametrize("script", [RUN_INJECTED, RUN_INSTALLED])

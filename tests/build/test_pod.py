@@ -84,6 +84,16 @@ def test_a_template_with_a_priority_keeps_it(own):
     assert pod.get("priorityClassName") != "our-worker"
 
 
+@pytest.mark.parametrize("own", [{"priorityClassName": "theirs"}, {"priority": 7}, {"preemptionPolicy": "Always"}])
+def test_a_pod_that_is_to_have_our_class_has_nothing_of_the_templates_priority(own):
+    pod = make_pod(make_spec(make_template(**own)), settings=CLASSES, own_class=True)["spec"]
+    assert pod["priorityClassName"] == "our-worker"
+    assert {name: pod.get(name) for name in ("priority", "preemptionPolicy")} == {
+        "priority": None,
+        "preemptionPolicy": None,
+    }
+
+
 def test_without_classes_in_the_settings_the_pods_have_none():
     assert "priorityClassName" not in pod_of(settings=BuildSettings())
 

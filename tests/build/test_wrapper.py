@@ -1,5 +1,4 @@
 import os
-import re
 import signal
 import subprocess
 import time
@@ -8,19 +7,21 @@ from pathlib import Path
 import pytest
 
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.build.containers import (
     EVERY_SHELL,
     PATIENCE_SECONDS,
+    SAY,
     children_of,
     eventually,
+    image_python,
+    program,
     required,
     run,
     shell_command,
     start,
     state_of,
 )
-
-SAY = 'for word; do printf "<%s>" "$word"; done'
 
 
 @pytest.fixture
@@ -37,13 +38,7 @@ def begin():
         container.kill()
 
 
-def program(path: Path, text: str) -> str:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-def on_term(folder: Path, name: str, then: str) -> str:
+def on_term(folder: Path, name: str, then: str) -> Path:
     """A program that says it is ready, and on SIGTERM leaves a file and does `then`."""
     loop = "while :; do sleep 0.05; done"
     text = f"trap 'echo got >> {folder}/{name}; {then}' TERM\necho ready > {folder}/{name}.ready\n{loop}"
@@ -210,30 +205,49 @@ def test_the_images_torchrun_is_used(shell, tmp_path):
 @EVERY_SHELL
 @pytest.mark.parametrize("name", ["python3", "python"])
 def test_without_torchrun_on_path_the_python_that_has_torch_runs_it(shell, name, tmp_path):
-    program(tmp_path / "python3", "exit 1")
-    program(tmp_path / name, f'case "$*" in *find_spec*) exit 0;; esac\nprintf {name}\n{SAY}')
+    image_python(tmp_path / "python3")
+    found = tmp_path / name
+    image_python(found, "torch")
     code, out, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
-    assert (code, out, err) == (0, f"{name}<-m><torch.distributed.run><train.py>", "")
+    assert (code, out, err) == (0, f"{found}<-m><torch.distributed.run><train.py>", "")
 
 
 @EVERY_SHELL
 def test_an_image_without_torch_says_what_was_looked_for(shell, tmp_path):
-    program(tmp_path / "python3", "exit 1")
+    image_python(tmp_path / "python3")
     code, out, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
-    assert (code, out) == (127, "")
+    assert (code, out) == (EXIT_DO_NOT_RETRY, "")
     assert err.startswith("elastic-pytorch: torchrun: not found in the image")
     assert str(tmp_path) in err
-    assert "python3" in err
-    assert "Use an image with PyTorch, or give the container a command" in err
+    assert "python3: it lacks torch; python: it cannot run" in err
+    assert "Use an image with PyTorch 2.4 or later, or give the container a command" in err
     assert err.count("\n") == 1
 
 
-@pytest.mark.processes
-def test_the_search_for_torch_is_python():
-    (search,) = re.findall(r"-c '(.*)'", RUN_TORCHRUN)
-    for module, code in (("torch", 1), ("json", 0)):
-        found = run("dash", RUN_COMMAND, required("python3"), "-I", "-S", "-c", search.replace("torch", module))
-        assert found == (code, "", "")
+@EVERY_SHELL
+@pytest.mark.parametrize("on_path", [True, False], ids=["torchrun", "python3"])
+def test_a_torch_that_is_too_old_is_named(shell, on_path, tmp_path):
+    python = image_python(tmp_path / "python3", "torch", torch="2.3.1+cu121")
+    if on_path:
+        torchrun = tmp_path / "torchrun"
+        torchrun.write_text(f"#!{required('env')} {python.name}\n")
+        torchrun.chmod(0o755)
+    code, out, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
+    assert (code, out) == (EXIT_DO_NOT_RETRY, "")
+    assert "it has torch 2.3.1+cu121, and 2.4 or later is needed" in err
+    assert err.count("\n") == 1
+
+
+@EVERY_SHELL
+@pytest.mark.parametrize("first", ["#!/no/such/python3", "#!/bin/sh", "\x7fELF", ""])
+def test_a_torchrun_of_which_the_python_is_not_known_is_run_as_it_is(shell, first, tmp_path):
+    """A launcher that is no script, or one that finds its python in a way of its own."""
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(f"{first}\n")
+    torchrun.chmod(0o755)
+    code, _, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
+    assert code != EXIT_DO_NOT_RETRY
+    assert "PyTorch" not in err
 
 
 @pytest.mark.parametrize("script", [RUN_COMMAND, RUN_TORCHRUN])

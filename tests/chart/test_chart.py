@@ -173,7 +173,8 @@ def test_the_operator_understands_its_settings(case, tmp_path):
     image = "other.example/mirror/elastic-worker:7" if "workerImage" in given else WORKER_IMAGE
     secrets = given.get("workerImage", {}).get("pullSecrets", [])
     images = {"workerImage": image, "workerImagePullSecrets": secrets}
-    wanted = VALUES["settings"] | (given.get("settings") or {}) | images
+    access = {"authorizeMetrics": given.get("metrics", {}).get("authorization", False)}
+    wanted = VALUES["settings"] | (given.get("settings") or {}) | images | access
 
     assert settings.load({}, file) == settings.Settings.model_validate(wanted)
 

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.programs
 
 DEFAULTS = {value.key: yaml.safe_load(value.default) for value in values(VALUES.read_text()) if value.default}
 
-ALL_ON = {"settings.jobNetworkPolicy.enabled": True, "networkPolicy.enabled": True}
+ALL_ON = {
+    "settings.jobNetworkPolicy.enabled": True,
+    "settings.plainPodQuota.enabled": True,
+    "networkPolicy.enabled": True,
+}
 """What must be on for other values to matter."""
 
 INSTEAD = {
@@ -32,10 +36,13 @@ INSTEAD = {
     "settings.defaultPolicy.perJob": {"maxGPUs": 8},
     "settings.defaultPolicy.priority": 1,
     "settings.reclaim.mode": "Off",
+    "settings.jobPriorityClassNames": ["team-high"],
     "settings.nominateFor": ["another-scheduler"],
     "settings.provisioning": "PendingPods",
     "settings.watchNamespaces": ["team-a"],
     "settings.jobNetworkPolicy.ingress": [{}],
+    "admission.preemptingClasses": ["notebooks"],
+    "admission.exemptNamespaces": ["kube-system", "gpu-operator"],
     "settings.logging.format": "json",
     "settings.logging.level": "debug",
     "metrics.podMonitor.enabled": False,
@@ -62,6 +69,7 @@ SERVICE_MONITOR = {"metrics.podMonitor.enabled": False, "metrics.serviceMonitor.
 def base_of(key):
     """Values, by dotted keys, with which this one matters."""
     base = {"crds.enabled": key.startswith("crds."), **ALL_ON}
+    base["settings.plainPodQuota.enabled"] = key != "admission.enabled"  # which it cannot be without
     return base | (SERVICE_MONITOR if key.startswith("metrics.serviceMonitor.") else {})
 
 
@@ -141,6 +149,9 @@ def test_each_value_is_described_by_a_comment_of_its_own_or_above_it():
         ("settings.starvationSeconds=soon", "/settings/starvationSeconds"),
         ("settings.watchNamespaces={Team_A}", "/settings/watchNamespaces/0"),
         ("settings.jobNetworkPolicy.egress=all", "/settings/jobNetworkPolicy/egress"),
+        ("admission.exemptNamespaces={Kube_System}", "/admission/exemptNamespaces/0"),
+        ("admission.preemptingClasses=all", "/admission/preemptingClasses"),
+        ("admission.enabled=false,settings.plainPodQuota.enabled=true", "asks for admission.enabled"),
         ("image.digest=sha256:short", "/image/digest"),
         ("workerImage.pullSecrets={A_Secret}", "/workerImage/pullSecrets/0"),
         ("replicaCount=two", "/replicaCount"),

@@ -9,7 +9,7 @@ from elastic_operator.api.job import PLURAL
 from tests.cluster.births import Births
 from tests.cluster.control_plane import Stalls, forget_history, operators_frozen, relists
 from tests.cluster.install import Installation
-from tests.cluster.lab import wait
+from tests.cluster.lab import OPERATOR_NAMESPACE, wait
 from tests.cluster.leader import Leader
 from tests.cluster.policies import guaranteed
 from tests.cluster.templates import command, foreign_pod, job
@@ -66,6 +66,37 @@ def test_what_happened_in_a_history_that_was_compacted_is_found_out(lab, team):
 def all_more(before, now):
     """A replica that the kubelet has started again meanwhile has listed everything anyway."""
     return all(count > before[replica] for replica, count in now.items() if replica in before)
+
+
+def test_a_cluster_that_is_restored_from_an_older_backup_goes_on_as_the_runbook_says(lab, team, tmp_path):
+    team.apply(job(min=1, max=2, elasticity=QUICK), job("goes", min=1, max=1, elasticity=QUICK))
+    team.wait_for("toy", "Running", pods=2)
+    team.wait_for("goes", "Running", pods=1)
+    before = team.uids()
+    lab.cluster.back_up(tmp_path / "etcd")
+    team.kubectl("delete", PLURAL, "goes", "--wait")
+    team.edit("toy", maxReplicas=4)
+    team.wait_for("toy", "Running", pods=4)
+    comes = job("comes", min=1, max=2, elasticity=QUICK)
+    team.apply(comes)
+    team.wait_for("comes", "Running", pods=2)
+
+    operator = ("deployment", "--all", "-n", OPERATOR_NAMESPACE)
+    lab.kubectl("scale", *operator, "--replicas=0")
+    lab.cluster.restore(tmp_path / "etcd")
+    assert (team.job("goes") is not None, team.job("comes")) == (True, None)
+    team.kubectl("delete", PLURAL, "goes", "--wait")
+    team.apply(comes)
+    lab.kubectl("scale", *operator, "--replicas=2")
+    lab.kubectl("rollout", "restart", "deployment", "-n", OPERATOR_NAMESPACE)
+    lab.kubectl("rollout", "status", "deployment", "-n", OPERATOR_NAMESPACE, "--timeout=180s")
+
+    team.wait_for("comes", "Running", pods=2)
+    status = team.wait_for("toy", "Running", pods=2)
+    assert team.uids() == before
+    assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (0, 1, 0)
+    team.edit("toy", maxReplicas=8)  # no GPU is held any more by what the API server does not know
+    team.wait_for("toy", "Running", pods=6, seconds=SLOW_SECONDS)
 
 
 def test_a_training_changes_its_size_while_its_leader_is_killed_and_the_operator_upgraded(lab, team, training):

@@ -66,13 +66,13 @@ def test_pods_of_others_that_look_like_the_jobs_change_nothing(team):
     forged["metadata"]["labels"] = copy.deepcopy(master["metadata"]["labels"])
     owner = {"apiVersion": "elastic-pytorch.dev/v1beta1", "kind": "ElasticPyTorchJob", "name": "toy", "uid": uid}
     forged["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-    team.apply(twin, forged)
-    team.kubectl("wait", "pod/twin", "pod/toy-master-1", "--for=condition=Ready", "--timeout=60s")
+    team.apply(twin)
+    refused = team.lab.try_kubectl("-n", team.name, "create", "-f", "-", objects=[forged])
+    assert "only the operator says which ElasticPyTorchJob controls a pod" in refused.stderr
+    team.kubectl("wait", "pod/twin", "--for=condition=Ready", "--timeout=60s")
     team.edit("toy", maxReplicas=2)
-    team.wait_for("toy", "Running", pods=3)  # two of its own and the forged one, which this count takes in
-    after = team.uids()
-    assert after.pop("toy-master-1")
-    assert after.items() <= before.items()
+    team.wait_for("toy", "Running", pods=2)
+    assert team.uids().items() <= before.items()
     now = team.status()
     assert (now["replicas"], now["worldSize"], now["restarts"], now["incarnation"]) == (2, 2, 0, status["incarnation"])
     assert routed_to(team) == [address_of(team)]

@@ -137,7 +137,8 @@ class FakeApi:
 
 async def _asked(request: web.Request) -> Request:
     body = await request.read()
-    return Request(request.method, request.path, dict(request.query), msgspec.json.decode(body) if body else None)
+    given = msgspec.json.decode(body) if body else None
+    return Request(request.method, request.path, dict(request.query), given, "strategic" in request.content_type)
 
 
 def _response(answer: Answer) -> web.Response:

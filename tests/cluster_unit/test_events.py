@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -143,7 +144,29 @@ async def test_flushing_gives_up_when_the_server_hangs(api, recorder):
     assert time.monotonic() == 2
 
 
-async def test_long_messages_are_cut_to_what_the_api_takes(api, recorder):
-    recorder.record("a", "toy", "uid-1", Event("E", "x" * 5000))
+@pytest.mark.parametrize(("letter", "kept"), [("x", 1021), ("é", 510), ("机", 340), ("🙂", 255)])
+async def test_long_messages_are_cut_to_the_bytes_that_the_api_takes(api, recorder, letter, kept):
+    recorder.record("a", "toy", "uid-1", Event("E", letter * 5000))
+    recorder.record("a", "toy", "uid-1", Event("E", "x" + letter * 5000))
     await recorder.flush()
-    assert len(told(api)[0]["note"]) == 1024
+    notes = [event["note"] for event in told(api)]
+    assert notes[0] == letter * kept + "..."
+    assert all(1020 <= len(note.encode()) <= 1024 for note in notes)
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "机", "🙂"])
+async def test_a_message_that_fits_is_told_as_it_is(api, recorder, letter):
+    message = letter * (1024 // len(letter.encode()))
+    recorder.record("a", "toy", "uid-1", Event("E", message))
+    await recorder.flush()
+    assert told(api)[0]["note"] == message
+
+
+@pytest.mark.parametrize("name", ["p" * 253, "p" * 235 + "-q" + "r" * 16, "p" * 235 + "." + "q" * 17, "p" * 236])
+async def test_an_event_about_an_object_with_a_long_name_has_a_name_that_the_api_takes(api, recorder, name):
+    recorder.record_for(events.Subject("v1", "Pod", "a", name, "uid-1"), SCALED)
+    await recorder.flush()
+    (event,) = told(api)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event["metadata"]["name"])
+    assert len(event["metadata"]["name"]) <= 253
+    assert event["regarding"]["name"] == name

@@ -140,6 +140,36 @@ async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(api
             await session.post(PODS, {"metadata": {"name": "late"}})
 
 
+async def test_a_leader_that_was_suspended_with_its_machine_for_longer_than_its_fence_writes_nothing_more(api, leader):
+    elector, task = leader
+    loop = asyncio.get_running_loop()
+    loop.asleep += TIMING.fence_seconds
+    async with session_to(api, remaining=elector.remaining) as session:
+        with pytest.raises(Fenced):
+            await session.post(PODS, POD)
+    async with asyncio.timeout(TIMING.renew_seconds + 0.1):
+        await task
+    assert api.moments["PUT"] == []
+
+
+async def test_a_leader_that_was_suspended_for_a_moment_leads_on(leader):
+    elector, task = leader
+    asyncio.get_running_loop().asleep += TIMING.fence_seconds - TIMING.renew_seconds - TIMING.retry_seconds
+    assert elector.is_leader
+    await asyncio.sleep(10 * TIMING.renew_seconds)
+    assert elector.is_leader
+    assert not task.done()
+
+
+async def test_the_last_nanosecond_of_a_lease_is_not_spent_on_renewals(api, leader):
+    """Where a timer fires early, as it may: a virtual loop never comes to the end of a lease by trying."""
+    elector, task = leader
+    api.always["PUT"] = hang
+    elector.deadline = time.monotonic() + TIMING.renew_seconds + 5e-10
+    await task
+    assert api.moments["PUT"] == [TIMING.renew_seconds]
+
+
 async def test_one_failed_renewal_costs_nothing(api, leader):
     elector, task = leader
     api.fail("PUT", 500, 500)

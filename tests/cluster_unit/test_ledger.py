@@ -90,6 +90,15 @@ def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     assert ledger.node_usage("n1").used[GPU] == 1
 
 
+def test_a_pinned_pod_that_is_deleted_before_it_is_bound_holds_nothing_however_long_its_object_stays():
+    now = [0.0]
+    ledger = ledger_of(pinned(finalizers=["example.com/keep"], **DELETING), now=lambda: now[0])
+    assert ledger.node_usage("n1") == Usage()
+    now[0] = 3600.0
+    ledger.expire()
+    assert ledger.node_usage("n1") == Usage()
+
+
 def test_a_pod_is_ours_only_by_controller_namespace_and_name():
     pods = (
         own("toy-master-0"),
@@ -230,6 +239,23 @@ def deleting(grace: int) -> dict:
     return {"deletionTimestamp": "2026-01-01T00:02:00Z", "deletionGracePeriodSeconds": grace}
 
 
+def test_pods_of_no_job_hold_gpus_from_when_they_are_made_until_they_have_ended():
+    waiting, gone = pod("waits", gpus=2), pod("gone", gpus=4, **DELETING)
+    held = waiting, gone, pod("runs", node="n1", gpus=1), pod("leaves", node="n1", gpus=1, **DELETING)
+    others = own(gpus=8), own("toy-worker-1", node="", gpus=8), pod("ended", node="n1", gpus=8, phase="Failed")
+    ledger = ledger_of(*held, *others, pod("cpu", node="n1", cpu="1"), pod("there", namespace="b", gpus=3))
+    assert ledger.plain_gpus() == {"a": {GPU: 4}, "b": {GPU: 3}}
+    before = ledger.plain_gpus()
+    ledger.pod_changed(None, pod("late", node="n1", cpu="1"))
+    assert ledger.plain_gpus() is before
+    ledger.pod_changed(waiting, pod("waits", gpus=2, **DELETING))
+    assert ledger.plain_gpus()["a"] == {GPU: 2}
+
+
+def test_pods_of_a_job_that_is_gone_are_not_taken_for_plain_ones():
+    assert ledger_of(own(), jobs={}).plain_gpus() == {}
+
+
 def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     now = [0.0]
     leaver = own(gpus=2, **deleting(30))
@@ -320,6 +346,7 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
                 assert usage == fresh.node_usage(node, members)
                 for held, by in ((usage.used, usage.used_by), (usage.leaving, usage.leaving_by)):
                     assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+        assert ledger.plain_gpus() == fresh.plain_gpus()
         for uid in (JOB_UID, "second"):
             assert ledger.own_pods(uid) == fresh.own_pods(uid)
             assert ledger.foreign_names(uid) == fresh.foreign_names(uid)

@@ -32,6 +32,7 @@ ASKED_FOR = (
     "the API server stalls during a reclaim",
     "the leader is killed during a change of size",
     "etcd's history is compacted",
+    "etcd is restored from an older backup",
     "the operator is upgraded during a change of size",
     "two installations by mistake",
     "the clock of a node is off",

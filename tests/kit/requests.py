@@ -15,12 +15,13 @@ class CutOff(Exception):  # noqa: N818 - it is no error but an order
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `path` is without its query."""
+    """One request; `path` is without its query. `strategic`: a patch that merges conditions by their type."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+    strategic: bool = False
 
     @property
     def watches(self) -> bool:

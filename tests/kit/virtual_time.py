@@ -1,6 +1,6 @@
 """An asyncio event loop whose time stands still while anything can run, and jumps to the next timer when nothing can.
 
-While it runs, `time.monotonic()` and `time.time()` tell its time to everybody who calls them through the module, and
+While it runs, `time.monotonic()`, CLOCK_BOOTTIME and `time.time()` tell its time to everybody who asks the module, and
 what would run in a thread runs on the loop at once: so the same seed gives the same run, and an hour costs what happens
 in it. A program that waits for what can never come, or that is busy for ever at one moment, fails at once.
 
@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 T = TypeVar("T")
+
+_clock_gettime = time.clock_gettime
 
 START = 1_800_000_000.0
 """When every loop begins, in epoch seconds; its own time begins with 0."""
@@ -68,6 +70,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumps = _Jumps()
         self.wall = START
         """What the wall clock showed when the loop began; another value is a step."""
+        self.asleep = 0.0
+        """For how many seconds the machine was suspended: only CLOCK_BOOTTIME goes on meanwhile, and the wall clock."""
         super().__init__(self._jumps)
 
     def time(self) -> float:
@@ -78,9 +82,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As ever; meanwhile everybody's time is the loop's."""
         with (
             patch.object(time, "monotonic", self.time),
-            patch.object(time, "time", lambda: self.wall + self.time()),
+            patch.object(time, "time", lambda: self.wall + self.asleep + self.time()),
+            patch.object(time, "clock_gettime", self._clock),
         ):
             super().run_forever()
+
+    def _clock(self, clock: int) -> float:
+        return self.time() + self.asleep if clock == time.CLOCK_BOOTTIME else _clock_gettime(clock)
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call it on the loop, at its next turn: threads have another time."""

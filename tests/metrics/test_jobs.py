@@ -25,6 +25,11 @@ def test_nodes_that_many_jobs_wait_for_count_once():
     assert samples_of(show())["kept_nodes",] == 0
 
 
+def test_jobs_that_ask_for_what_is_not_counted_are_counted():
+    asks = make_job(name="other", uncounted="Its pods have resourceClaims.")
+    assert samples_of(show(asks), show())["uncounted_jobs",] == 1
+
+
 def test_its_pods_processes_and_gpus_are_those_of_now():
     pods = group(workers=2, ready=False)
     found = samples_of(show(make_job(pods, spec=make_spec(maxReplicas=6))))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.aside import demand_aside, plan_aside
@@ -19,9 +17,17 @@ def pods(*names: str, **fields):
     return [make_pod(name, node="n1", **fields) for name in names]
 
 
-@pytest.mark.parametrize("left", [(), ("worker-0", "worker-1")], ids=["no pod", "no master"])
-def test_without_a_master_it_has_no_demand_and_so_takes_nobodys_place(left):
-    assert demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods(*left)) is None
+def test_without_pods_it_has_no_demand():
+    assert demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods()) is None
+
+
+def test_without_a_master_it_gets_none_and_others_take_its_workers():
+    found = demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods("worker-0", "worker-1"))
+    alone = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
+    assert (len(alone.keep), alone.create, alone.release) == (2, (), ())
+    both = allocate(make_snapshot([make_node("n1", 2)], [found, demand("good", 1, 1, priority=1)]))
+    assert both["bad"].release == ("uid-worker-1",)
+    assert both["good"].replicas == 1
 
 
 def test_a_master_that_goes_is_none():

@@ -100,6 +100,15 @@ def test_the_deadline_fails_the_job():
     assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
 
 
+@pytest.mark.parametrize("policy", ["None", "Running"])
+def test_after_the_deadline_no_pod_runs_on_whatever_clean_pod_policy_says(policy):
+    spec = make_spec(activeDeadlineSeconds=100, cleanPodPolicy=policy)
+    pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0), make_pod("worker-1"))
+    job = make_job(pods, spec=spec, status=started(2))
+    over = plan(replace(job, status=plan(job, BOTH, now=100).status), now=101)
+    assert sorted(pod.name for pod in over.deletes) == ["toy-master-0", "toy-worker-1"]
+
+
 def test_a_finished_job_is_deleted_after_its_ttl():
     done = replace(succeeded(), spec=make_spec(ttlSecondsAfterFinished=100))
     done = replace(done, status=plan(done).status)

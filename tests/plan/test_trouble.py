@@ -9,6 +9,7 @@ from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
 from elastic_operator.plan.taken_back import STUCK_SECONDS
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
     START,
@@ -139,6 +140,47 @@ def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
     assert "toy-worker-0" in message
     assert "exit code 1" in message
     assert "ValueError: no" in message
+
+
+def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():
+    last = ended(make_pod("worker-0"), EXIT_DO_NOT_RETRY, message="torchrun: it has torch 2.3.1")
+    planned = plan(make_job((make_pod("master-0"), last), status=started()), make_grant())
+    assert reasons(planned)["Failed"] == ("True", "RestartLimitReached")
+    assert planned.status.condition("Failed").message == "torchrun: it has torch 2.3.1"
+
+
+def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
+    job = make_job(group(1), status=started(), uncounted="Its pods have resourceClaims.")
+    planned = plan(job, BOTH)
+    assert [(event.reason, event.type) for event in planned.events] == [("DevicesNotCounted", "Warning")]
+    assert reasons(planned)["DevicesNotCounted"] == ("True", "DynamicResourceAllocation")
+    assert planned.status.condition("DevicesNotCounted").message == "Its pods have resourceClaims."
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+    again = plan(replace(job, status=planned.status), BOTH)
+    assert again.events == ()
+    counted = plan(replace(job, status=planned.status, uncounted=""), BOTH)
+    assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
+
+
+def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
+    job = make_job(group(1), status=started(), ignored_priority=("NoSuchPriorityClass", "there is no 'gone'"))
+    planned = plan(job, BOTH)
+    assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
+    assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+    forbidden = replace(job, status=planned.status, ignored_priority=("PriorityClassNotAllowed", "not that one"))
+    planned = plan(forbidden, BOTH)
+    assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
+    assert (planned.events, planned.deletes) == ((), ())
+    mended = plan(replace(job, status=planned.status, ignored_priority=("", "")), BOTH)
+    assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
+
+
+def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
+    job = make_job(group(1), status=started(), left_out="spec.template.spec.priorityClassName is 'urgent'")
+    planned = plan(job, BOTH)
+    assert reasons(planned)["PodPriorityIgnored"] == ("True", "PodsNeverPreempt")
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
 
 
 @pytest.mark.parametrize("limit", [0, 1])

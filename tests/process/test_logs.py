@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, _size_of
+from elastic_operator.loop.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
 from tests.plan.jobs import ended, make_pod
 
 FAILED = ended(make_pod(), 1, message="what the kubelet kept")
@@ -149,4 +149,4 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     reading.look()
     await asyncio.sleep(READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
-    assert KEPT_BYTES / 2 < sum(map(_size_of, reading.logs._said.values())) <= KEPT_BYTES
+    assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._said.values())) <= KEPT_BYTES

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count, pairwise
+from unittest.mock import patch
 
 import pytest
 from aiohttp import web
@@ -17,6 +20,10 @@ from elastic_operator.loop.progress import (
     ANSWER_SECONDS,
     CALM_SECONDS,
     EAGER_SECONDS,
+    NEWS_OF_A_JOB,
+    NEWS_OF_A_JOB_SECONDS,
+    NEWS_OF_A_NAMESPACE,
+    NEWS_OF_A_NAMESPACE_SECONDS,
     SILENT_SECONDS,
     Progress,
     Target,
@@ -164,6 +171,50 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
         for _ in range(20):
             await asyncio.sleep(1.5)
             assert listener.progress.heard("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
+
+
+async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):
+    said = {**SAID}
+    async with launcher(said) as port:
+        listener.follow(port)
+        await listener.news(at=0)
+        for second in range(1, NEWS_OF_A_JOB):
+            said["generation"] += 1
+            await listener.news(at=second)
+        heard = []
+        for second in range(NEWS_OF_A_JOB, 60):
+            said["generation"] += 1
+            await asyncio.sleep(second + 0.5 - time.monotonic())
+            heard += [second] if listener.heard.is_set() else []
+            listener.heard.clear()
+        assert len(heard) <= 60 / NEWS_OF_A_JOB_SECONDS
+        assert max(b - a for a, b in pairwise(heard)) <= NEWS_OF_A_JOB_SECONDS
+        said["generation"] = latest = said["generation"] + 1
+        await asyncio.sleep(NEWS_OF_A_JOB_SECONDS + EAGER_SECONDS)
+        assert listener.progress.report("job").generation == latest
+
+
+async def test_a_team_of_masters_that_always_tell_something_new_has_one_ration_and_others_have_theirs(listener):
+    numbers, told = count(), Counter()
+    with patch.object(Progress, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
+        for team, jobs in (("many", 1000), ("few", 10)):
+            for job in range(jobs):
+                listener.progress.follow(f"{team}-{job}", Target(team, "toy", "m", "127.0.0.1", 2, eager=True))
+        known = {}
+        for _ in range(20):
+            await asyncio.sleep(1)
+            for team, jobs in (("many", 1000), ("few", 10)):
+                for job in range(jobs):
+                    report = listener.progress.report(f"{team}-{job}")
+                    told[team] += report is not known.get((team, job))
+                    known[team, job] = report
+    most = NEWS_OF_A_NAMESPACE + 20 / NEWS_OF_A_NAMESPACE_SECONDS
+    assert most / 2 < told["many"] <= most + 1
+    assert told["few"] >= 10 * NEWS_OF_A_JOB
+
+
+async def answer(said):
+    return json.dumps(said).encode()
 
 
 async def test_a_job_that_begins_to_change_is_asked_at_once(listener):

@@ -13,6 +13,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import (
+    CONDITION,
     FIRST_SECONDS,
     MOST_AVOIDED,
     MOST_CHARACTERS,
@@ -67,13 +68,17 @@ class World:
         said: str = NO_GPU,
         nominated: str = "",
         reservation: Reservation | str = "",
+        annotated: Reservation | str = "",
         labels: dict[str, str] | None = None,
         **spec: Any,
     ) -> objects.Pod:
         """A plain pod that kube-scheduler said this of, as it is from now on."""
         self.revision += 1
-        text = reservation if isinstance(reservation, str) else _json(reservation)
+        text = annotated if isinstance(annotated, str) else _json(annotated)
         conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
+        if reservation:
+            told = reservation if isinstance(reservation, str) else _json(reservation)
+            conditions.append({"type": CONDITION, "status": "True", "message": told})
         found = pod(
             "p",
             namespace="team",
@@ -228,11 +233,35 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_an_annotation_that_cannot_be_read_says_nothing(text: str):
+@pytest.mark.parametrize("where", ["reservation", "annotated"])
+def test_a_reservation_that_cannot_be_read_says_nothing(text: str, where: str):
     world = World()
-    pod = world.pod(nominated="n1", reservation=text)
+    pod = world.pod(nominated="n1", **{where: text})
     assert reservation_of(pod) == Reservation()
     assert world.look().nominated == "n1"
+
+
+FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Avoided(NOW + 30)})
+
+
+def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
+    world = World()
+    world.pod(annotated=FOR_EVER)
+    request = world.look()
+    assert (request.reserved, request.promised, may_go_to(request)) == ("", False, ["n1", "n2"])
+    assert (world.requests.expired, world.requests.renewable) == ((), ())
+    world.pod(annotated=FOR_EVER, nominated="n2")
+    assert (world.look().reserved, world.look().nominated) == ("", "n2")
+
+
+def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_to_be_written_down_as_a_condition():
+    world = World()
+    world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
+    assert world.look().reserved == "n1"
+    assert [pod.metadata.uid for pod in world.requests.renewable] == ["u"]
+    world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
+    assert (world.look().reserved, world.requests.renewable) == ("n1", ())
+    assert world.look(NOW + 30).reserved == ""
 
 
 def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
@@ -246,10 +275,10 @@ def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation
     world = World()
     world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
     assert world.look().reserved == "n1"
-    assert len(world.requests.forgotten) == 1
+    assert len(world.requests.renewable) == 1
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     world.look()
-    assert world.requests.forgotten == ()
+    assert world.requests.renewable == ()
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
@@ -259,6 +288,13 @@ def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
     assert world.requests.again_at == NOW + 30
     world.barred.clear()
     assert world.look().unplannable == ""
+
+
+def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominated_by_us():
+    world = World(barred={"u": (NOW + 30, "it cannot be nominated: no quorum")})
+    world.pod(nominated="n1")
+    request = world.look()
+    assert (request.nominated, request.promised, request.unplannable) == ("n1", True, "")
 
 
 def test_what_did_not_change_is_the_same_request():

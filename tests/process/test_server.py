@@ -9,6 +9,7 @@ import threading
 import aiohttp
 import pytest
 
+from elastic_operator.cluster.readers import LET_IN, NO_TOKEN, Verdict
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import Picture
 from elastic_operator.server import serving
@@ -22,8 +23,9 @@ def free_port() -> int:
         return port
 
 
-async def answer(port: int, path: str) -> tuple[int, bytes]:
-    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as response:
+async def answer(port: int, path: str, **headers: str) -> tuple[int, bytes]:
+    url = f"http://127.0.0.1:{port}{path}"
+    async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
         return response.status, await response.read()
 
 
@@ -73,3 +75,22 @@ async def test_who_puts_metrics_into_words_holds_up_nobody_and_is_one_at_a_time(
         let_go.set()
         assert [status for status, _ in await asyncio.gather(*asking)] == [200] * 3
     assert most == [1, 1, 1]
+
+
+class Doorkeeper:
+    """Lets in whoever says so."""
+
+    async def verdict(self, authorization: str) -> Verdict:
+        return LET_IN if authorization == "Bearer good" else NO_TOKEN
+
+
+async def test_metrics_are_for_whom_the_readers_let_in_and_whether_it_is_well_is_for_all():
+    readers = Doorkeeper()
+    async with serving(free_port(), Metrics(), health=str, picture=Picture, readers=readers) as port:
+        status, told = await answer(port, "/metrics")
+        assert (status, told.decode()) == (401, NO_TOKEN.told)
+        assert (await answer(port, "/metrics", Authorization="Bearer bad"))[0] == 401
+        found = await answer(port, "/metrics", Authorization="Bearer good")
+        assert (found[0], b"elastic_pytorch_build_info" in found[1]) == (200, True)
+        assert await answer(port, "/healthz") == (200, b"ok")
+        assert await answer(port, "/readyz") == (200, b"ok")

@@ -53,6 +53,14 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
         ("workerImagePullSecrets: [{name: mirror}]", "workerImagePullSecrets.0"),
         ("jobNetworkPolicy: {allow: []}", "jobNetworkPolicy.allow"),
         ("jobNetworkPolicy: {ingress: [{to: []}]}", "jobNetworkPolicy.ingress.0.to"),
+        (
+            "{workerPriorityClassName: '', plainPodQuota: {enabled: true}}",
+            "plainPodQuota: .*workerPriorityClassName is",
+        ),
+        (
+            "{masterPriorityClassName: '', plainPodQuota: {enabled: true}}",
+            "plainPodQuota: .*masterPriorityClassName is",
+        ),
         ("jobNetworkPolicy: {egress: [{to: [{}]}]}", "egress.0.to.0: .*podSelector, namespaceSelector or ipBlock"),
         ("jobNetworkPolicy: {egress: [{ports: [{protocol: tcp}]}]}", "egress.0.ports.0.protocol"),
         ("jobNetworkPolicy: {egress: [{to: [{podSelector: {}, ipBlock: {cidr: 0.0.0.0/0}}]}]}", "either ipBlock"),

@@ -77,7 +77,9 @@ class World:
 
     def job(self, name: str, most: int, status: dict[str, Any], claim: str, **spec: Any) -> None:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
-        body = make_job(name, maxReplicas=most, template=make_template(with_gpus(1), volumes=volumes), **spec)
+        priority = {"priorityClassName": "other"} if most == 4 else {}
+        template = make_template(with_gpus(1), volumes=volumes, **priority)
+        body = make_job(name, maxReplicas=most, template=template, **spec)
         known = self.stores.jobs.get(f"uid-{name}")
         generation = known.metadata.generation + 1 if known else 1
         body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=STARTED)
@@ -158,7 +160,8 @@ class World:
         self.stores.claims.observe(objects.decode(body, objects.PersistentVolumeClaim))
 
     def priority_class(self, name: str, value: int, default: bool) -> None:
-        body = {"metadata": self._meta(name), "value": value, "globalDefault": default}
+        policy = "Never" if value % 2 else "PreemptLowerPriority"
+        body = {"metadata": self._meta(name), "value": value, "globalDefault": default, "preemptionPolicy": policy}
         self.stores.priority_classes.observe(objects.decode(body, objects.PriorityClass))
 
     def volume(self, name: str, zonal: bool) -> None:
@@ -440,19 +443,70 @@ def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change()
     assert because(world) == ""
 
 
+def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monkeypatch):
+    world = world_with_a_job()
+    for name, claim in (("first", "c1"), ("second", "c2"), ("third", "")):
+        world.job(name, 3, STATUSES[2], claim)
+        world.pod(name, "master-0", "n1", "Running", False, True)
+    world.look()
+    reader, looks = world.view.reader, []
+    facts, shapes = reader.facts, reader.shapes
+    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.append(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader, "shapes", lambda job: looks.append(job.name) or shapes(job))
+
+    def looked_at():
+        looks.clear()
+        world.look()
+        return looks
+
+    for _ in range(2):
+        world.claim("of-somebody-else", True)
+        world.volume("theirs", False)
+        assert looked_at() == []
+    world.claim("c1", True)
+    assert looked_at() == ["first"]
+    world.claim("c1", True)
+    assert looked_at() == []
+    world.volume("v", False)
+    assert looked_at() == ["first"]
+    world.claim("c2", True)
+    assert looked_at() == ["second"]
+    world.goes("volumes", "v")
+    assert looked_at() == ["first", "second"]
+
+
 def because(world: World) -> str:
     return world.look().snapshot.jobs[0].worker.unpinned_because
 
 
-@pytest.mark.parametrize(
-    ("edit", "used", "leaving"),
-    [({"suspend": True}, 0, 1), ({"priorityClassName": "unknown"}, 1, 0)],
-)
-def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look(edit, used, leaving):
+def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():
     world = world_with_a_job()
     world.job("first", 3, STATUSES[2], "")
     world.pod("first", "master-0", "n1", "Running", False, True)
     assert [len(job.members) for job in world.look().snapshot.jobs] == [1]
-    world.job("first", 3, STATUSES[2], "", **edit)
+    world.job("first", 3, STATUSES[2], "", suspend=True)
     (node,) = world.look().snapshot.nodes
-    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (used, leaving)
+    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
+
+
+def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for_none():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    world.look()
+    world.job("first", 3, STATUSES[2], "", minReplicas=9)
+    snapshot = world.look().snapshot
+    assert [(len(job.members), job.sizes, job.takes) for job in snapshot.jobs] == [(1, (1,), False)]
+    assert not snapshot.nodes[0].used.get(GPU, 0)
+
+
+def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
+    world = World(Settings.model_validate({"jobPriorityClassNames": ["high"]}))
+    world.node("n1", 4, True, False)
+    for name, value in (("high", 10), ("higher", 1000)):
+        world.priority_class(name, value, default=False)
+    world.job("first", 3, {}, "", priorityClassName="high")
+    world.job("second", 3, {}, "", priorityClassName="higher")
+    sight = world.look()
+    assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
+    assert [seen.job.ignored_priority[0] for seen in sight.seen.values()] == ["", "PriorityClassNotAllowed"]

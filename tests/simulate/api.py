@@ -23,7 +23,7 @@ from tests.simulate.server import PRIORITIES, Body, Server, merged
 BOOKMARK_SECONDS = 60.0
 HISTORY = 5_000
 """So many changes are remembered; a watch that resumes from before them gets 410."""
-LEASES, SECRETS, NETWORK_POLICIES = "leases", "secrets", "networkpolicies"
+LEASES, SECRETS, NETWORK_POLICIES, QUOTAS = "leases", "secrets", "networkpolicies", "resourcequotas"
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
@@ -52,8 +52,10 @@ KINDS: Mapping[str, Kind] = {
     CLAIMS: Kind("PersistentVolumeClaim", has_status=True),
     VOLUMES: Kind("PersistentVolume", namespaced=False, has_status=True),
     kinds.PRIORITY_CLASSES: Kind("PriorityClass", "scheduling.k8s.io/v1", namespaced=False),
+    kinds.DEVICE_CLASSES: Kind("DeviceClass", "resource.k8s.io/v1", namespaced=False),
     kinds.SLICES: Kind("EndpointSlice", "discovery.k8s.io/v1"),
     NETWORK_POLICIES: Kind("NetworkPolicy", "networking.k8s.io/v1"),
+    QUOTAS: Kind("ResourceQuota", has_status=True),
     LEASES: Kind("Lease", "coordination.k8s.io/v1", only_known=True, created_by_put=True),
     kinds.EVENTS: Kind("Event", "events.k8s.io/v1"),
     kinds.JOBS: Kind("ElasticPyTorchJob", OURS, has_status=True, only_known=True, generations=True),
@@ -251,7 +253,7 @@ class Api:
         _require_same(place, old, {k: v for k, v in given.items() if k != "uid"})
         if given.get("uid") not in (None, old["metadata"]["uid"]):
             raise RefusedError(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
-        return self._stored(place, old, merged(old, patch))
+        return self._stored(place, old, merged(old, patch, strategic=request.strategic))
 
     def _stored(self, place: _Place, old: Body, new: Body) -> Told:
         """What of `new` may be written this way; nothing happens where nothing changes."""
@@ -291,7 +293,7 @@ class Api:
         if place.plural == kinds.PODS:
             return _ok(place.plural, self._told_to_go(old, options.get("gracePeriodSeconds")))
         self.server.remove(place.plural, old)
-        if place.plural in (kinds.SERVICES,):
+        if place.plural in (kinds.SERVICES, QUOTAS):
             return _ok(place.plural, old)
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
@@ -314,7 +316,7 @@ class Api:
                 raise RefusedError(410, "Expired", "The provided continue parameter is too old")
             rest, limit, revision = self._pages.pop(token)
         else:
-            selects = selector(request.query.get("labelSelector", ""))
+            selects = selector(request.query)
             rest = [one for one in self.server.all(place.plural) if within(place, one) and selects(one)]
             rest.sort(key=lambda one: (one["metadata"].get("namespace", ""), one["metadata"]["name"]))
             limit, revision = int(request.query.get("limit", 0)), str(self.server.revision)
@@ -332,7 +334,7 @@ class Api:
     def watch(self, request: Request, told: Callable[[bytes | None], None]) -> Watch:
         """Have `told` called with each line from now on. Raises RefusedError."""
         place = self._place(request.path)
-        watch = Watch(place, selector(request.query.get("labelSelector", "")), told)
+        watch = Watch(place, selector(request.query), told)
         since = int(request.query.get("resourceVersion") or self.server.revision)
         if since < self._oldest:
             told(self._error(410, "Expired", f"too old resource version: {since} ({self._oldest})"))
@@ -401,13 +403,17 @@ def within(place: _Place, body: Body) -> bool:
     return not place.namespace or body["metadata"].get("namespace", "") == place.namespace
 
 
-def selector(text: str) -> Callable[[Body], bool]:
-    """Labels that must be there, or be equal."""
-    wanted = [part.partition("=") for part in text.split(",") if part]
+def selector(query: Mapping[str, str]) -> Callable[[Body], bool]:
+    """Labels that must be there, or be equal; and the name, which is the one field that is ever asked for."""
+    wanted = [part.partition("=") for part in query.get("labelSelector", "").split(",") if part]
+    field, _, name = query.get("fieldSelector", "").partition("=")
+    assert field in ("", "metadata.name"), f"unknown here: {field}"
 
     def selects(body: Body) -> bool:
-        labels = body["metadata"].get("labels") or {}
-        return all(key in labels and (not sign or labels[key] == value) for key, sign, value in wanted)
+        meta = body["metadata"]
+        labels = meta.get("labels") or {}
+        has_labels = all(key in labels and (not sign or labels[key] == value) for key, sign, value in wanted)
+        return has_labels and name in ("", meta["name"])
 
     return selects
 

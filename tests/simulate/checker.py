@@ -17,8 +17,10 @@ from tests.simulate.facts import (
     ended,
     flavor_of,
     gpus_of,
+    holds,
     is_master,
     is_open,
+    is_over,
     job_sizes,
     name_of,
     owner_of,
@@ -81,6 +83,8 @@ class Checker:
             )
             others = [requests_of(p) for p in held if p["metadata"]["uid"] != pod["metadata"]["uid"] and staying(p)]
             kept = [other for other, where in self._kept() if where == place and gpus_of(other)]
+            # Whoever has higher priority may have been faster: then nothing is left to be kept.
+            kept = [other for other in kept if room_for(requests_of(other), node, others)]
             others += map(requests_of, kept)
             told = f"{name_of(pod)} is made on {place}, where its room is kept for {sorted(map(name_of, kept))}"
             require(room_for(requests_of(pod), node, others) or not kept, told)
@@ -91,7 +95,7 @@ class Checker:
 
     def held_on(self, place: str) -> list[Body]:
         """Pods that hold room on the node: bound or pinned to it, and not ended; terminating ones hold theirs."""
-        return [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == place and not ended(pod)]
+        return [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == place and holds(pod)]
 
     def _no_limit_passed(self, created: list[Body]) -> None:
         policies = read_policies(self.server)
@@ -135,7 +139,7 @@ class Checker:
         """GPUs of the flavor that pods of these namespaces hold."""
         nodes = {name_of(node) for node in self.server.all(kinds.NODES)}
         pods = [p for p in self.server.all(kinds.PODS) if p["metadata"]["namespace"] in namespaces]
-        held = [pod for pod in pods if place_of(pod) in nodes and not ended(pod) and flavor_of(pod) == flavor]
+        held = [pod for pod in pods if place_of(pod) in nodes and holds(pod) and flavor_of(pod) == flavor]
         return sum(map(gpus_of, held))
 
     def _is_sound(self, operator: Operator, writes: list[Write]) -> None:
@@ -156,7 +160,7 @@ class Checker:
         for pod in deleted:
             uid = owner_of(pod)["uid"]
             job = jobs.get(uid)
-            if job is None or job["spec"].get("preemptible", True) or uid not in allocation:
+            if job is None or is_over(job) or job["spec"].get("preemptible", True) or uid not in allocation:
                 continue
             share, sizes = allocation.share(uid), job_sizes(job)
             before = len(share.keep) + len(share.release)
@@ -191,7 +195,7 @@ class Checker:
 
     def _min_or_nothing(self, job: Body) -> None:
         uid = job["metadata"]["uid"]
-        if "completionTime" in job.get("status", {}) or name_of(job) in self.server.aside:
+        if is_over(job) or name_of(job) in self.server.aside:
             return
         pods = [pod for pod in self.pods_of(uid) if staying(pod)]
         allowed = (0,) if job["spec"].get("suspend") else (0, *job_sizes(job))

@@ -21,9 +21,11 @@ class Cluster(Players):
     def __init__(self, moments: Moments, dice: Random) -> None:
         super().__init__(Server(moments), dice)
         self.moments = moments
-        of_pods = ((name, one["priority"]) for name, one in kinds.PRIORITIES.items() if name)
-        for name, value in (("low", 0), ("high", 10), *of_pods):
-            self.server.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        of_pods = {name: one for name, one in kinds.PRIORITIES.items() if name}
+        for name, one in ({"low": {"priority": 0}, "high": {"priority": 10}} | of_pods).items():
+            policy = one.get("preemptionPolicy", "PreemptLowerPriority")
+            body = {"metadata": {"name": name}, "value": one["priority"], "preemptionPolicy": policy}
+            self.server.create(kinds.PRIORITY_CLASSES, body)
         for namespace in NAMESPACES:
             self.server.create(kinds.NAMESPACES, {"metadata": {"name": namespace, "labels": {}}})
         self.machines = Machines(self.server)

@@ -17,11 +17,12 @@ from tests.simulate.facts import (
     Body,
     allocatable,
     avoids,
-    ended,
     flavor_of,
     gpus_of,
+    holds,
     is_master,
     is_open,
+    is_over,
     job_sizes,
     lacks_gpus,
     name_of,
@@ -63,7 +64,7 @@ def check_entitlements(server: Server) -> None:
     A pod that does not end terminating keeps its job's places reserved; then nothing is claimed.
     """
     state = State(server)
-    if any(terminating(pod) for pod in state.pods):
+    if any(map(terminating, state.pods)):
         return
     for job in (*state.jobs.values(), *state.foreign()):
         for right in state.rights(job):
@@ -87,13 +88,17 @@ class State:
         self.policies, self.now = read_policies(server), server.moments.time()
         self.nodes = {name_of(n): n for n in server.all(kinds.NODES)}
         self.aside = server.aside
-        self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if "completionTime" not in _status(j)}
-        self.pods = [pod for pod in server.all(kinds.PODS) if place_of(pod) in self.nodes and not ended(pod)]
+        self.jobs = {j["metadata"]["uid"]: j for j in server.all(kinds.JOBS) if not is_over(j)}
+        self.pods = [pod for pod in server.all(kinds.PODS) if place_of(pod) in self.nodes and holds(pod)]
         self.waiting = [pod for pod in server.all(kinds.PODS) if lacks_gpus(pod) and name_of(pod) not in self.aside]
         self.of_job: dict[str, list[Body]] = {uid: [] for uid in self.jobs}
         for pod in self.pods:
             if owner_of(pod) and owner_of(pod)["uid"] in self.of_job and staying(pod):
                 self.of_job[owner_of(pod)["uid"]].append(pod)
+
+    def of_jobs_that_are_over(self) -> Iterator[Body]:
+        """Pods that nobody makes go, but whoever is entitled to their GPUs."""
+        return (pod for pod in self.pods if owner_of(pod) and owner_of(pod)["uid"] not in self.jobs and staying(pod))
 
     def foreign(self) -> Iterator[Body]:
         """Foreign pods that somebody must make way for if they are entitled to it, as jobs of one pod."""
@@ -236,7 +241,10 @@ class State:
         return right.takes(self._team(job), need, theirs, gpus_of(victim), trial.used)
 
     def _surplus(self, job: Body, node: str, trial: Trial) -> Iterator[Body]:
-        """Workers on the node that other teams' jobs have above their minimum."""
+        """Workers on the node that other teams' jobs have above their minimum; pods of jobs that are over."""
+        for pod in self.of_jobs_that_are_over():
+            if place_of(pod) == node and name_of(pod) not in trial.taken and self._team(pod) != self._team(job):
+                yield pod
         for other in self.jobs.values():
             yield from (pod for pod in self._above_minimum(other, job, trial) if place_of(pod) == node)
 

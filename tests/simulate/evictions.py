@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
+from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.model import Snapshot
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
     Body,
+    allocatable,
     ended,
     flavor_of,
     gpus_of,
+    holds,
     is_open,
+    is_over,
     job_sizes,
     name_of,
     node_of,
@@ -38,7 +41,7 @@ class Evictions:
     `deleted` are the pods that it deleted. Where a pod may have gone for a reason of its job's own, it is not counted.
     """
 
-    def __init__(self, server: Server, snapshot: Snapshot, allocation: Mapping[str, Any], deleted: list[Body]) -> None:
+    def __init__(self, server: Server, snapshot: Snapshot, allocation: Allocation, deleted: list[Body]) -> None:
         self.server, self.allocation, self.policies = server, allocation, read_policies(server)
         self.jobs = {job["metadata"]["uid"]: job for job in server.all(kinds.JOBS)}
         self.members = {job.uid: job.members for job in snapshot.jobs}
@@ -56,7 +59,7 @@ class Evictions:
     def _is_stopped(self, uid: str) -> bool:
         """Whether the job had at least its minimum, and has nothing from now on."""
         grant, job, members = self.allocation.get(uid), self.jobs.get(uid), self.members[uid]
-        if grant is None or job is None or job["spec"].get("suspend") or grant.replicas:
+        if grant is None or job is None or is_over(job) or job["spec"].get("suspend") or grant.replicas:
             return False
         whole = any(m.role == "master" for m in members) and len(members) in job_sizes(job)
         return whole and any(m.uid in self.deleted for m in members)
@@ -65,7 +68,7 @@ class Evictions:
         """Whether its job had more than its minimum, keeps it, and might have kept this pod for all we know."""
         uid = owner_of(pod)["uid"]
         grant, job = self.allocation.get(uid), self.jobs.get(uid)
-        if grant is None or job is None or pod["metadata"]["uid"] not in grant.release:
+        if grant is None or job is None or is_over(job) or pod["metadata"]["uid"] not in grant.release:
             return False
         sizes, before = job_sizes(job), len(self.members[uid])
         plain = job["spec"].get("replicaStep", 1) == 1 and not grant.create
@@ -112,12 +115,21 @@ class Evictions:
                 continue
             require(is_open(node), f"{name_of(pod)} is taken, and nobody can use its node {name_of(node)}")
             held = [*self._staying_on(name_of(node)), *(r for _, where, r in self._coming() if where == name_of(node))]
-            held += [requests_of(waiting) for waiting, where in promised(self.server) if where == name_of(node)]
+            held += self._planned_for_foreign_pods(name_of(node))
             if self.room_is_held:
                 continue  # the room may be held for a job that has waited too long
             require(not room_for(requests_of(pod), node, held), f"{name_of(pod)} is taken needlessly")
         self._not_more_than_came()
         self._only_from_who_must_give()
+
+    def _planned_for_foreign_pods(self, node: str) -> list[Mapping[str, int]]:
+        """What those ask for that are nominated for the node, or are to be."""
+        places = {name_of(pod): (pod, where) for pod, where in promised(self.server)}
+        pods = {pod["metadata"]["uid"]: pod for pod in self.server.all(kinds.PODS)}
+        for one in self.allocation.reclaims:
+            if one.uid in pods:
+                places[one.name] = pods[one.uid], one.node
+        return [requests_of(pod) for pod, where in places.values() if where == node]
 
     def _not_more_than_came(self) -> None:
         bound = [pod for pod in self.taken if node_of(pod)]  # any other one waits for room that was taken before it
@@ -126,14 +138,29 @@ class Evictions:
         if any(taker.requests["cpu"] > 1 for taker in self.takers):
             return  # it may take several pods to make room for one
         coming = sum(len(grant.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes)
-        coming += sum(gpus_of(pod) for pod, _ in promised(self.server))
+        coming += sum(gpus_of(pod) for pod, _ in promised(self.server)) + self._lost_to_who_was_faster()
         if len(taken) == len(bound):
             require(len(taken) <= coming, f"{list(map(name_of, taken))} are taken for {coming} GPUs")
 
+    def _lost_to_who_was_faster(self) -> int:
+        """GPUs that jobs' pods are pinned to and somebody else has got, so that room is made for them once more."""
+        lost = 0
+        for node in self.server.all(kinds.NODES):
+            here = [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == name_of(node)]
+            there = [pod for pod in here if staying(pod) or pod["metadata"]["uid"] in self.deleted]
+            lost += max(0, sum(map(gpus_of, there)) - allocatable(node)[GPU])
+        return lost
+
     def _staying_on(self, node: str) -> list[Mapping[str, int]]:
-        """What is held on the node once all that leaves in good order has left."""
-        pods = [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == node and not ended(pod)]
-        return [requests_of(pod) for pod in pods if not terminating(pod) or self._is_late(pod)]
+        """What is held on the node once all that leaves in good order has left.
+
+        Nobody counts on what others let go, or jobs that are gone: how long that takes is not ours to say.
+        """
+        pods = [pod for pod in self.server.all(kinds.PODS) if place_of(pod) == node and holds(pod)]
+        return [requests_of(pod) for pod in pods if not terminating(pod) or self._is_late(pod) or self._is_others(pod)]
+
+    def _is_others(self, pod: Body) -> bool:
+        return not owner_of(pod) or owner_of(pod)["uid"] not in self.jobs
 
     def _is_late(self, pod: Body) -> bool:
         until = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()

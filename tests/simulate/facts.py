@@ -16,7 +16,7 @@ POOL = "pool"
 FLAVORS = ("a", "b")
 OF = "of"
 """The label of pods that tells their job's name."""
-RESERVED = "elastic-pytorch.dev/reserved"
+RESERVED = "elastic-pytorch.dev/Reserved"
 """The annotation in which the operator notes the place that it keeps for a foreign pod."""
 
 
@@ -82,14 +82,19 @@ def nominated_for(pod: Body) -> str:
 
 def reservation_in(pod: Body) -> Body:
     """What the operator noted in the pod of the place that it keeps for it; empty if it keeps none."""
-    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
+    noted = _reservation(pod)
     return noted if noted.get("node") and noted["node"] == nominated_for(pod) else {}
 
 
 def avoids(pod: Body, now: float) -> bool:
     """Whether a reservation of the pod ran out, and its node is left alone still."""
-    noted: Body = json.loads(pod["metadata"].get("annotations", {}).get(RESERVED, "{}"))
-    return any(now < one["until"] for one in noted.get("avoid", {}).values())
+    return any(now < one["until"] for one in _reservation(pod).get("avoid", {}).values())
+
+
+def _reservation(pod: Body) -> Body:
+    told = (one["message"] for one in pod["status"].get("conditions", ()) if one["type"] == RESERVED)
+    found: Body = json.loads(next(told, "{}"))
+    return found
 
 
 def waits(pod: Body) -> bool:
@@ -150,9 +155,23 @@ def flavor_of(pod: Body) -> str:
     return name
 
 
+JOB_PRIORITIES = {"high": 10, "system-node-critical": 2_000_001_000}
+"""The PriorityClasses of jobs; any other one counts as 0."""
+
+
 def priority_of(job: Body) -> int:
     """The priority of a job among jobs, by its class."""
-    return 10 if job["spec"].get("priorityClassName") == "high" else 0
+    return JOB_PRIORITIES.get(job["spec"].get("priorityClassName", ""), 0)
+
+
+def is_over(job: Body) -> bool:
+    """Whether it has ended, or somebody deleted it and only a finalizer keeps it."""
+    return "completionTime" in job.get("status", {}) or terminating(job)
+
+
+def holds(pod: Body) -> bool:
+    """Whether it takes room: not once it has ended, nor where it was deleted before it got a node."""
+    return not ended(pod) and not (terminating(pod) and not node_of(pod))
 
 
 def allocatable(node: Body) -> dict[str, int]:

@@ -18,6 +18,7 @@ from tests.simulate.happenings import (
     policy_comes_or_is_edited,
     time_passes,
 )
+from tests.simulate.hostile import FIRST, HOSTILE, HostileWorld
 from tests.simulate.moments import Moments
 from tests.simulate.violation import require
 from tests.simulate.world import Complaints, World
@@ -30,10 +31,18 @@ REST_EVERY = 10
 """After so many events the world comes to rest."""
 
 
-def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = None, with_errors: bool = False) -> World:
+def run_history(
+    seed: int,
+    events: int = EVENTS,
+    *,
+    told: list[str] | None = None,
+    with_errors: bool = False,
+    hostile: bool = False,
+) -> World:
     """The history of that seed, and the world at its end. What goes wrong is told with all that had happened.
 
     That is in `told` as well: the beginning, and each event. `with_errors`: the operator has errors of its own.
+    `hostile`: one team does what it can to keep GPUs from the others.
     """
     moments, dice = Moments(), Random(seed)
     told = [] if told is None else told
@@ -42,9 +51,10 @@ def run_history(seed: int, events: int = EVENTS, *, told: list[str] | None = Non
     log.addHandler(complaints)
     try:
         with moments.rule(Random(seed)), noted(seed, told):
-            world = World(moments, dice)
+            world = HostileWorld(moments, dice) if hostile else World(moments, dice)
+            told += [beginning(world) for beginning in (FIRST if hostile else BEGINNING)]
             with world.raising.rule() if with_errors else nullcontext():
-                happenings = WITH_ERRORS if with_errors else HAPPENINGS
+                happenings = HOSTILE if hostile else WITH_ERRORS if with_errors else HAPPENINGS
                 return asyncio.run(_live(world, happenings, events, told, complaints))
     finally:
         log.removeHandler(complaints)
@@ -76,7 +86,6 @@ def drawn(
 async def _live(
     world: World, happenings: Mapping[Happening, int], events: int, told: list[str], complaints: Complaints
 ) -> World:
-    told += [beginning(world) for beginning in BEGINNING]
     for happened, (happening, what) in enumerate(drawn(world, happenings, told, events), start=1):
         if happening is time_passes:
             await world.advance(float(what.split()[0]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+from tests.simulate.api import SECRETS
 from tests.simulate.facts import is_ready, owner_of, terminating
 from tests.simulate.scheduler import Scheduler
 from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Server
@@ -11,14 +13,19 @@ from tests.simulate.server import JOBS, NODES, PODS, SERVICES, SLICES, Body, Ser
 
 class Machines:
     """All that acts on the cluster's objects beside the operator. Pods in `stuck` (by uid) never end terminating; none
-    does where kubelets let none go; nobody is placed where the scheduler does not run.
+    does where kubelets let none go; those of `stubborn` namespaces end when their grace is over; pods in `never` are
+    placed nowhere, and nobody is where the scheduler does not run. Of kinds in `late` the garbage collector has not
+    seen yet that their job is gone.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.stuck: set[str] = set()
+        self.stubborn: set[str] = set()
+        self.late: set[str] = set()
         self.let_go = self.schedules = True
         self._scheduler = Scheduler(server)
+        self.never = self._scheduler.never
 
     def step(self) -> None:
         """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
@@ -39,8 +46,8 @@ class Machines:
                 self.server.delete_pod(pod, grace=0)
             elif owner is not None and owner["uid"] not in jobs and not terminating(pod):
                 self.server.delete_pod(pod)
-        for plural in (SERVICES, SLICES):
-            for thing in self.server.all(plural):
+        for plural in (SERVICES, SLICES, SECRETS):
+            for thing in self.server.all(plural) if plural not in self.late else ():
                 if owner_of(thing)["uid"] not in jobs:
                     self.server.remove(plural, thing)
 
@@ -52,10 +59,22 @@ class Machines:
             if pod["spec"].get("nodeName") not in ready:
                 continue
             if terminating(pod):
-                if self.let_go and pod["metadata"]["uid"] not in self.stuck:
+                if self.let_go and pod["metadata"]["uid"] not in self.stuck and not self._ignores(pod):
                     self.server.delete_pod(pod, grace=0)
-            elif pod["status"]["phase"] == "Pending":
+            elif pod["status"]["phase"] == "Pending" and not self._lacks_a_secret(pod):
                 self.server.update(PODS, pod, status=self._running(pod))
+
+    def _ignores(self, pod: Body) -> bool:
+        """Whether it goes on until it is killed."""
+        meta = pod["metadata"]
+        until = datetime.fromisoformat(meta["deletionTimestamp"]).timestamp()
+        return meta["namespace"] in self.stubborn and self.server.moments.time() < until
+
+    def _lacks_a_secret(self, pod: Body) -> bool:
+        """Whether it would wait in CreateContainerConfigError."""
+        sources = [v["valueFrom"] for c in pod["spec"]["containers"] for v in c.get("env") or () if "valueFrom" in v]
+        names = {source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source}
+        return any(self.server.find(SECRETS, pod["metadata"]["namespace"], name) is None for name in names)
 
     def _running(self, pod: Body) -> dict[str, Any]:
         now = self.server.moments.text()

@@ -13,15 +13,19 @@ from tests.simulate.facts import (
     ended,
     flavor_of,
     gpus_of,
+    is_master,
     is_open,
     lacks_gpus,
     name_of,
     node_of,
     nominated_for,
+    owner_of,
+    place_of,
     pod_priority,
     preempts,
     requests_of,
     room_for,
+    staying,
     suits,
     terminating,
 )
@@ -77,11 +81,18 @@ class Reclaims:
             require(not higher, f"{name_of(write.pod)} goes for {name_of(pod)}, for which the scheduler preempts")
         if requests_of(pod)["cpu"] == 1 and gpus_of(pod) == 1 and self._keep_their_jobs(gone):
             bound = sum(bool(node_of(write.pod)) for write in gone)
-            require(bound <= 1, f"{names} go for {name_of(pod)}, which asks for one GPU")
+            others = sum(gpus_of(one) for one in self.server.all(kinds.PODS) if self._waits_on(one, reclaim.node))
+            require(bound <= 1 + others, f"{names} go for {name_of(pod)}, which asks for one GPU")
         self._is_entitled(pod, gone)
 
+    def _waits_on(self, pod: Body, node: str) -> bool:
+        """Whether it is a job's, and somebody was faster on the node that it is pinned to: room is made for it, too."""
+        return bool(owner_of(pod)) and staying(pod) and not node_of(pod) and place_of(pod) == node
+
     def _keep_their_jobs(self, gone: list[Write]) -> bool:
-        """Whether none of them belongs to a job that is stopped as a whole."""
+        """Whether none of them belongs to a job that is stopped, or started over, as a whole."""
+        if any(is_master(write.pod) for write in gone):
+            return False
         owners = {write.pod["metadata"]["ownerReferences"][0]["uid"] for write in gone}
         return all(self.allocation.share(uid).replicas for uid in owners if uid in self.allocation)
 

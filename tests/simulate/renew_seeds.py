@@ -10,9 +10,10 @@ import sys
 from multiprocessing import Pool
 
 from tests.simulate.caught import Catch, lived_by, read_catches, write_catches
-from tests.simulate.history import EVENTS
+from tests.simulate.history import EVENTS, run_history
 from tests.simulate.mutants import GUARDS, MUTANTS
 from tests.simulate.test_histories import KNOWN, SEEDS
+from tests.simulate.violation import ViolationError
 
 MORE = 40
 """Seeds after the first that catches a mutant, of which one may do so better."""
@@ -26,17 +27,29 @@ def search(mutant: str) -> Catch | None:
         if seed > last:
             break
         most = best.events - 1 if best and not best.vague else EVENTS
-        catch = lived_by(mutant, seed, most) if most and (seed not in KNOWN or mutant in GUARDS) else None
+        catch = shown_by(mutant, seed, most) if most and (seed not in KNOWN or mutant in GUARDS) else None
         if catch and (best is None or (catch.vague, catch.events) < (best.vague, best.events)):
             last = last if best else seed + MORE
             best = catch
     return best
 
 
+def shown_by(mutant: str, seed: int, events: int) -> Catch | None:
+    """How that history shows the mutant; None if it does not, or if an operator that is not broken fails in it too."""
+    catch = lived_by(mutant, seed, events)
+    if catch is None:
+        return None
+    try:
+        run_history(seed, catch.events, with_errors=mutant in GUARDS)
+    except ViolationError:
+        return None
+    return catch
+
+
 def renewed(mutant: str) -> Catch | None:
     """What is recorded of the mutant if it still holds, else another catch."""
     known = read_catches().get(mutant)
-    return (known and lived_by(mutant, known.seed, known.events)) or search(mutant)
+    return (known and shown_by(mutant, known.seed, known.events)) or search(mutant)
 
 
 def main(*, anew: bool) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from elastic_operator.build.resource_quota import build_resource_quota
 from tests.api.jobs import make_job
 
 Body = dict[str, Any]
@@ -21,6 +22,7 @@ PODS = "/api/v1/namespaces/$ns/pods"
 SERVICES = "/api/v1/namespaces/$ns/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/$ns/endpointslices"
 JOBS = "/apis/elastic-pytorch.dev/v1beta1/namespaces/$ns/elasticpytorchjobs"
+QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/$ns/events"
 JOB = "ElasticPyTorchJob"
 FINALIZER = "example.com/keep"
@@ -28,7 +30,10 @@ FINALIZER = "example.com/keep"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`method` is also LIST, or WATCH of what came since the version in the query; `soon`: asked until it is so."""
+    """`method` is also LIST, or WATCH of what came since the version in the query; `soon`: asked until it is so.
+
+    `strategic` is the kind of a PATCH.
+    """
 
     method: str
     path: str
@@ -37,6 +42,7 @@ class Row:
     query: Mapping[str, str] = field(default_factory=dict)
     keep: str = ""
     soon: bool = False
+    strategic: bool = False
 
 
 def lease(name: str, holder: str = "one", **meta: Any) -> Body:
@@ -78,9 +84,20 @@ def addresses(name: str, *found: str) -> Body:
     return {**head, "addressType": "IPv4", "endpoints": [{"addresses": list(found)}], "ports": []}
 
 
+def quota(name: str, gpus: int, **meta: Any) -> Body:
+    """A quota of plain pods."""
+    body = build_resource_quota("x", {"nvidia.com/gpu": gpus}, classes=["elastic-pytorch-worker"])
+    return {**body, "metadata": {"name": name, **meta}}
+
+
 def of(kept: str, **changes: Any) -> Body:
     """Metadata that says which version of which object is meant."""
     return {"uid": f"${kept}.metadata.uid", "resourceVersion": f"${kept}.metadata.resourceVersion", **changes}
+
+
+def conditions(**wanted: str) -> Body:
+    """A status with these conditions."""
+    return {"status": {"conditions": [{"type": name, "status": value} for name, value in wanted.items()]}}
 
 
 def only(**wanted: str) -> Body:
@@ -131,6 +148,45 @@ PODS_TABLE = (
     ),
     Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y", {"status": {"nominatedNodeName": None}}),
     Row("PATCH", f"{PODS}/a/status", "200 Pod Pending same noted=y", {"spec": {"schedulerName": "other"}}),
+    Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y A=True", conditions(A="True")),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y A=True B=True",
+        conditions(B="True"),
+        strategic=True,
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y A=False B=True",
+        conditions(A="False"),
+        strategic=True,
+    ),
+    Row(
+        "PATCH", f"{PODS}/a/status", "200 Pod Pending same noted=y A=False B=True", conditions(B="True"), strategic=True
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed A=False B=True nominated=n",
+        {"metadata": {"annotations": {"note": None}}, "status": {"nominatedNodeName": "n"}},
+        strategic=True,
+    ),
+    Row(
+        "PATCH",
+        f"{PODS}/a/status",
+        "200 Pod Pending changed noted=y B=True",
+        {
+            "metadata": {"annotations": {"note": "y"}},
+            "status": {"nominatedNodeName": None, **conditions(B="True")["status"]},
+        },
+    ),
+    Row("PATCH", f"{PODS}/a/status", "409 Conflict", {"metadata": of("a"), **conditions(B="False")}, strategic=True),
+    Row(
+        "PATCH", f"{PODS}/a/status", "422 Invalid", {"metadata": {"uid": "x"}, **conditions(B="False")}, strategic=True
+    ),
+    Row("PATCH", f"{PODS}/a/status", "200 Pod Pending changed noted=y", {"status": {"conditions": None}}),
     Row("DELETE", f"{PODS}/a", "409 Conflict", only(uid="another")),
     Row("DELETE", f"{PODS}/a", "200 Pod Pending noted=y deleting grace=0", only(uid="$a.metadata.uid")),
     Row("GET", f"{PODS}/a", "404 NotFound"),
@@ -213,6 +269,8 @@ LISTS = (
     Row("LIST", LEASES, "200 LeaseList a,c", query={"labelSelector": "of"}),
     Row("DELETE", f"{LEASES}/a", "200 Success", {}),
     Row("PATCH", f"{LEASES}/b", "200 Lease changed", {"metadata": {"labels": {"of": "b"}}}),
+    Row("LIST", LEASES, "200 LeaseList b", query={"fieldSelector": "metadata.name=b"}),
+    Row("WATCH", LEASES, "200 MODIFIED b,MODIFIED b", query={**SINCE_C, "fieldSelector": "metadata.name=b"}),
     Row(
         "WATCH", LEASES, "200 MODIFIED b,DELETED a,MODIFIED b", query={"resourceVersion": "$c.metadata.resourceVersion"}
     ),
@@ -224,10 +282,24 @@ LISTS = (
     ),
 )
 
-TABLES = {"writes": WRITES, "pods": PODS_TABLE, "others": OTHERS, "lists": LISTS}
+# The controller manager writes the status of a quota soon after it is made: no row asks for its version.
+QUOTAS_TABLE = (
+    Row("POST", QUOTAS, "201 ResourceQuota", quota("a", 2), keep="a"),
+    Row("POST", QUOTAS, "409 AlreadyExists", quota("a", 2)),
+    Row("PUT", f"{QUOTAS}/a", "200 ResourceQuota", quota("a", 1)),
+    Row("PUT", f"{QUOTAS}/a", "409 Conflict", quota("a", 3, resourceVersion="$a.metadata.resourceVersion")),
+    Row("PUT", f"{QUOTAS}/b", "404 NotFound", quota("b", 1)),
+    Row("LIST", QUOTAS, "200 ResourceQuotaList a", query={"fieldSelector": "metadata.name=a"}),
+    Row("LIST", QUOTAS, "200 ResourceQuotaList ", query={"fieldSelector": "metadata.name=b"}),
+    Row("DELETE", f"{QUOTAS}/a", "409 Conflict", only(uid="another")),
+    Row("DELETE", f"{QUOTAS}/a", "200 ResourceQuota", only(uid="$a.metadata.uid")),
+    Row("DELETE", f"{QUOTAS}/a", "404 NotFound", only(uid="$a.metadata.uid")),
+)
 
-Ask = Callable[[str, str, Mapping[str, str], Any], tuple[int, Any]]
-"""Method, path, query and body to HTTP status and JSON; of a watch the list of its events."""
+TABLES = {"writes": WRITES, "pods": PODS_TABLE, "others": OTHERS, "lists": LISTS, "quotas": QUOTAS_TABLE}
+
+Ask = Callable[..., tuple[int, Any]]
+"""Method, path, query, body and `strategic` to HTTP status and JSON; of a watch the list of its events."""
 
 
 class Asked:
@@ -244,7 +316,7 @@ class Asked:
         method = "GET" if row.method in ("LIST", "WATCH") else row.method
         if row.method == "WATCH":
             query |= {"watch": "true", "timeoutSeconds": "1"}
-        status, answer = self._ask(method, path, query, body)
+        status, answer = self._ask(method, path, query, body, strategic=row.strategic)
         if row.keep:
             self._kept[row.keep] = answer
         return " ".join([str(status), *self._words(row, answer)])
@@ -268,13 +340,15 @@ class Asked:
         gone = row.method == "DELETE" and meta.get("deletionGracePeriodSeconds") == 0 and not meta.get("finalizers")
         last = row.method == "PATCH" and "deletionTimestamp" in meta and not meta.get("finalizers")
         words = [status["phase"]] if "phase" in status else []
-        if before is not None and not gone and not last and answer["kind"] != "Service":
+        if before is not None and not gone and not last and answer["kind"] not in ("Service", "ResourceQuota"):
             words.append("same" if version == before else "changed")
         words += [f"noted={meta['annotations']['note']}"] if "note" in (meta.get("annotations") or {}) else []
         words += ["kept"] if FINALIZER in meta.get("finalizers", ()) else []
         words += ["deleting"] if "deletionTimestamp" in meta else []
         grace = meta.get("deletionGracePeriodSeconds")
         words += [f"grace={grace}"] if grace is not None else []
+        told = [one for one in status.get("conditions", ()) if len(one["type"]) == 1]
+        words += [f"{one['type']}={one['status']}" for one in sorted(told, key=lambda one: one["type"])]
         words += [f"nominated={status['nominatedNodeName']}"] if status.get("nominatedNodeName") else []
         words += [f"generation={meta['generation']}"] if answer["kind"] == "ElasticPyTorchJob" else []
         words += [f"replicas={status['replicas']}"] if "replicas" in status else []

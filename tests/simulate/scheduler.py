@@ -32,10 +32,14 @@ SELF = "default-scheduler"
 
 
 class Scheduler:
-    """Places pods. A pod that fits nowhere does not hold up those behind it, unless it is nominated for a node."""
+    """Places pods. A pod that fits nowhere does not hold up those behind it, unless it is nominated for a node.
+
+    Pods in `never` (by uid) it places nowhere, whatever room there is, as where a claim of theirs is in use.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.never: set[str] = set()
 
     def step(self) -> None:
         """Everybody who waits is tried once."""
@@ -48,7 +52,7 @@ class Scheduler:
             return
         held = self._held()
         for pod in sorted(waiting, key=lambda p: -pod_priority(p)):
-            node = next(self._places(pod, held), None)
+            node = next(self._places(pod, held), None) if pod["metadata"]["uid"] not in self.never else None
             if node is None:
                 self._cannot_place(pod, held)
                 continue
@@ -87,9 +91,10 @@ class Scheduler:
     def _cannot_place(self, pod: Body, held: dict[str, list[Amounts]]) -> None:
         status = dict(pod["status"])
         told = self._why(pod, held)
-        known = next(iter(status.get("conditions", ())), None)
+        known = next((one for one in status.get("conditions", ()) if one["type"] == "PodScheduled"), None)
         if known is None or known.get("message") != told:
-            status["conditions"] = [self._no_place(told, known)]
+            others = [one for one in status.get("conditions", ()) if one["type"] != "PodScheduled"]
+            status["conditions"] = [self._no_place(told, known), *others]
         if known and preempts(pod) and not self._waits_for_victims(pod):  # at the second try at the earliest
             node = self._preempt(pod)
             if node:

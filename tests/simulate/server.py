@@ -20,6 +20,7 @@ Listener = Callable[[str, Body | None, Body | None], None]
 PODS, NODES, JOBS = "pods", "nodes", "elasticpytorchjobs"
 SERVICES, SLICES, EVENTS = "services", "endpointslices", "events"
 POLICIES, NAMESPACES, PRIORITY_CLASSES = "gpuquotapolicies", "namespaces", "priorityclasses"
+DEVICE_CLASSES = "deviceclasses"
 
 PRIORITIES: Mapping[str, Body] = {
     "": {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"},
@@ -117,9 +118,14 @@ class Server:
             listener(plural, old, new)
 
 
-def merged(old: Any, patch: Any) -> Any:
-    """`old` after the JSON merge patch (RFC 7386)."""
+def merged(old: Any, patch: Any, *, strategic: bool = False) -> Any:
+    """`old` after the JSON merge patch (RFC 7386), or after a strategic one, which merges conditions by their type."""
     if not isinstance(patch, dict):
         return patch
     kept = {k: v for k, v in (old if isinstance(old, dict) else {}).items() if patch.get(k, ...) is not None}
-    return kept | {k: merged(kept.get(k), v) for k, v in patch.items() if v is not None}
+    new = {k: merged(kept.get(k), v, strategic=strategic) for k, v in patch.items() if v is not None}
+    if strategic and "conditions" in new:
+        by_type = {one["type"]: one for one in kept.get("conditions", ())}
+        by_type |= {one["type"]: {**by_type.get(one["type"], {}), **one} for one in new["conditions"]}
+        new["conditions"] = list(by_type.values())
+    return kept | new

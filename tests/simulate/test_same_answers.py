@@ -20,8 +20,8 @@ async def test_the_server_in_memory_answers_as_a_real_one(table: str) -> None:
     cluster.server.create(kinds.NAMESPACES, {"metadata": {"name": "here"}})
     api = cluster.api
 
-    def ask(method, path, query, body):
-        request = Request(method, path, query, body)
+    def ask(method, path, query, body, *, strategic):
+        request = Request(method, path, query, body, strategic)
         if not request.watches:
             answer = api.answer(request)
             return answer.status, json.loads(answer.body) if answer.body else None

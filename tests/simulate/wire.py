@@ -56,16 +56,16 @@ class Wire:
         """Replace an object."""
         return self._carry_out(Request("PUT", path, body=body))
 
-    async def patch(self, path: str, body: Body, **_: object) -> Body:
+    async def patch(self, path: str, body: Body, *, content_type: str = "") -> Body:
         """Merge into an object, or its status."""
-        return self._write("PATCH", path, body)
+        return self._write("PATCH", path, body, strategic="strategic" in content_type)
 
     async def delete(self, path: str, options: Body) -> Body:
         """Delete an object."""
         return self._write("DELETE", path, options)
 
-    def _write(self, method: str, path: str, body: Body) -> Body:
-        of_pods, request = f"/{PODS}" in path, Request(method, path, body=body)
+    def _write(self, method: str, path: str, body: Body, *, strategic: bool = False) -> Body:
+        of_pods, request = f"/{PODS}" in path, Request(method, path, body=body, strategic=strategic)
         if not of_pods and f"/{JOBS}" not in path:
             return self._carry_out(request)
         effect = partial(self._done_to_a_pod if of_pods else self._carry_out, request)

@@ -153,11 +153,15 @@ class Line:
         params: Mapping[str, str] | None = None,
         data: aiohttp.BytesPayload | None = None,
         timeout: aiohttp.ClientTimeout,
+        headers: Mapping[str, str] | None = None,
         **_: object,
     ) -> AsyncIterator[Response]:
         """Send it, and wait for the answer within the time that it is given."""
         path = "/" + url.split("/", 3)[3]
-        request = Request(method, path, dict(params or {}), msgspec.json.decode(data.decode()) if data else None)
+        body = msgspec.json.decode(data.decode()) if data else None
+        request = Request(
+            method, path, dict(params or {}), body, "strategic" in (headers or {}).get("Content-Type", "")
+        )
         entry = Entry(self._now(), request)
         self.log.append(entry)
         self.sent(request)

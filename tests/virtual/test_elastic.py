@@ -13,11 +13,12 @@ from tests.simulate import server as kinds
 from tests.simulate.api import SECRETS
 from tests.simulate.facts import name_of, node_of
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, delete_pod, edit, end, job, kill, leads, nodes, replica
+from tests.virtual.deeds import condition, delete_job, delete_pod, edit, end, job, kill, leads, nodes, replica
 from tests.virtual.world import ProcessWorld, live
 
 MASTER = "toy-master-0"
 ELASTICITY = {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1, "checkpointPath": "/checkpoints"}
+apply = job(small=2, big=4, runtime={"mode": "Elastic"}, elasticity=ELASTICITY)
 
 
 def note(world: ProcessWorld, key: str) -> str:
@@ -100,6 +101,61 @@ async def replaces_who_fails(world: ProcessWorld) -> None:
     await is_told(world, 4, epoch=2, within=30)
 
 
+async def runs_on_when_the_secret_of_a_namesake_goes_late(world: ProcessWorld) -> None:
+    edit("toy", suspend=True)(world)
+    await world.until("no pod is left", lambda: not world.server.all(kinds.PODS), seconds=10)
+    world.machines.late.add(SECRETS)
+    delete_job("toy")(world)
+    apply(world)
+    await is_told(world, 4, within=30)
+    world.machines.late.clear()
+    world.stir()
+    await world.advance(5)
+    delete_pod("toy-worker-2")(world)
+    await is_told(world, 4)
+    require(len(world.server.all(SECRETS)) == 1, f"{world.server.all(SECRETS)}")
+
+
+async def goes_on_with_the_secret_that_its_pods_know_from_an_older_release(world: ProcessWorld) -> None:
+    as_of_an_older_release(world)
+    delete_pod("toy-worker-2")(world)
+    await is_told(world, 4)
+    delete_pod(MASTER)(world)
+    await is_told(world, 4, epoch=2)
+    require(secrets_named(world) == {"toy-elastic"}, f"{secrets_named(world)}")
+    require(len(world.server.all(SECRETS)) == 1, "pods that start at different times know different tokens")
+    edit("toy", suspend=True)(world)
+    await world.until("all go", lambda: not world.server.all(kinds.PODS), seconds=10)
+    edit("toy", suspend=False)(world)
+    await world.until("all come again", lambda: world.settled("toy", 4), seconds=30)
+    require(len(secrets_named(world)) == 1 and "toy-elastic" not in secrets_named(world), f"{secrets_named(world)}")
+
+
+def token_of(container: dict[str, Any]) -> dict[str, Any]:
+    """Where its token comes from."""
+    [source] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if v["name"] == contract.ENV_TOKEN]
+    return dict(source)
+
+
+def secrets_named(world: ProcessWorld) -> set[str]:
+    """The Secrets that the job's pods refer to."""
+    return {token_of(container)["name"] for pod in world.pods("toy") for container in pod["spec"]["containers"]}
+
+
+def as_of_an_older_release(world: ProcessWorld) -> None:
+    """Secret and pods of the job become what they were before the Secret's name had the job's uid."""
+    [secret] = world.server.all(SECRETS)
+    world.server.remove(SECRETS, secret)
+    world.server.create(SECRETS, {**secret, "metadata": {**secret["metadata"], "name": "toy-elastic"}})
+    old = {"name": contract.ENV_TOKEN, "valueFrom": {"secretKeyRef": {"name": "toy-elastic", "key": "token"}}}
+    for pod in world.pods("toy"):
+        notes = {key: text for key, text in pod["metadata"]["annotations"].items() if key != contract.ANNOTATION_SECRET}
+        [main] = pod["spec"]["containers"]
+        main = {**main, "env": [old if v["name"] == contract.ENV_TOKEN else v for v in main["env"]]}
+        meta = {**pod["metadata"], "annotations": notes}
+        world.server.update(kinds.PODS, pod, metadata=meta, spec={**pod["spec"], "containers": [main]})
+
+
 async def ends_when_a_launcher_asks_for_it(world: ProcessWorld) -> None:
     end(contract.EXIT_DO_NOT_RETRY, "toy-worker-0")(world)
     failed = condition("toy", "Failed", "RestartLimitReached")
@@ -127,6 +183,8 @@ async def gives_a_master_without_a_place_that_of_the_highest_worker(world: Proce
         mends_what_somebody_wrote,
         follows_a_lost_master,
         replaces_who_fails,
+        runs_on_when_the_secret_of_a_namesake_goes_late,
+        goes_on_with_the_secret_that_its_pods_know_from_an_older_release,
         ends_when_a_launcher_asks_for_it,
         gives_a_master_without_a_place_that_of_the_highest_worker,
     ],
@@ -136,7 +194,7 @@ def test_the_operator_of_an_elastic_job(story: Callable[[ProcessWorld], Awaitabl
     async def lived(world: ProcessWorld) -> None:
         nodes(2, 2)(world)
         replica()(world)
-        job(small=2, big=4, runtime={"mode": "Elastic"}, elasticity=ELASTICITY)(world)
+        apply(world)
         await is_told(world, 4)
         await story(world)
 

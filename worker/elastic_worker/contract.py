@@ -32,6 +32,10 @@ one; `sizes` (all that are allowed) and `step` (from min on) are absent where an
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
 """How many master pods the job has had. Members obey the highest they have seen."""
 
+ANNOTATION_SECRET = f"{GROUP}/secret"
+"""On the pods of an Elastic job: the Secret with its token. Pods of older releases have `NAME-elastic`, and no such
+annotation."""
+
 ROLE_MASTER = "master"
 ROLE_WORKER = "worker"
 
@@ -63,7 +67,7 @@ ENV_POD_NAME = "ELASTIC_POD_NAME"
 ENV_POD_UID = "ELASTIC_POD_UID"
 ENV_MASTER_EPOCH = "ELASTIC_MASTER_EPOCH"
 ENV_TOKEN = "ELASTIC_TOKEN"
-"""The job's secret, from SECRET_KEY of the Secret `NAME-elastic`; never passed on to a training process."""
+"""The job's secret, from SECRET_KEY of the Secret `NAME-elastic-UID`; never passed on to a training process."""
 ENV_NPROC = "ELASTIC_NPROC"
 ENV_PRELOAD = "ELASTIC_PRELOAD"
 """Modules that the warm parent imports beside torch, separated by commas."""
@@ -100,7 +104,12 @@ ELASTIC_BACKEND = "elastic-pytorch"
 of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
-"""The launcher's when another pod would fare no better: too many failures without progress, an image without torch."""
+"""A pod's main container says with it that another pod would fare no better: too many failures without progress, an
+image without torch."""
+OLDEST_TORCH = (2, 4)
+"""Major and minor version, in both modes."""
+OLDEST_PYTHON = (3, 9)
+"""Of the launcher, so of images in Elastic mode."""
 EXIT_LEFT = 143
 """The launcher's when it was told to go and went."""
 

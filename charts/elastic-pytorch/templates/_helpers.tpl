@@ -12,6 +12,13 @@
 {{- .Values.serviceAccount.name | default (include "elastic.operatorName" .) -}}
 {{- end }}
 
+{{/* The class of the operator's pods that the chart makes; "" where another one is named, or none is to be made. */}}
+{{- define "elastic.ownPriorityClass" -}}
+{{- if and .Values.priorityClasses.create (not .Values.priorityClassName) -}}
+{{- include "elastic.operatorName" . -}}
+{{- end -}}
+{{- end }}
+
 {{- define "elastic.selectorLabels" -}}
 app.kubernetes.io/name: elastic-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -48,7 +55,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "elastic.settings" -}}
 {{- $worker := include "elastic.reference" (dict "image" .Values.workerImage "chart" .) -}}
 {{- $images := dict "workerImage" $worker "workerImagePullSecrets" .Values.workerImage.pullSecrets -}}
-{{- toYaml (merge $images .Values.settings) -}}
+{{- $access := dict "authorizeMetrics" .Values.metrics.authorization -}}
+{{- toYaml (merge $images $access .Values.settings) -}}
 {{- end }}
 
 {{/* "yes" where a thing of the Prometheus operator is wanted: `enabled` is true, or auto and the cluster has the API. */}}
@@ -62,8 +70,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "elastic.endpoint" -}}
 port: http
 path: /metrics
-interval: {{ .interval }}
+interval: {{ .monitor.interval }}
 honorLabels: true
+{{- if .chart.Values.metrics.authorization }}
+authorization:
+  type: Bearer
+  credentials:
+    name: {{ include "elastic.readerName" .chart }}
+    key: token
+{{- end }}
+{{- end }}
+
+{{/* Who reads metrics where not everybody may: a role, an account that has it, and the Secret with its token. */}}
+{{- define "elastic.readerName" -}}
+{{- printf "%s-metrics-reader" (include "elastic.name" .) -}}
 {{- end }}
 
 {{/*
@@ -94,6 +114,11 @@ stands in braces there is Prometheus's to fill in.
 {{- define "elastic.testLabels" -}}
 app.kubernetes.io/name: elastic-operator-test
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Of each ResourceQuota for plain pods: QUOTA_NAME of build/resource_quota.py. */}}
+{{- define "elastic.quotaName" -}}
+elastic-pytorch-plain-pods
 {{- end }}
 
 {{/* Where a job's launchers tell their state: STATUS_PORT of elastic_worker/contract.py. */}}

@@ -114,8 +114,8 @@ class Elasticity(ApiModel):
         default=120,
         ge=0,
         le=86_400,
-        description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds). Applies to pods"
-        " created after an edit.",
+        description="Seconds a leaving pod gets to stop cleanly (its terminationGracePeriodSeconds), up to the ceiling"
+        " of its team. Applies to pods created after an edit.",
     )
     scale_up_delay_seconds: int = Field(
         default=30,
@@ -217,7 +217,9 @@ class JobSpec(ApiModel):
     priority_class_name: str = Field(
         default="",
         max_length=253,
-        description="PriorityClass that orders this job among jobs. It is never put on pods.",
+        description="PriorityClass that orders this job among jobs. One that does not exist, or that the operator's"
+        " settings do not let jobs name, counts as 0. It is never put on pods; one that the template names is, if its"
+        " preemptionPolicy is Never, since pods of jobs preempt nobody.",
     )
     preemptible: bool = Field(
         default=True,

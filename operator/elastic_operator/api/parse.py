@@ -29,6 +29,9 @@ MAX_TEMPLATE = 256 * 1024
 TOO_LARGE = (
     "must be at most 256 kB as JSON, not {size} kB: bring long lists and texts in by a ConfigMap, a volume or the image"
 )
+IGNORED = "this release of the operator has no such field; the job goes on without it. Take it away, or upgrade"
+MOST_IGNORED = 8
+"""Of the fields that are ignored are named in a message."""
 _LEAVES = (str, int, float, bool, type(None))
 """Most values of a large template; to ask for these first is five times cheaper than to ask for a mapping."""
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
@@ -54,6 +57,34 @@ def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RE
     spec = _validated(_without_nulls(raw))
     _refuse_any(_rule_errors(spec, gpu_resources))
     return spec
+
+
+def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """A job's spec without the fields that are not known here, and a warning of these; "" where there is none.
+
+    They are of a later release of the operator, whose definitions stay when the operator is rolled back. Those of pods
+    are not looked at.
+    """
+    if _deeper_than(raw, MAX_DEPTH):
+        return raw, ""
+    try:
+        JobSpec.model_validate(raw)
+    except ValidationError as error:
+        paths = [details["loc"] for details in error.errors(include_url=False) if details["type"] == "extra_forbidden"]
+        for path in paths:
+            raw = _without(raw, path)
+        return raw, "; ".join(str(FieldError(("spec", *path), IGNORED)) for path in paths[:MOST_IGNORED])
+    return raw, ""
+
+
+def _without(value: Any, path: Path) -> Any:
+    """A copy of nested mappings and lists without what stands at the path."""
+    step, *rest = path
+    if not rest:
+        return {key: child for key, child in value.items() if key != step}
+    if isinstance(value, list):
+        return [_without(child, tuple(rest)) if index == step else child for index, child in enumerate(value)]
+    return {key: _without(child, tuple(rest)) if key == step else child for key, child in value.items()}
 
 
 def parse_policy(body: Mapping[str, Any]) -> PolicySpec:

@@ -134,8 +134,8 @@ class Reclaim(ApiModel):
         default=None,
         ge=0,
         le=86_400,
-        description="The most seconds that a leaving pod of its jobs gets to stop cleanly: a ceiling for their"
-        " elasticity.gracePeriodSeconds, for pods made from now on. Absent: no ceiling.",
+        description="The most seconds that a leaving pod of its jobs gets to stop cleanly, whatever their"
+        " elasticity.gracePeriodSeconds. Absent: reclaim.maxGracePeriodSeconds of the operator's settings.",
     )
 
 

@@ -59,6 +59,10 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     STALLED = "Stalled"
     NODES_UNREACHABLE = "NodesUnreachable"
+    DEVICES_NOT_COUNTED = "DevicesNotCounted"
+    PRIORITY_IGNORED = "PriorityIgnored"
+    FIELDS_IGNORED = "FieldsIgnored"
+    POD_PRIORITY_IGNORED = "PodPriorityIgnored"
 
 
 class Phase(StrEnum):

@@ -39,6 +39,10 @@ NO_GPUS = (
 )
 NO_GPU_LIMIT = "must stand in limits: GPUs are never shared or overcommitted"
 
+ONLY_IN_CONTAINERS = (
+    "must stand in the resources of a container, remove it here: a pod as a whole has cpu, memory and hugepages only"
+)
+
 Located = tuple[Path, Mapping[str, Any]]
 
 
@@ -53,6 +57,7 @@ def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Seq
     for path, container in containers:
         yield from _resource_errors(container, at=path)
         yield from _gpu_errors(container, at=path, gpu_resources=gpu_resources)
+    yield from _pod_resource_errors(pod, at=(*at, "spec"))
     main = main_container(template)
     path = next(path for path, container in containers if container is main)
     yield from _program_errors(main, at=path)
@@ -105,6 +110,15 @@ def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[Fiel
                     yield FieldError(path, "must be a whole number", quantity)
             elif name not in BUILT_IN_RESOURCES and not name.startswith("hugepages-"):
                 yield FieldError(path, UNKNOWN_RESOURCE, quantity)
+
+
+def _pod_resource_errors(pod: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+    """What stands in the resources of the pod as a whole: it would replace what containers ask for, their GPUs too."""
+    resources = pod.get("resources") or {}
+    for kind in ("limits", "requests"):
+        for name, quantity in (resources.get(kind) or {}).items():
+            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+                yield FieldError((*at, "resources", kind, name), ONLY_IN_CONTAINERS, quantity)
 
 
 def _gpu_errors(container: Mapping[str, Any], *, at: Path, gpu_resources: Sequence[str]) -> Iterator[FieldError]:

@@ -70,7 +70,9 @@ def environment(
     }
     if create.role == ROLE_MASTER:
         values[contract.ENV_WISH_FILE] = f"{WISH_FOLDER}/{WISH_FILE}"
-    token = {"secretKeyRef": {"name": secret_name(job.name), "key": contract.SECRET_KEY}}
+    token = {
+        "secretKeyRef": {"name": secret_name(job.name, job.uid, old=create.old_secret), "key": contract.SECRET_KEY}
+    }
     return [
         {"name": contract.ENV_LOCAL_ADDR, "valueFrom": _field("status.podIP")},
         {"name": contract.ENV_POD_UID, "valueFrom": _field("metadata.uid")},
@@ -79,12 +81,13 @@ def environment(
     ]
 
 
-def own_annotations(create: PodToCreate) -> dict[str, str]:
+def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
     """What the pod is made with beside what every pod has."""
-    if create.role != ROLE_MASTER:
-        return {}
-    epoch = {contract.ANNOTATION_MASTER_EPOCH: str(create.master_epoch)}
-    return epoch | {contract.ANNOTATION_MEMBERSHIP: create.membership}
+    ours = {contract.ANNOTATION_SECRET: secret_name(job.name, job.uid, old=create.old_secret)}
+    if create.role == ROLE_MASTER:
+        ours[contract.ANNOTATION_MASTER_EPOCH] = str(create.master_epoch)
+        ours[contract.ANNOTATION_MEMBERSHIP] = create.membership
+    return ours
 
 
 def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_operator.api.job import Runtime
+from elastic_operator.build.python import ASK_FOR_LAUNCHER, NEEDED
 from elastic_operator.build.wrapper import NAME
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, INJECT_FOLDER
 
@@ -17,18 +18,17 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY, INJECT_FOLDER
 #
 # 1. Until the launcher takes over, a signal means that it never starts: process 1 would not die of it by itself.
 # 2. The first argument is spec.runtime.python, empty where the user named none; the others are the launcher's.
-# 3. A module is looked for, not imported: importing torch takes seconds, and the launcher does that anyway.
 _FIND_AND_RUN = f"""\
 trap 'exit 143' TERM INT QUIT HUP
-has_modules() {{
+ask='{ASK_FOR_LAUNCHER}'
+fits() {{
   for python; do
     if ! command -v "$python" >/dev/null 2>&1; then
       tried="$tried; $python: there is no such program on PATH ($PATH)"
-    elif "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \\
-        MODULES 2>/dev/null; then
+    elif unfit=`"$python" -c "$ask" MODULES 2>/dev/null`; then
       return 0
     else
-      tried="$tried; $python: it lacks LACKING"
+      tried="$tried; $python: ${{unfit:-it cannot run}}"
     fi
   done
   return 1
@@ -37,27 +37,21 @@ wanted=$1
 tried=
 shift
 if [ -n "$wanted" ]; then
-  has_modules "$wanted"
+  fits "$wanted"
 else
-  has_modules python3 python
+  fits python3 python
 fi || {{
-  echo "$0: no python with PyTorch in the image$tried. HINT" >&2
+  echo "$0: no python in the image can run the job$tried. HINT" >&2
   exit {EXIT_DO_NOT_RETRY}
 }}
 exec "$python" LAUNCHER "$@"
 """
-_HINT = "Use an image with PyTorch, or write the path of its python into spec.runtime.python."
+_HINT = f"Use an image with {NEEDED}, or write the path of its python into spec.runtime.python."
 _HINT_INSTALLED = f"{_HINT} With spec.runtime.inject false, the package elastic_worker must be installed there, too."
 
-RUN_INJECTED = (
-    _FIND_AND_RUN.replace("MODULES", "torch")
-    .replace("LACKING", "torch")
-    .replace("HINT", _HINT)
-    .replace("LAUNCHER", INJECT_FOLDER)
-)
+RUN_INJECTED = _FIND_AND_RUN.replace("MODULES", "torch").replace("HINT", _HINT).replace("LAUNCHER", INJECT_FOLDER)
 RUN_INSTALLED = (
     _FIND_AND_RUN.replace("MODULES", "torch elastic_worker")
-    .replace("LACKING", "torch or elastic_worker")
     .replace("HINT", _HINT_INSTALLED)
     .replace("LAUNCHER", "-m elastic_worker")
 )

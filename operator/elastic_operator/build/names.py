@@ -45,9 +45,13 @@ def service_name(job_name: str) -> str:
     return f"{job_name}-master"
 
 
-def secret_name(job_name: str) -> str:
-    """The Secret by which the pods of an Elastic job know each other."""
-    return f"{job_name}-elastic"
+def secret_name(job_name: str, uid: str, *, old: bool = False) -> str:
+    """The Secret by which the pods of an Elastic job know each other.
+
+    The uid keeps a job from taking that of one of its name which was deleted just before, for it would go with that
+    one. `old` is the name of older releases, which did without: pods that have their token from there need to be met.
+    """
+    return f"{job_name}-elastic" if old else f"{job_name}-elastic-{uid}"
 
 
 def rendezvous_id(uid: str, incarnation: int) -> str:

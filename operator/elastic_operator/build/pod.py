@@ -35,6 +35,8 @@ def build_pod(
     pod["restartPolicy"] = "Never"
     pod.setdefault("enableServiceLinks", False)
     pod["terminationGracePeriodSeconds"] = grace_seconds(spec)
+    if create.own_class:
+        _drop_priority(pod)
     _prioritise(pod, create.role, settings)
     if create.node is not None:
         _pin(pod, create.node)
@@ -93,7 +95,7 @@ def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[
         # Elastic jobs take any size, so there is nothing to compare sizes with later.
         **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*create.nnodes)}),
         contract.ANNOTATION_TEMPLATE: fingerprint(spec, create.role),
-        **(elastic.own_annotations(create) if spec.is_elastic else {}),
+        **(elastic.own_annotations(job, create) if spec.is_elastic else {}),
     }
     return {
         "name": pod_name(job.name, create.role, create.index),
@@ -102,6 +104,11 @@ def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[
         "annotations": {**(users.get("annotations") or {}), **annotations},
         "ownerReferences": [owner_reference(job)],
     }
+
+
+def _drop_priority(pod: dict[str, Any]) -> None:
+    for field in ("priorityClassName", "priority", "preemptionPolicy"):
+        pod.pop(field, None)
 
 
 def _prioritise(pod: dict[str, Any], role: str, settings: BuildSettings) -> None:

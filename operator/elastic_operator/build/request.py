@@ -28,7 +28,9 @@ class BuildSettings:
 class PodToCreate(Protocol):
     """Which pod: role and index, the node it is pinned to (None = the scheduler's choice), incarnation, `min:max`.
 
-    Those of Elastic jobs have the `master_epoch` and, for the master, the `membership` to begin with.
+    Those of Elastic jobs have the `master_epoch` and, for the master, the `membership` to begin with; `old_secret`
+    where they join pods of an older release, which have their token from a Secret of another name. Pods with
+    `own_class` have the operator's PriorityClass, whatever the template says.
     """
 
     @property
@@ -45,3 +47,7 @@ class PodToCreate(Protocol):
     def master_epoch(self) -> int: ...
     @property
     def membership(self) -> str: ...
+    @property
+    def old_secret(self) -> bool: ...
+    @property
+    def own_class(self) -> bool: ...

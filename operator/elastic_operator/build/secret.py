@@ -8,13 +8,13 @@ from elastic_operator.build.names import Owner, owner_reference, secret_name
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, SECRET_KEY
 
 
-def build_secret(job: Owner, *, token: str) -> dict[str, Any]:
-    """The Secret `NAME-elastic`. It never changes: pods that are made later must know the others."""
+def build_secret(job: Owner, *, token: str, old: bool = False) -> dict[str, Any]:
+    """The Secret called `secret_name`. It never changes: pods that are made later must know the others."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": secret_name(job.name),
+            "name": secret_name(job.name, job.uid, old=old),
             "namespace": job.namespace,
             "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
             "ownerReferences": [owner_reference(job)],

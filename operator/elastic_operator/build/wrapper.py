@@ -12,24 +12,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_operator.build.python import ASK_FOR_TORCH, NEEDED
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
+
 NAME = "elastic-pytorch"
 """$0 of the script: what its messages in the log begin with."""
 
-FIND_TORCHRUN = """\
+# The python of a torchrun on PATH stands in its first line, as `/opt/conda/bin/python` or `/usr/bin/env python3`, so it
+# must be split into words. One that stands there in another way is not asked.
+FIND_TORCHRUN = f"""\
+cannot() {{
+  echo "$0: $1. Use an image with {NEEDED}, or give the container a command." >&2
+  exit {EXIT_DO_NOT_RETRY}
+}}
+ask='{ASK_FOR_TORCH}'
 if command -v torchrun >/dev/null 2>&1; then
+  IFS= read -r line <"`command -v torchrun`"
+  case $line in
+    '#!'*python*) unfit=`${{line#??}} -c "$ask" 2>/dev/null` || [ -z "$unfit" ] || cannot "torchrun: $unfit" ;;
+  esac
   set -- torchrun "$@"
 else
   for python in python3 python; do
-    "$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' 2>/dev/null || continue
-    set -- "$python" -m torch.distributed.run "$@"
-    found=1
-    break
+    if unfit=`"$python" -c "$ask" torch 2>/dev/null`; then
+      set -- "$python" -m torch.distributed.run "$@"
+      found=1
+      break
+    fi
+    tried="$tried; $python: ${{unfit:-it cannot run}}"
   done
-  if [ -z "$found" ]; then
-    echo "$0: torchrun: not found in the image: there is no torchrun on PATH ($PATH), and neither python3 nor python" \\
-      "has a module torch. Use an image with PyTorch, or give the container a command." >&2
-    exit 127
-  fi
+  [ -n "$found" ] || cannot "torchrun: not found in the image: it is not on PATH ($PATH)$tried"
 fi
 """
 
@@ -57,7 +69,7 @@ stop() {
   done
   kill -TERM $p 2>/dev/null
 }
-p= stopping= found=
+p= stopping= found= tried=
 trap stop TERM INT QUIT HUP
 {FIND}[ -z "$stopping" ] || exit 143
 if command -v setsid >/dev/null 2>&1; then

@@ -112,6 +112,31 @@ async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *
     await _ensure(session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right)
 
 
+async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
+    """Create a ResourceQuota. Raises AlreadyExists, ClusterError."""
+    return decode(
+        await session.post(_core(manifest["metadata"]["namespace"], "resourcequotas"), manifest), CustomObject
+    )
+
+
+async def replace_resource_quota(
+    session: Session, manifest: Mapping[str, Any], *, resource_version: str
+) -> CustomObject:
+    """Replace a ResourceQuota, as it was at that resourceVersion. Raises Conflict, NotFound, ClusterError."""
+    meta = manifest["metadata"]
+    body = {**manifest, "metadata": {**meta, "resourceVersion": resource_version}}
+    path = f"{_core(meta['namespace'], 'resourcequotas')}/{meta['name']}"
+    return decode(await session.put(path, body), CustomObject)
+
+
+async def delete_resource_quota(session: Session, namespace: str, name: str, *, uid: str) -> None:
+    """Delete exactly that ResourceQuota; done if it is gone. Raises ClusterError."""
+    try:
+        await session.delete(f"{_core(namespace, 'resourcequotas')}/{name}", _delete_options(uid))
+    except (NotFound, Conflict):
+        return
+
+
 async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if its addresses differ. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"

@@ -10,9 +10,10 @@ import msgspec
 
 from elastic_operator.api import template
 from elastic_operator.api.quantity import amount
+from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
-from elastic_operator.cluster.pod import Pod, SelectorTerm
+from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm
 from elastic_operator.plan import model
 from elastic_operator.plan.job import MainContainer, OwnPod
 from elastic_worker import contract
@@ -243,7 +244,13 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         pod_ip=pod.status.pod_ip,
         master_epoch=_number(meta.annotations.master_epoch) if role == contract.ROLE_MASTER else None,
         membership=meta.annotations.membership if role == contract.ROLE_MASTER else "",
+        own_secret=_has_own_secret(meta),
     )
+
+
+def _has_own_secret(meta: PodMeta) -> bool:
+    job = meta.controller
+    return job is not None and meta.annotations.secret == secret_name(job.name, job.uid)
 
 
 def _number(text: str) -> int | None:

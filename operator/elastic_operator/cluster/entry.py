@@ -38,10 +38,17 @@ class Entry:
         """Whether it is a foreign pod that uses a node."""
         return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is a pod of no job that uses a node, or may come to use one."""
+        may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
+        return self.claims is None and may_run and not convert.ended(self.pod)
+
     def counts_like(self, other: Entry) -> bool:
         """Whether it makes no difference to anybody which of the two states of a pod is known."""
         return (
             (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
+            and self.plain is other.plain
             and self.requests == other.requests
             and self.host_ports == other.host_ports
             and self._waits_like(other)

@@ -31,6 +31,9 @@ BURST = 25
 REFILL_SECONDS = 6.0
 """A job may have BURST events at once, and one more every so many seconds."""
 _MAX_NOTE = 1024
+"""Bytes in UTF-8. The API server refuses an event with a longer note, and one whose name is too long."""
+_MAX_NAME = 253
+_MAX_DIGEST = 16
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +165,7 @@ class EventRecorder:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
-            "note": event.message if len(event.message) <= _MAX_NOTE else event.message[: _MAX_NOTE - 3] + "...",
+            "note": _cut(event.message),
             "regarding": {
                 "apiVersion": subject.api_version,
                 "kind": subject.kind,
@@ -177,7 +180,8 @@ class EventRecorder:
         """The same for a repeated request, another for every other event."""
         told = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
         digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
-        return f"{series.subject.name}.{digest[:16]}"
+        about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
+        return f"{about}.{digest[:_MAX_DIGEST]}"
 
     def _within_rate(self, job_uid: str) -> bool:
         now = time.monotonic()
@@ -188,6 +192,13 @@ class EventRecorder:
         if len(self._rates) > KNOWN:
             self._rates.popitem(last=False)
         return allowed
+
+
+def _cut(note: str) -> str:
+    """As much of it as an event may say; no character is cut in two."""
+    if len(told := note.encode()) <= _MAX_NOTE:
+        return note
+    return told[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
 
 
 def _count(series: _Series) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Clocks of two machines are never compared. A holder counts as dead when its Lease did not change for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
-renewal was *begun* longer ago than `fence_seconds`, which is shorter: it has stopped before anybody takes over.
+renewal was *begun* longer ago than `fence_seconds`, which is shorter: it has stopped before anybody takes over. It
+counts by a clock that goes on while its machine is suspended, since nobody else waits meanwhile.
 
 It is renewed beside the work, in a thread of its own: else a long turn of the event loop that does the work would lose
 it. That loop beats, and the lease is given up when it does so no more: else one that is stuck would keep it for ever.
@@ -28,6 +29,9 @@ from elastic_operator.cluster.session import Session
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
 """The longest pause of a candidate that gets no answers: so much later it may lead once it gets some."""
+_LEAST_SECONDS = 0.001
+"""asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
+be spent on one failed renewal after another."""
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +88,7 @@ class Elector:
 
     def remaining(self) -> float:
         """Seconds for which this process may still write; not more than zero if it does not lead."""
-        return self.deadline - time.monotonic()
+        return self.deadline - _since_boot()
 
     async def wait_until_leading(self) -> None:
         """Return once this process leads."""
@@ -173,7 +177,7 @@ class Elector:
     async def _keep(self) -> None:
         wait = self._timing.renew_seconds
         while True:
-            await asyncio.sleep(min(wait, max(0.0, self.remaining())))
+            await asyncio.sleep(min(wait, max(_LEAST_SECONDS, self.remaining())))
             if self._is_stuck():  # not handed back: nobody knows what it has under way
                 silent = time.monotonic() - self._beat_at
                 logger.error("lease given up: the work stands still for %.0f s identity=%s", silent, self.identity)
@@ -208,7 +212,7 @@ class Elector:
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
         """Write the Lease as ours. The time counts from before the request: nobody knows when it was carried out."""
-        begun = time.monotonic()
+        begun = _since_boot()
         now = self._now()
         old = _spec(lease) if lease is not None else {}
         held = old.get("holderIdentity") == self.identity
@@ -257,6 +261,11 @@ def beside(connect: Callable[[], Session]) -> Election:
             await elector.run(session)
 
     return lambda elector: apart(lambda: run(elector))
+
+
+def _since_boot() -> float:
+    """Seconds, those included in which the machine was suspended, where the system counts them (Linux does)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def micro_time(epoch: float) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -75,6 +75,9 @@ class Ledger:
         self._own_by_node = Groups()
         self._names = Groups()
         self._foreign: dict[str, PodSum] = {}
+        self._plain: dict[str, PodSum] = {}
+        """Pods of no job that ask for GPUs, by namespace."""
+        self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
         self._waiting_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
@@ -125,6 +128,15 @@ class Ledger:
             self._waiting_now = tuple(self._waiting.values())
         return self._waiting_now
 
+    def plain_gpus(self) -> Mapping[str, Resources]:
+        """What pods of no job hold, those that wait for a node too: namespace -> extended resource -> GPUs.
+
+        The same object as long as none of them changes.
+        """
+        if self._plain_now is None:
+            self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
+        return self._plain_now
+
     def revision(self, node: str) -> int:
         """A number that changes whenever what `node_usage` says of the node may change."""
         return self._revisions[node]
@@ -168,7 +180,7 @@ class Ledger:
         for uid in self._own_by_node.get(node):
             entry = self._entries[uid]
             pod = entry.own
-            if pod is None or pod.ended or uid in members:
+            if pod is None or pod.ended or uid in members or _will_never_run(pod):
                 continue
             goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
             (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
@@ -250,6 +262,10 @@ class Ledger:
         if entry.holds and entry.node:
             foreign = self._foreign.setdefault(entry.node, PodSum(self._gpu_resources))
             foreign.add(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
+        if self._is_plain(entry):
+            plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
+            plain.add(entry.pod.metadata.namespace, entry.requests, ())
+            self._plain_now = None
 
     def _drop(self, uid: str) -> Entry:
         entry = self._entries.pop(uid)
@@ -262,7 +278,16 @@ class Ledger:
             foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
             if not foreign.pods:
                 del self._foreign[entry.node]
+        if self._is_plain(entry):
+            plain = self._plain[entry.pod.metadata.namespace]
+            plain.remove(entry.pod.metadata.namespace, entry.requests, ())
+            if not plain.pods:
+                del self._plain[entry.pod.metadata.namespace]
+            self._plain_now = None
         return entry
+
+    def _is_plain(self, entry: Entry) -> bool:
+        return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
     def _group(self, entry: Entry, change: Callable[[Groups, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
@@ -327,3 +352,8 @@ class Ledger:
         if job is None or job.namespace != pod.metadata.namespace:
             return None
         return self._parse(job.name, pod.metadata.name)
+
+
+def _will_never_run(pod: OwnPod) -> bool:
+    """Whether it is deleted and on no node: the API server binds no such pod, whatever finalizer keeps its object."""
+    return pod.deleting_since is not None and not pod.bound

@@ -17,6 +17,7 @@ from elastic_operator.cluster.pod import Pod
 __all__ = [
     "ANNOTATION_OPERATOR_NAMESPACE",
     "CustomObject",
+    "DeviceClass",
     "EndpointSlice",
     "Namespace",
     "Node",
@@ -96,6 +97,7 @@ class PriorityClass(Struct, frozen=True):
     metadata: ClassMeta
     value: int
     global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
 
 
 class ClaimSpec(Struct, frozen=True):
@@ -134,6 +136,19 @@ class PersistentVolume(Struct, frozen=True):
 
     metadata: Meta
     spec: VolumeSpec = VolumeSpec()
+
+
+class DeviceClassSpec(Struct, frozen=True):
+    """spec of a class of devices."""
+
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Struct, frozen=True):
+    """resource.k8s.io/v1 DeviceClass."""
+
+    metadata: Meta
+    spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class ServiceSpec(Struct, frozen=True):

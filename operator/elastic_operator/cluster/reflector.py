@@ -32,6 +32,8 @@ CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 SERVICES = "/api/v1/services"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+RESOURCE_QUOTAS = "/api/v1/resourcequotas"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 PAGE = 500

@@ -1,19 +1,24 @@
-"""A place kept for a foreign pod: the scheduler's own nomination, and beside it an annotation that says it is ours.
+"""A place kept for a foreign pod: the scheduler's own nomination, and beside it a condition that says it is ours.
 
 `status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
-sets it must clear it. The annotation, written by the same request, says until when the pod has the place, and which
-nodes did not work out: whoever leads next finds all of it there.
+sets it must clear it. The condition, written by the same request, says until when the pod has the place, and which
+nodes did not work out: whoever leads next finds all of it there. Both stand in the status, which no user may write.
+Up to 0.2 an annotation took the condition's place, and could be forged.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from elastic_operator.api.job import GROUP
+from elastic_operator.api.status import rfc3339
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
@@ -22,9 +27,12 @@ MOST_SECONDS = 3600.0
 _MOST_TIMES = 10
 """From here on it is the same time again."""
 MOST_AVOIDED = 16
-"""So many nodes are remembered in one annotation, those that failed last."""
+"""So many nodes are remembered for one pod, those that failed last."""
 MOST_CHARACTERS = 16_384
 """Of an annotation; three times what those names and numbers take. A longer one is not ours, and is not read."""
+MOST_ANNOTATED_SECONDS = 600.0
+"""What an annotation may promise from the moment at which it becomes a condition."""
+CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
 """A reservation from a later time than this ahead is from a clock that has been put back."""
 
@@ -67,26 +75,45 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def reservation_of(pod: Pod) -> Reservation:
-    """What the pod's annotation says, unless somebody else has nominated the pod; one that cannot be read says nothing.
+    """What the pod's condition says, unless somebody else has nominated the pod; one that cannot be read says nothing.
 
-    kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_forgotten`.
+    kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_renewable`.
     """
-    text = pod.metadata.annotations.reserved
-    if not text or len(text) > MOST_CHARACTERS:
-        return Reservation()
-    try:
-        said = msgspec.json.decode(text, type=Reservation)
-    except (msgspec.DecodeError, RecursionError):
-        return Reservation()
+    condition = _condition(pod)
+    if condition is None:
+        return _annotated(pod)
+    said = _read(condition.message)
     return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
 
 
-def is_forgotten(pod: Pod, reservation: Reservation, now: float) -> bool:
-    """Whether the reservation keeps a place for the pod, and the pod's nomination is gone."""
-    return not pod.status.nominated_node_name and reservation.holds(now)
+def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
+    """Whether the reservation holds and is to be written again: its nomination is gone, or it is an annotation only."""
+    return reservation.holds(now) and (not pod.status.nominated_node_name or _condition(pod) is None)
 
 
-async def write(session: Session, pod: Pod, reservation: Reservation) -> Pod:
+def _condition(pod: Pod) -> Condition | None:
+    return next((one for one in pod.status.conditions or () if one.type == CONDITION), None)
+
+
+def _annotated(pod: Pod) -> Reservation:
+    """What an operator before 0.3 wrote, or anybody else: it counts only beside the nomination that went with it.
+
+    Users cannot nominate. It is written down as a condition at once, and ignored from then on.
+    """
+    said = _read(pod.metadata.annotations.reserved)
+    return said if said.node and pod.status.nominated_node_name == said.node else Reservation()
+
+
+def _read(text: str) -> Reservation:
+    if not text or len(text) > MOST_CHARACTERS:
+        return Reservation()
+    try:
+        return msgspec.json.decode(text, type=Reservation)
+    except (msgspec.DecodeError, RecursionError):
+        return Reservation()
+
+
+async def write(session: Session, pod: Pod, reservation: Reservation, now: float) -> Pod:
     """Nominate the pod for the node of the reservation, or take the nomination back where it has none.
 
     Raises:
@@ -94,14 +121,21 @@ async def write(session: Session, pod: Pod, reservation: Reservation) -> Pod:
         NotFound: it is gone.
         ClusterError: anything else.
     """
-    meta = pod.metadata
-    body: dict[str, Any] = {
-        "metadata": {
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
-            "annotations": {contract.ANNOTATION_RESERVED: msgspec.json.encode(reservation).decode()},
-        },
-        "status": {"nominatedNodeName": reservation.node or None},
+    meta, node = pod.metadata, reservation.node
+    if _condition(pod) is None and meta.annotations.reserved:  # which may have been forged
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MOST_ANNOTATED_SECONDS))
+    condition = {
+        "type": CONDITION,
+        "status": "True" if node else "False",
+        "reason": "NodeReserved" if node else "NoNodeReserved",
+        "message": msgspec.json.encode(reservation).decode(),
+        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
     }
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
+    }
+    if meta.annotations.reserved:
+        body["metadata"]["annotations"] = {contract.ANNOTATION_RESERVED: None}
     path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
-    return objects.decode(await session.patch(path, body), Pod)
+    return objects.decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH), Pod)

@@ -29,6 +29,8 @@ from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, a
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+"""The one that changes a condition of a pod and leaves the others as they are."""
 
 WRITE_SECONDS = 8.0
 READ_SECONDS = 15.0

@@ -145,12 +145,19 @@ class Actor:
 
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)
-        grace = 0 if pod.force else None
+        grace = 0 if pod.force else self._shortened_grace(job, pod)
         answer = await apply.delete_pod(self.session, job.namespace, pod.name, uid=pod.uid, grace_seconds=grace)
         if answer is None:
             self.stores.pods.observe_deleted(pod.uid)
         else:
             self.stores.pods.observe(answer)
+
+    def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
+        """The ceiling of today, for a pod that was made when a longer grace was allowed, or by somebody else."""
+        known = self.stores.pods.get(pod.uid)
+        if known is None or job.grace_ceiling is None:
+            return None
+        return job.grace_ceiling if known.spec.termination_grace_period_seconds > job.grace_ceiling else None
 
     async def _tell_master(self, job: Job, membership: Membership) -> None:
         """Tried again at once where somebody, such as its kubelet, wrote it meanwhile, but not what it was told."""
@@ -195,7 +202,8 @@ class Actor:
         """Made with the first master; made sure of with each later one, since users delete things."""
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
-            await apply.ensure_secret(self.session, build_secret(job, token=token_urlsafe(TOKEN_BYTES)))
+            secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
+            await apply.ensure_secret(self.session, secret)
 
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         await self._ensure_secret(job, creates)

@@ -103,6 +103,7 @@ class Controller:
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
         reader.requests.barred = reclaimer.barred
+        reclaimer.grace_ceiling = reader.grace_ceiling
         self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(
             actor=actor,
@@ -194,7 +195,7 @@ class Controller:
             self._shown.keep_only(sight.seen.keys())
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
-            self.reclaimer.renew(self.view.reader.requests.forgotten)
+            self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)

@@ -97,12 +97,12 @@ class FailureLogs:
 
     def _keep(self, uid: str, said: Failure) -> None:
         self._said[uid] = said
-        self._said_bytes += _size_of(said)
+        self._said_bytes += size_of(said)
         while self._said_bytes > KEPT_BYTES:
-            self._said_bytes -= _size_of(self._said.pop(next(iter(self._said))))
+            self._said_bytes -= size_of(self._said.pop(next(iter(self._said))))
 
 
-def _size_of(said: Failure) -> int:
+def size_of(said: Failure) -> int:
     """About how many bytes of memory it takes."""
     return 256 + 4 * len(said.traceback)
 

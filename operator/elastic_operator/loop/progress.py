@@ -1,8 +1,9 @@
 """Asks the masters of Elastic jobs how their groups are: `GET /status` of the launcher, at the pod's own address.
 
-Every half minute, and every second while a job changes. What is new of a group wakes the loop at once; how far the
-training is comes with it, or is shown every half minute. A node that is not Ready is not given up while the master
-answers that its pods there train, so it is asked every second then.
+Every half minute, and every second while a job changes. What is new of a group wakes the loop at once, which writes it
+into the job's status; how far the training is comes with it, or is shown every half minute. It is a tenant's process
+that says what is new: beyond a ration of its job and its namespace that is heard later. A node that is not Ready is not
+given up while the master answers that its pods there train, so it is asked every second then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import aiohttp
 
 from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.build.names import parse_pod_name
+from elastic_operator.loop.ration import Ration
 from elastic_operator.loop.said import read
 from elastic_operator.loop.turns import Turns
 from elastic_operator.plan.decisions import Plan
@@ -33,10 +35,13 @@ EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 MOST_AT_ONCE = 256
 MOST_OF_A_NAMESPACE = 64
-"""Masters that do not answer hold their places for `ANSWER_SECONDS`: a team's must not make another team's look silent.
-"""
+"""A master that does not answer holds a place for `ANSWER_SECONDS`; one team's must not make another's look silent."""
 SILENT_SECONDS = 75.0
 """A master that gave no answer for so long is silent: the job says so instead of what it said last."""
+NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
+"""A group that changes has some five things to tell within seconds, each of them once."""
+NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
+"""All jobs of a namespace may change together, as where nodes go; 1,000 masters that lie cost ten writes a second."""
 COST_SECONDS = 60.0
 """So long after a change it is asked often what it cost."""
 
@@ -56,11 +61,12 @@ class Target:
 
 @dataclass(slots=True)
 class _Followed:
-    """One job's master that is asked again and again, at once where it is to `hurry`.
+    """The master of the job with that uid, asked again and again, at once where it is to `hurry`.
 
     It was last `heard` then; before it was, it is asked since then. It is asked often since `eager_since`, if it is.
     """
 
+    uid: str
     target: Target
     task: asyncio.Task[None] | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
@@ -81,6 +87,8 @@ class Progress:
         self._now, self._changed = now, changed
         self._followed: dict[str, _Followed] = {}
         self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
+        self._of_namespace = Ration(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
 
     def report(self, uid: str) -> Report | None:
@@ -106,7 +114,7 @@ class Progress:
         elif followed is None or followed.target.master_uid != target.master_uid:
             self._forget(uid)
             now = self._now()
-            self._followed[uid] = begun = _Followed(target, heard=now, eager_since=now if target.eager else None)
+            self._followed[uid] = begun = _Followed(uid, target, heard=now, eager_since=now if target.eager else None)
             begun.task = asyncio.create_task(self._ask_again_and_again(begun))
         elif followed.target != target:
             if target.eager != followed.target.eager:
@@ -119,6 +127,8 @@ class Progress:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._followed.keys() - present:
             self._forget(uid)
+        for ration in (self._of_job, self._of_namespace):
+            ration.forget_the_whole()
 
     async def stop(self) -> None:
         """Ask nobody any more."""
@@ -149,10 +159,26 @@ class Progress:
             followed.heard = now
         elif known is not None and now - followed.heard >= SILENT_SECONDS:
             report = replace(known, silent_since=known.silent_since or followed.heard)
-        if report is None or (known is not None and not _is_news(known, report)):
+        if report is None or not self._may_tell(followed, known, report):
             return
         followed.report = report
         self._changed()
+
+    def _may_tell(self, followed: _Followed, known: Report | None, report: Report) -> bool:
+        """Whether it is worth telling now: what is new of the group while there is a ration, the rest after a while.
+
+        What is held back is heard when the master is asked again, if it still says so.
+        """
+        if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
+            return True
+        if known is not None and report.group == known.group:
+            return False
+        rations = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        if not all(ration.has(key) for ration, key in rations):
+            return False
+        for ration, key in rations:
+            ration.take(key)
+        return True
 
     async def _ask(self, target: Target) -> Report | None:
         """What it says; None where it says nothing that can be used."""
@@ -229,8 +255,3 @@ async def _pause(followed: _Followed) -> None:
             await followed.hurry.wait()
     except TimeoutError:
         return
-
-
-def _is_news(known: Report, report: Report) -> bool:
-    """Whether it is worth telling: another group, or the training's progress since some while."""
-    return report.group != known.group or report.read_at - known.read_at >= 0.75 * CALM_SECONDS

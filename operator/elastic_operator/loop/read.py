@@ -5,14 +5,14 @@ Parsed specs and pod shapes are kept per (job, generation): a status update must
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.parse import parse_spec, parse_status
+from elastic_operator.api.parse import known_part, parse_spec, parse_status
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
@@ -22,12 +22,16 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
+from elastic_operator.loop.pod_priority import PodPriorities
 from elastic_operator.loop.policies import Policies
+from elastic_operator.loop.priority import Priority, priority_of
 from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
+from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
+from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation
@@ -51,40 +55,49 @@ class Stores:
     slices: Store[objects.EndpointSlice]
     policies: Store[objects.CustomObject] = field(default_factory=Store)
     namespaces: Store[objects.Namespace] = field(default_factory=Store)
+    device_classes: Store[objects.DeviceClass] = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation: readable, or the message that says why not."""
+    """A job's spec of one generation; or the last that could be read, and the message that says why this cannot.
+
+    `unknown` is a warning of fields that were left out.
+    """
 
     generation: int
     spec: JobSpec | None
     invalid: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
+    unknown: str = ""
 
 
 class Facts(NamedTuple):
     """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
-    `grace_ceiling` the most seconds that its team's policy lets a leaving pod have; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` when a master last answered, where that
-    matters: one of its nodes is not Ready.
+    `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
+    `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
+    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
+    `left_out` what of its templates its pods are made without, in sentences.
     """
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     priority: int
-    unknown_priority: str
+    ignored_priority: tuple[str, str]
     trouble: str
     blocked: str
     refused: str
     unready: tuple[tuple[str, float], ...]
-    grace_ceiling: int | None
+    grace_ceiling: int
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    uncounted: str
+    left_out: str
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -112,6 +125,8 @@ class Reader:
         self._shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
+        self.uncounted = Uncounted(stores.device_classes)
+        self._pod_priorities = PodPriorities(stores.priority_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
         self.requests = Requests(
             ledger,
@@ -145,15 +160,18 @@ class Reader:
 
     def surroundings(self, unready: Unready) -> object:
         """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
-        stores = self.stores
-        known = (stores.priority_classes, stores.claims, stores.volumes)
         return (
-            *(store.revision for store in known),
+            self.stores.priority_classes.revision,
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
             self.policies,
+            self.uncounted.served(),
         )
+
+    def moved(self) -> Iterable[str]:
+        """Jobs (uids) that use a claim or a volume which is not as it was when their shape was last asked for."""
+        return self._shapes.moved()
 
     def facts(
         self,
@@ -168,14 +186,26 @@ class Reader:
         heard: float | None = -inf,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
-        priority, unknown = self._priority(self._parse(body).spec)
+        parsed = self._parse(body)
+        name = parsed.spec.priority_class_name if parsed.spec is not None else _class_named_by(body)
+        priority = self._priority(name)
         down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
-        names = self.ledger.foreign_names(body.metadata.uid)
-        ceiling = self.policies.grace_ceiling(body.metadata.namespace)
-        disrupted = self.nodes.disruptions.present if down else None
-        heard = heard if down else -inf
         return Facts(
-            body, pods, names, priority, unknown, trouble, blocked, refused, down, ceiling, report, disrupted, heard
+            body=body,
+            pods=pods,
+            foreign_names=self.ledger.foreign_names(body.metadata.uid),
+            priority=priority.value,
+            ignored_priority=priority.ignored,
+            trouble=trouble,
+            blocked=blocked,
+            refused=refused,
+            unready=down,
+            grace_ceiling=self.grace_ceiling(body.metadata.namespace),
+            report=report,
+            disruption=self.nodes.disruptions.present if down else None,
+            heard=heard if down else -inf,
+            uncounted=self.uncounted.why(parsed.asked),
+            left_out=self._pod_priorities.left_out(parsed.spec),
         )
 
     def job(self, facts: Facts) -> Job:
@@ -189,9 +219,11 @@ class Reader:
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
             status=self.status(facts.body),
-            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec) if not facts.unknown_priority else None,
-            invalid=parsed.invalid or facts.unknown_priority,
+            spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
+            invalid=parsed.invalid,
+            unknown_fields=parsed.unknown,
             priority=facts.priority,
+            ignored_priority=facts.ignored_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
@@ -202,10 +234,13 @@ class Reader:
             report=facts.report,
             heard=facts.heard,
             disruption=facts.disruption,
+            uncounted=facts.uncounted,
+            left_out=facts.left_out,
+            grace_ceiling=facts.grace_ceiling,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
-        """A job that is set aside: what can be said of it without reading its spec."""
+        """A job that is set aside, or deleted: what can be said of it without reading its spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self.status(body)
@@ -221,7 +256,18 @@ class Reader:
             spec=None,
             pods=pods,
             fault=fault,
+            priority=self._priority(_class_named_by(body)).value,
+            deleted=meta.deletion_timestamp is not None,
+            grace_ceiling=self.grace_ceiling(meta.namespace),
         )
+
+    def grace_ceiling(self, namespace: str) -> int:
+        """The most seconds that a leaving pod of a job there gets: the policy's word counts, if it has one.
+
+        A deletion without any grace would be one by force.
+        """
+        ceiling = self.policies.grace_ceiling(namespace)
+        return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
         """The job's status, its times on the present clock; the same object as long as it does not change."""
@@ -256,36 +302,46 @@ class Reader:
         if known and known.generation == meta.generation:
             return known
         try:
-            spec = parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources)
+            spec, unknown = self._read_spec(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints)
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown)
         except InvalidSpecError as error:
-            parsed = Parsed(meta.generation, None, str(error))
+            last = known or Parsed(meta.generation, None, "")
+            parsed = replace(last, generation=meta.generation, invalid=str(error))
         self._parsed[meta.uid] = parsed
         return parsed
 
-    def _priority(self, spec: JobSpec | None) -> tuple[int, str]:
-        """The job's priority; a class that does not exist is the user's to mend."""
-        if spec is None:
-            return 0, ""
-        if spec.priority_class_name:
-            named = self.stores.priority_classes.named(spec.priority_class_name)
-            if named:
-                return named.value, ""
-            return 0, (
-                f"spec.priorityClassName: must be the name of an existing PriorityClass, not"
-                f" {spec.priority_class_name!r}; create it, or leave the field out."
-            )
-        default = next((c for c in self.stores.priority_classes.values() if c.global_default), None)
-        return (default.value if default else 0), ""
+    def _read_spec(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
+        """The spec, with a warning where it is of a job that has run, and has fields that are not known here.
+
+        It ran with them under a later release of the operator. One that has not run yet waits for somebody to look.
+        Raises InvalidSpecError.
+        """
+        try:
+            return parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources), ""
+        except InvalidSpecError:
+            spec, unknown = known_part(body.spec) if self.status(body).start_time else (body.spec, "")
+            if not unknown:
+                raise
+            return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
+
+    def _priority(self, class_name: str | None) -> Priority:
+        return priority_of(class_name or "", self.stores.priority_classes, self.settings)
 
     def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
         demand = demand_of(seen, shape)
-        if not assumed:
-            return demand
-        members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
-        return with_members(demand, members)
+        if assumed:
+            members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
+            demand = with_members(demand, members)
+        return as_it_is(demand) if seen.job.stands else demand
+
+    def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
+        """What these pods hold, read off them and their nodes alone; None where it is no GPU."""
+        found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
+        labels = {name: node.metadata.labels for name, node in found if node is not None}
+        flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
+        return None if flavor is None else claim_of(job, pods, flavor)
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""
@@ -303,9 +359,15 @@ def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
         del known[uid]
 
 
-def _with_grace_up_to(seconds: int | None, spec: JobSpec | None) -> JobSpec | None:
+def _class_named_by(body: objects.CustomObject) -> str | None:
+    """The PriorityClass of a job whose spec cannot be read."""
+    name = body.spec.get("priorityClassName") if isinstance(body.spec, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _with_grace_up_to(seconds: int, spec: JobSpec | None) -> JobSpec | None:
     """The spec, its pods' grace no longer than that."""
-    if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
+    if spec is None or spec.elasticity.grace_period_seconds <= seconds:
         return spec
     elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
     return spec.model_copy(update={"elasticity": elasticity})

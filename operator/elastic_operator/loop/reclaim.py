@@ -17,7 +17,7 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of, write
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
@@ -80,7 +80,10 @@ class Breaker:
 
 
 class Reclaimer:
-    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again."""
+    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again.
+
+    `grace_ceiling` tells by a namespace how many seconds a leaving pod of it gets at most.
+    """
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Reclaimer:
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._told: frozenset[str] = frozenset()
+        self.grace_ceiling: Callable[[str], int] = lambda _namespace: settings.max_grace_period_seconds
 
     # -- whether -------------------------------------------------------------------------------------------------------
 
@@ -189,9 +193,9 @@ class Reclaimer:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
-    def renew(self, forgotten: Iterable[objects.Pod]) -> None:
-        """Nominate again those whose place is kept and whose nomination kube-scheduler took away."""
-        for pod in forgotten:
+    def renew(self, renewable: Iterable[objects.Pod]) -> None:
+        """Nominate again those whose reservation holds, but not as it should: see `is_renewable`."""
+        for pod in renewable:
             if pod.metadata.uid not in self._writing:
                 self._start(pod.metadata.uid, self._renew(pod.metadata.uid))
 
@@ -236,15 +240,18 @@ class Reclaimer:
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
-        """How long the pods with these uids may take to go."""
-        found = (self._pods.get(uid) for uid in going)
-        return max((pod.spec.termination_grace_period_seconds for pod in found if pod is not None), default=0)
+        """How long the pods with these uids may take to go, whatever they were made with."""
+        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        graces = (
+            min(pod.spec.termination_grace_period_seconds, self.grace_ceiling(pod.metadata.namespace)) for pod in pods
+        )
+        return max(graces, default=0)
 
     async def _renew(self, uid: str) -> bool:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(uid)
-        if pod is None or not is_forgotten(pod, reserved := reservation_of(pod), self._now()):
+        if pod is None or not is_renewable(pod, reserved := reservation_of(pod), self._now()):
             return False
         try:
             renewed = await self._put(pod, reserved)
@@ -284,7 +291,7 @@ class Reclaimer:
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write it, and have the store show at once what came of it; False if the pod is gone. Raises ClusterError."""
         try:
-            written = await write(self._session, pod, reservation)
+            written = await write(self._session, pod, reservation, self._now())
         except NotFound:
             self._pods.observe_deleted(pod.metadata.uid)
             return False

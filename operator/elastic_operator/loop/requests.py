@@ -14,7 +14,7 @@ import msgspec
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
-from elastic_operator.cluster.reservation import Reservation, is_forgotten, reservation_of
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.plan.demand import job_shape
@@ -30,7 +30,7 @@ FEW_PODS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A waiting pod with what its annotation says, and the request made from both (None: not ours to help).
+    """A waiting pod with the reservation that it has, and the request made from both (None: not ours to help).
 
     It stays the same until `until` (epoch seconds), as long as `key` does.
     """
@@ -45,8 +45,8 @@ class _Known:
 class Requests:
     """The requests as last looked at.
 
-    `expired` are pods whose reservation has run out and is to be taken back, `forgotten` those whose reservation holds
-    and whose nomination is gone. `again_at` is when (epoch seconds) time alone makes any of this different.
+    `expired` are pods whose reservation has run out and is to be taken back, `renewable` those whose reservation
+    holds and is to be written again. `again_at` is when (epoch seconds) time alone makes any of this different.
 
     Args:
         volumes: What is known of the claims that a pod of that namespace names.
@@ -70,7 +70,7 @@ class Requests:
         self._known: dict[str, _Known] = {}
         self._all: tuple[Request, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
-        self.forgotten: tuple[objects.Pod, ...] = ()
+        self.renewable: tuple[objects.Pod, ...] = ()
         self.again_at = inf
 
     def look(self, now: float) -> tuple[Request, ...]:
@@ -84,7 +84,7 @@ class Requests:
                 self._known[pod.metadata.uid] = one
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
-        self.forgotten = tuple(one.pod for one in self._known.values() if is_forgotten(one.pod, one.reserved, now))
+        self.renewable = tuple(one.pod for one in self._known.values() if is_renewable(one.pod, one.reserved, now))
         found = tuple(one.request for one in self._known.values() if one.request is not None)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
@@ -147,7 +147,8 @@ class Requests:
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
-        unplannable = next(_problems(own.master, own.flavor_problem, None if holds else barred, now), "")
+        promised = holds or (not reserved.node and self._is_there(nominated))
+        unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
         request = Request(
             uid=meta.uid,
             namespace=meta.namespace,

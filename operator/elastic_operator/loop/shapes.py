@@ -5,9 +5,9 @@ Kept per job until one of these changes: reading a template costs far more than 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from elastic_operator.api.elastic import requested_template
 from elastic_operator.api.job import JobSpec
@@ -27,12 +27,19 @@ WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What the templates of one generation name: volume claims, and the PriorityClass of each role's pods."""
+    """The volume claims, of its namespace, that the templates of one generation name."""
 
     generation: int
+    namespace: str
     claims: frozenset[str]
-    master_class: str
-    worker_class: str
+
+
+class _Key(NamedTuple):
+    """What a shape was made from."""
+
+    generation: int
+    volumes: VolumeFacts
+    priorities: tuple[int, int]
 
 
 class Shapes:
@@ -49,13 +56,25 @@ class Shapes:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
         self._named: dict[str, _Named] = {}
-        self._known: dict[str, tuple[object, JobShape]] = {}
+        self._known: dict[str, tuple[_Key, JobShape]] = {}
+        self._revisions = (-1, -1)
         self._alike: dict[str, PodShape] = {}
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._known.keys() - present:
             del self._known[uid], self._named[uid]
+
+    def moved(self) -> Iterator[str]:
+        """Jobs (uids) whose volumes have changed since `of` was last asked; nobody else need be looked at for that."""
+        revisions = self._claims.revision, self._volumes.revision
+        if revisions == self._revisions:
+            return
+        self._revisions = revisions
+        for uid, (key, _) in self._known.items():
+            named = self._named[uid]
+            if self.volumes(named.namespace, named.claims) != key.volumes:
+                yield uid
 
     def last(self, uid: str) -> JobShape:
         """What `of` said of that job when it was last asked."""
@@ -67,8 +86,8 @@ class Shapes:
         if named is None or named.generation != job.generation:
             named = self._named[job.uid] = self._read_names(job)
         volumes = self.volumes(job.namespace, named.claims)
-        priorities = self._priority(named.master_class, ROLE_MASTER), self._priority(named.worker_class, ROLE_WORKER)
-        key = (job.generation, volumes, priorities)
+        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
+        key = _Key(job.generation, volumes, priorities)
         known = self._known.get(job.uid)
         if known is None or known[0] != key:
             known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
@@ -81,12 +100,7 @@ class Shapes:
     def _read_names(self, job: Job) -> _Named:
         spec = _readable(job)
         master, worker = spec.template_of(ROLE_MASTER), spec.template_of(ROLE_WORKER)
-        return _Named(
-            generation=job.generation,
-            claims=frozenset(_claims(master) | _claims(worker)),
-            master_class=_class_name(master) or self._settings.master_priority_class_name,
-            worker_class=_class_name(worker) or self._settings.worker_priority_class_name,
-        )
+        return _Named(job.generation, job.namespace, frozenset(_claims(master) | _claims(worker)))
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
@@ -101,9 +115,12 @@ class Shapes:
         """One object for equal shapes: most jobs of a cluster ask for much the same."""
         return one_of_its_kind(self._alike, repr(shape), shape)
 
-    def _priority(self, class_name: str, role: str) -> int:
-        """The priority that the API server gives a pod of that class."""
-        if class_name:
+    def _priority_of(self, job: Job, role: str) -> int:
+        """The priority that the API server gives a pod of that role."""
+        settings = self._settings
+        ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
+        theirs = "" if job.left_out else _class_name(_readable(job).template_of(role))
+        if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]
         return next((c.value for c in self._classes.values() if c.global_default), 0)

@@ -20,7 +20,8 @@ from elastic_operator.loop.nodes import Unready
 from elastic_operator.loop.read import Facts, Reader, drop_absent
 from elastic_operator.plan.aside import demand_aside
 from elastic_operator.plan.demand import JobShape
-from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.holding import held, stays
+from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
@@ -95,6 +96,8 @@ class View:
         self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
         self._asides: dict[str, _Aside] = {}
+        self._going: dict[str, tuple[objects.CustomObject, Observation]] = {}
+        """Jobs that are deleted and still there, as last seen."""
         self._good: dict[str, JobDemand] = {}
         """What each job demanded when it was last looked at without an error."""
         self._known: dict[str, _Known] = {}
@@ -136,7 +139,9 @@ class View:
         for body in self.reader.stores.jobs.values():
             uid = body.metadata.uid
             known = self._known.get(uid)
-            if (known is None or known.facts.body is not body) and uid not in self._asides and self._is_mine(body):
+            if uid in self._asides or uid in self._going:
+                continue
+            if (known is None or known.facts.body is not body) and self._is_mine(body):
                 yield uid
 
     def look(self, now: float) -> Sight:
@@ -148,6 +153,7 @@ class View:
         drop_absent(self._demanded, bodies.keys())
         drop_absent(self._asides, bodies.keys())
         drop_absent(self._good, bodies.keys())
+        drop_absent(self._going, bodies.keys())
         self.reader.keep_only(bodies.keys())
         seen = {uid: self._look_at(body, unready, now) for uid, body in bodies.items()}
         snapshot = self._take_snapshot(seen, now)
@@ -165,6 +171,9 @@ class View:
         if surroundings != self._surroundings:
             self._surroundings = surroundings
             self._distrust()
+        for uid in self.reader.moved():
+            if uid in self._demanded:
+                self._demanded[uid].stamp = None
         return unready
 
     def set_aside(
@@ -196,15 +205,18 @@ class View:
         if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
             job = self.reader.bare_job(body, pods, fault.message)
             known = self._asides[meta.uid] = _Aside(body, fault, pods, Observation(job, job.status))
-            known.demand = None if fault.in_allocation else self._demand_aside(meta.uid, pods)
+            known.demand = None if fault.in_allocation else self._demand_aside(job)
         self._known.pop(meta.uid, None)
         return known.seen
 
-    def _demand_aside(self, uid: str, pods: tuple[OwnPod, ...]) -> JobDemand | None:
+    def _demand_aside(self, job: Job) -> JobDemand | None:
+        """As it was last, or as its pods say where nobody knows."""
         try:
-            return demand_aside(self._good[uid], pods) if uid in self._good else None
+            if job.uid in self._good:
+                return demand_aside(self._good[job.uid], job.pods)
+            return self.reader.claim(job, tuple(filter(stays, job.pods)))
         except Exception:  # then its pods count as used, like anybody's
-            log.exception("job uid=%s: no demand can be made of its last good one", uid)
+            log.exception("job uid=%s: no demand can be made of its last good one", job.uid)
             return None
 
     def _distrust(self) -> None:
@@ -215,10 +227,12 @@ class View:
             demanded.stamp = None
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
-        return body.metadata.deletion_timestamp is None and self.reader.settings.watches(body.metadata.namespace)
+        return self.reader.settings.watches(body.metadata.namespace)
 
     def _job(self, body: objects.CustomObject, unready: Unready, now: float) -> Observation:
         meta = body.metadata
+        if meta.deletion_timestamp is not None:
+            return self._deleted(body)
         uid, known = meta.uid, self._known.get(meta.uid)
         report, trouble = self._report(uid), self.troubles.message(uid)
         stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report
@@ -241,6 +255,16 @@ class View:
             known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now), stamp, plain=False)
         known.stamp, known.plain = stamp, facts.pods is own and not trouble
         return known.seen
+
+    def _deleted(self, body: objects.CustomObject) -> Observation:
+        """A job that only a finalizer keeps: nothing of it counts but its pods."""
+        uid, pods = body.metadata.uid, self.reader.ledger.own_pods(body.metadata.uid)
+        known = self._going.get(uid)
+        if known is None or known[0] is not body or known[1].job.pods is not pods:
+            job = self.reader.bare_job(body, pods, "")
+            known = self._going[uid] = body, Observation(job, job.status)
+        self._known.pop(uid, None)
+        return known[1]
 
     def _take_snapshot(self, seen: Mapping[str, Observation], now: float) -> Snapshot:
         demands = tuple(demand for s in seen.values() if (demand := self._demand_of(s)) is not None)
@@ -284,9 +308,7 @@ class View:
         if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand
         if not seen.wants_pods:
-            self._demanded[job.uid] = _Demanded(seen, stamp)
-            self._good.pop(job.uid, None)
-            return None
+            return self._demand_held(seen, stamp)
         shape, assumed = self.reader.shapes(job), self.reader.ledger.assumed(job.uid)
         if known is not None and known.seen is seen and known.shape is shape and known.assumed == assumed:
             known.stamp = stamp
@@ -298,6 +320,16 @@ class View:
             demand = known.demand
         self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
         self._good[job.uid] = demand
+        return demand
+
+    def _demand_held(self, seen: Observation, stamp: object) -> JobDemand | None:
+        """What pods of a job that wants none still hold; None if that is nothing."""
+        uid, pods = seen.job.uid, held(seen)
+        demand, known = self.reader.claim(seen.job, pods) if pods else None, self._demanded.get(uid)
+        if known is not None and known.demand == demand:
+            demand = known.demand
+        self._demanded[uid] = _Demanded(seen, stamp, demand=demand)
+        self._good.pop(uid, None)
         return demand
 
 

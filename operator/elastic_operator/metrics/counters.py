@@ -18,7 +18,20 @@ PAUSE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 RECLAIM = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300, 600)
 QUEUE = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
 """Upper bounds of histograms, in seconds."""
-KINDS = ["job", "pod", "policy", "node", "namespace", "priorityclass", "claim", "volume", "service", "slice"]
+KINDS = [
+    "job",
+    "pod",
+    "policy",
+    "node",
+    "namespace",
+    "priorityclass",
+    "deviceclass",
+    "claim",
+    "volume",
+    "service",
+    "slice",
+    "resourcequota",
+]
 """What the operator watches."""
 
 

@@ -31,12 +31,19 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
     yield from _training(jobs)
     yield _time(jobs)
     yield _kept_nodes(jobs)
+    yield _uncounted(jobs)
 
 
 def _kept_nodes(jobs: list[JobPicture]) -> Metric:
     about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many went at once."
     kept: set[str] = set().union(*(job.seen.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
+
+
+def _uncounted(jobs: list[JobPicture]) -> Metric:
+    about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
+    value = sum(bool(job.seen.job.uncounted) for job in jobs)
+    return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
 def _by_status(jobs: list[JobPicture]) -> Metric:

@@ -109,7 +109,7 @@ class Allocator:
 def allocate(snapshot: Snapshot) -> Allocation:
     """What each job gets.
 
-    A job without sizes keeps its members and gets nothing new (it is ending).
+    A job without sizes gets nothing new (it is ending), and makes way pod by pod.
     """
     return Allocator().allocate(snapshot)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.decisions import DeletePod, Plan, Share
-from elastic_operator.plan.demand import member_of
+from elastic_operator.plan.holding import as_it_is, member_of
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand
 from elastic_operator.plan.observation import end_incarnation, record, set_condition
@@ -19,40 +19,29 @@ from elastic_operator.plan.observation import end_incarnation, record, set_condi
 def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     """The last good demand, with the pods there are: others may be entitled to them, and they never get more.
 
-    None without a master, for which the job would be given a place: then its pods count as used, as anybody's do.
+    None where none is left.
     """
     staying = [pod for pod in pods if not pod.ended and pod.deleting_since is None]
-    if all(pod.role != "master" for pod in staying):
+    if not staying:
         return None
-    sizes = tuple(size for size in last.sizes if size <= len(staying)) or (len(staying),)
-    return replace(
-        last,
-        members=tuple(map(member_of, staying)),
-        waiting=(),
-        nodes_from=None,
-        sizes=sizes,
-        taken_indices=frozenset(pod.index for pod in pods if pod.role == "worker"),
-        free_up_to=len(staying),
-    )
+    indices = frozenset(pod.index for pod in pods if pod.role == "worker")
+    return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
 
 
 def plan_aside(job: Job, share: Share | None, now: float) -> Plan:
     """Deletes the pods whose GPUs go to others, workers before the master; the status says why nothing else is done."""
-    if job.status.finished:
-        return Plan(status=job.status)
-    status = set_condition(
-        job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
-    )
     release = share.release if share is not None else ()
     going = sorted((pod for pod in job.pods if pod.uid in release), key=lambda pod: (pod.role == "master", -pod.index))
     why = "Others are entitled to its GPUs."
+    deletes = tuple(DeletePod(pod.name, pod.uid, why) for pod in going)
+    if job.status.finished or job.deleted:
+        return Plan(status=job.status, deletes=deletes)
+    status = set_condition(
+        job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
+    )
     if going:
         status = _smaller(status, len(going), why, now)
-    return Plan(
-        status=status,
-        commit_first=bool(going),
-        deletes=tuple(DeletePod(pod.name, pod.uid, why) for pod in going),
-    )
+    return Plan(status=status, commit_first=bool(going), deletes=deletes)
 
 
 def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:

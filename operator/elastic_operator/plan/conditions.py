@@ -52,8 +52,8 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         outcome = status.condition(kind)
         if status.finished and outcome and outcome.status == "True":
             return phase, outcome.message
-    if job.invalid or job.refused:
-        return Phase.INVALID_SPEC, job.invalid or job.refused
+    if job.stands:
+        return Phase.INVALID_SPEC, _why_it_stands(seen)
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
@@ -69,6 +69,13 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
     if status.target_replicas == 0 or nodes_asked:
         return Phase.QUEUED, f"{grant.message if grant else ''} {_left_behind(seen)}".strip()
     return _group_phase(seen, now)
+
+
+def _why_it_stands(seen: Observation) -> str:
+    """What is wrong with its spec, and what is done until it is mended."""
+    if not seen.live:
+        return seen.job.stands
+    return f"{seen.job.stands.rstrip('.')}. Until it is edited its {pods(len(seen.live))} go on, and none is made."
 
 
 def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
@@ -189,6 +196,8 @@ def _resizing(seen: Observation, phase: Phase) -> tuple[bool, str, str]:
 
 def _full_size(seen: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     """Why the job is not bigger, or not running."""
+    if seen.job.stands:
+        return False, Phase.INVALID_SPEC, _why_it_stands(seen)
     if seen.job.spec is not None and seen.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
     known = seen.status.condition(ConditionType.FULL_SIZE)
@@ -197,6 +206,5 @@ def _full_size(seen: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     retry = seen.status.retry
     if retry and seen.held_back:
         return False, Limit.SCALE_UP_FAILED, retry.reason
-    if grant is None:
-        return False, Phase.INVALID_SPEC, seen.job.invalid or seen.job.refused
+    assert grant is not None, "a job that has no say in this is suspended, held back or cannot be read"
     return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

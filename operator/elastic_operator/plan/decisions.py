@@ -87,7 +87,9 @@ class Eviction:
 class CreatePod:
     """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`.
+    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`; `old_secret`: with
+    the Secret that pods of an older release know, whom it joins. `own_class`: with the operator's PriorityClass,
+    whatever the template says.
     """
 
     role: str
@@ -97,6 +99,8 @@ class CreatePod:
     nnodes: tuple[int, int]
     master_epoch: int = 0
     membership: str = ""
+    old_secret: bool = False
+    own_class: bool = False
 
 
 @dataclass(frozen=True, slots=True)

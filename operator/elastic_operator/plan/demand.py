@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.elastic import growth_delay
-from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.holding import member_of
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation, seconds
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
@@ -111,18 +111,6 @@ def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
         return demand
     waiting = (*demand.waiting, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, waiting=waiting)
-
-
-def member_of(pod: OwnPod) -> Member:
-    """A live pod as the allocator sees it."""
-    return Member(
-        uid=pod.uid,
-        role=pod.role,
-        index=pod.index,
-        node=pod.node,
-        requests=pod.requests,
-        host_ports=pod.host_ports,
-    )
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:

@@ -11,20 +11,18 @@ from dataclasses import replace
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import count_failure, describe_failure, failed_pods, short_failure
+from elastic_operator.plan.failures import count_failure, failed_pods, over_for_good, short_failure
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import MASTER_LOST, count_losses, lost_count
 from elastic_operator.plan.observation import (
     Observation,
     at,
     end_incarnation,
-    fail,
     is_running,
     master_of,
     replace_all,
     seconds,
 )
-from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 FIRST_GROWTH_SECONDS = 600.0
 LONGEST_GROWTH_SECONDS = 7200.0
@@ -40,9 +38,8 @@ def failure(seen: Observation, now: float) -> Observation:
     failed = failed_pods(seen)
     if not failed or seen.job.spec.suspend:
         return seen
-    final = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
-    if final is not None:
-        return fail(seen, now, "RestartLimitReached", final.main.message.strip() or describe_failure(final))
+    if over := over_for_good(seen, failed, now):
+        return over
     master = next((pod for pod in failed if pod.role == "master"), None)
     return seen if master is None else _replace_failed_master(seen, master, now)
 

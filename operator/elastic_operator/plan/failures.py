@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -9,6 +10,7 @@ from elastic_operator.api.status import JobStatus, Retry
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, fail, present, replace_all, seconds
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 DISTURBANCE_SECONDS = 120.0
 """An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
@@ -27,11 +29,21 @@ def give_up_after_failure(seen: Observation, now: float) -> Observation:
     failed = failed_pods(seen)
     if not failed or seen.job.spec.suspend:
         return seen
+    if over := over_for_good(seen, failed, now):
+        return over
     seen, told, wait = count_failure(seen, failed[0], now)
     if seen.status.finished:
         return seen
     event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(seen, end_incarnation(seen.status), event)
+
+
+def over_for_good(seen: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+    """The job's end, where one of these pods says that another would fare no better; None if none does."""
+    final = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
+    if final is None:
+        return None
+    return fail(seen, now, "RestartLimitReached", final.main.message.strip() or describe_failure(final))
 
 
 def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:

@@ -40,7 +40,8 @@ class OwnPod:
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
     admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
     `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it.
+    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it;
+    `own_secret` is False in pods of Elastic jobs of older releases, whose Secret has no uid in its name.
     """
 
     name: str
@@ -67,6 +68,7 @@ class OwnPod:
     pod_ip: str | None = None
     master_epoch: int | None = None
     membership: str = ""
+    own_secret: bool = True
 
     @property
     def ended(self) -> bool:
@@ -86,14 +88,18 @@ class Provisioning:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where `spec` could not be read (None). `foreign_names` are pod names of this
-    job that somebody else's pods bear. `fingerprints` are those that pods of each role must carry. `trouble` says why
-    the last write for this job failed, while that is retried, `blocked` why the API server takes no more of its pods
-    for now, `refused` what it refused in this generation's pods: it will not take them until the spec changes.
-    `fault` is why the job is set aside: the operator met an error of its own at it. `provisioning` is there where its
-    pods may ask for nodes. `report` is what a master of it last said, and `heard` when one last did: before it has,
-    since when it is asked; None where that is about to begin, -inf where nobody asks. `disruption` is there while so
-    many nodes are away that none is given up.
+    `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
+    where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
+    fields that this release does not know, `ignored_priority` (reason, message) of a PriorityClass that is passed over.
+    `foreign_names` are pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each
+    role must carry. `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API
+    server takes no more of its pods for now, `refused` what it refused in this generation's pods: it will not take them
+    until the spec changes. `fault` is why the job is set aside: the operator met an error of its own at it.
+    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when
+    one last answered, or since when one is asked often, whichever is later: None where that is about to begin, -inf
+    where nobody asks. `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what
+    it asks for that is not counted, `left_out` what its templates say of priorities that its pods are made without.
+    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -104,7 +110,10 @@ class Job:
     status: JobStatus
     spec: JobSpec | None
     invalid: str = ""
+    deleted: bool = False
+    unknown_fields: str = ""
     priority: int = 0
+    ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -116,8 +125,16 @@ class Job:
     report: Report | None = None
     heard: float | None = -inf
     disruption: Disruption | None = None
+    uncounted: str = ""
+    left_out: str = ""
+    grace_ceiling: int | None = None
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def stands(self) -> str:
+        """Why no pods are made for it before somebody edits it; "" if that is not so."""
+        return self.invalid or self.refused

@@ -44,9 +44,12 @@ class Observation:
 
     @property
     def wants_pods(self) -> bool:
-        """Whether the allocator may give the job pods: readable, not suspended, not ended, not waiting to be tried."""
+        """Whether the allocator may give the job pods: not suspended, not ended, not waiting to be tried.
+
+        One that cannot be read any more, or more of whose pods are refused, may keep those that it has.
+        """
         spec = self.job.spec
-        over = self.status.finished or self.job.refused or self.held_back
+        over = self.status.finished or self.held_back or (self.job.stands and not self.live)
         return spec is not None and not spec.suspend and not over
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import ConditionType
+from elastic_operator.api.status import ConditionType, Truth
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
@@ -45,8 +45,10 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
     seen = Observation(job=job, status=status)
-    if status.finished or job.spec is None:
+    if status.finished or job.deleted:
         return seen
+    if job.spec is None:
+        return _success(_sort_unread(seen), now)
     seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         seen = rule(seen, now)
@@ -112,6 +114,15 @@ def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observa
     return replace(seen, live=tuple(live), gone=tuple(gone), finishing=finishing)
 
 
+def _sort_unread(seen: Observation) -> Observation:
+    """The pods of a job of which no spec is known: those that stay, and those that a decision of old has go."""
+    pods = sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index))
+    staying = [pod for pod in pods if pod.deleting_since is None]
+    old = [pod for pod in staying if pod.incarnation != seen.status.incarnation]
+    live = tuple(pod for pod in staying if pod not in old and not pod.ended)
+    return replace(seen, live=live, gone=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
+
+
 def _why_lost(seen: Observation, node: str, since: float) -> str:
     assert seen.job.spec is not None
     patience = seen.job.spec.recovery.node_loss_seconds
@@ -161,16 +172,44 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _unreachable(seen: Observation, now: float) -> Observation:
-    """Pods on nodes that are not given up are waited for, and that is said; once, as long as it is so."""
-    known = seen.status.condition(ConditionType.NODES_UNREACHABLE)
-    was_told = known is not None and known.status == "True"
-    kind, generation = ConditionType.NODES_UNREACHABLE, seen.job.generation
+    """Pods on nodes that are not given up are waited for, and that is said."""
     reason, told = _why_kept(seen)
-    if not reason:
-        over = set_condition(seen.status, kind, "False", "Over", "", generation, now) if was_told else seen.status
-        return replace(seen, status=over)
-    status = set_condition(seen.status, kind, "True", reason, told, generation, now)
-    events = seen.events if was_told else (*seen.events, Event("NodesUnreachable", told, "Warning"))
+    return _warned(seen, ConditionType.NODES_UNREACHABLE, reason, told, now)
+
+
+def _uncounted(seen: Observation, now: float) -> Observation:
+    """What it asks for that is not counted is said."""
+    reason = "DynamicResourceAllocation" if seen.job.uncounted else ""
+    return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
+
+
+def _ignored_priority(seen: Observation, now: float) -> Observation:
+    """A PriorityClass that is passed over is said."""
+    reason, told = seen.job.ignored_priority
+    return _warned(seen, ConditionType.PRIORITY_IGNORED, reason, told, now)
+
+
+def _unknown_fields(seen: Observation, now: float) -> Observation:
+    """Fields of another release of the operator are said."""
+    reason = "NoSuchField" if seen.job.unknown_fields else ""
+    return _warned(seen, ConditionType.FIELDS_IGNORED, reason, seen.job.unknown_fields, now)
+
+
+def _left_out(seen: Observation, now: float) -> Observation:
+    """A class of the template that is not put on pods is said."""
+    reason = "PodsNeverPreempt" if seen.job.left_out else ""
+    return _warned(seen, ConditionType.POD_PRIORITY_IGNORED, reason, seen.job.left_out, now)
+
+
+def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
+    """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
+    known = seen.status.condition(kind)
+    was_told = known is not None and known.status == "True"
+    if not reason and not was_told:
+        return seen
+    truth: Truth = "True" if reason else "False"
+    status = set_condition(seen.status, kind, truth, reason or "Over", told, seen.job.generation, now)
+    events = seen.events if was_told else (*seen.events, Event(kind.value, told, "Warning"))
     return replace(seen, status=status, events=events)
 
 
@@ -216,6 +255,10 @@ _TORCHRUN = (
     _suspension,
     _outdated,
     _unreachable,
+    _uncounted,
+    _ignored_priority,
+    _unknown_fields,
+    _left_out,
     losses,
     refused,
     blocked,
@@ -229,6 +272,10 @@ _ELASTIC = (
     _suspension,
     _outdated,
     _unreachable,
+    _uncounted,
+    _ignored_priority,
+    _unknown_fields,
+    _left_out,
     elastic.losses,
     elastic.absence,
     refused,

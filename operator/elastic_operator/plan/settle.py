@@ -11,6 +11,7 @@ from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType, Limit
 from elastic_operator.plan.conditions import with_conditions
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
+from elastic_operator.plan.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.make_room import make_room_for_master
 from elastic_operator.plan.membership import changed_membership, first_membership
@@ -25,14 +26,18 @@ FINISH_SECONDS = 60.0
 
 
 def settle(seen: Observation, grant: Grant | None, *, frozen: tuple[int, int], now: float) -> Plan:
-    """The plan for one job; `grant` is None where the allocator was not asked (unreadable, ended).
+    """The plan for one job; `grant` is None where the allocator was not asked: it has no pods, or is to have none.
 
     `frozen` is the `min:max` that pods of a new incarnation get in their environment.
     """
+    if seen.job.deleted:
+        return Plan(status=seen.job.status, deletes=_of_nobody(seen, grant))
     if seen.status.finished:
-        return _after_the_end(seen, now)
+        return _after_the_end(seen, grant, now)
     if grant is None:
         return _without_pods(seen, now)
+    if seen.job.spec is None:
+        return _unread(seen, grant, now)
     seen = take_report(seen, now)
     seen, grant = make_room_for_master(seen, grant, now)
     seen = _start_over_if_needed(seen, grant)
@@ -66,17 +71,34 @@ def _plan(
     )
 
 
-def _after_the_end(seen: Observation, now: float) -> Plan:
-    """Pods go as cleanPodPolicy says, the job itself when its time is over."""
+def _of_nobody(seen: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
+    """Pods of a job for which nothing is done any more, whose GPUs somebody else is entitled to."""
+    why = _why_smaller(grant)[1] if grant is not None else ""
+    pods = [pod for pod in seen.job.pods if grant is not None and pod.uid in grant.release]
+    return tuple(DeletePod(pod.name, pod.uid, why) for pod in _in_order(pods))
+
+
+def _unread(seen: Observation, grant: Grant, now: float) -> Plan:
+    """Of a job nothing is known but its pods: they go on, and others get what is theirs of them."""
+    seen = _write_down_change(_start_over_if_needed(seen, grant), grant, now)
+    deletes = (*_deletes(seen), *_releases(seen, grant))
+    staying = replace(seen, live=tuple(pod for pod in seen.live if pod.uid not in grant.release))
+    return _plan(staying, grant, deletes, (), now)
+
+
+def _after_the_end(seen: Observation, grant: Grant | None, now: float) -> Plan:
+    """Pods go as cleanPodPolicy says, those it keeps when others are entitled to their GPUs, the job when its time is
+    over.
+    """
     spec, status = seen.job.spec, seen.status
     ended = seconds(status.completion_time)
     failed = status.condition(ConditionType.FAILED)
     at_once = (failed and failed.status == "True") or all(pod.ended for pod in seen.job.pods)
-    policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
-    going = [p for p in seen.job.pods if p.deleting_since is None and _goes(p, policy)]
+    policy = clean_pod_policy(seen)
+    going = [p for p in seen.job.pods if p.deleting_since is None and goes_at_the_end(p, policy)]
     due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
     why = f"the job has ended ({policy})"
-    deletes = tuple(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid])
+    deletes = (*(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid]), *_of_nobody(seen, grant))
     wakes = list(due.values())
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
@@ -86,17 +108,13 @@ def _after_the_end(seen: Observation, now: float) -> Plan:
     return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
 
 
-def _goes(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
-
-
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     """Whether it is about to end by itself: the kubelet tells of a container's end before it tells of the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 
 def _without_pods(seen: Observation, now: float) -> Plan:
-    """Suspended: everything goes. Unreadable or refused: what runs goes on, nothing new is made."""
+    """Suspended: everything goes. Else what there is, and holds no GPU, goes on, and nothing new is made."""
     suspended = seen.job.spec is not None and seen.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in seen.live) if suspended else ()
     return _plan(seen, None, (*_deletes(seen), *going), (), now)
@@ -177,7 +195,7 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
 
 def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:
     """Pods whose room is free and whose name is; a group starts only when its whole minimum can be made at once."""
-    if seen.finishing or now < seen.hold_until:
+    if seen.finishing or seen.job.stands or now < seen.hold_until:
         return ()
     names = {(pod.role, pod.index) for pod in seen.job.pods}
     if f"{seen.job.name}-master-0" in seen.job.foreign_names:
@@ -190,9 +208,24 @@ def _creates(seen: Observation, grant: Grant, frozen: tuple[int, int], now: floa
     epoch = seen.status.master_epoch or 0
     membership = first_membership(seen, grant, slots)
     return tuple(
-        CreatePod(slot.role, slot.index, slot.node, seen.status.incarnation, nnodes, epoch, membership)
+        CreatePod(
+            slot.role,
+            slot.index,
+            slot.node,
+            seen.status.incarnation,
+            nnodes,
+            epoch,
+            membership,
+            old_secret=_old_secret(seen),
+            own_class=bool(seen.job.left_out),
+        )
         for slot in slots
     )
+
+
+def _old_secret(seen: Observation) -> bool:
+    """Whether pods of this incarnation have their token from where an older release put it: all must have the same."""
+    return any(pod.incarnation == seen.status.incarnation and not pod.own_secret for pod in seen.job.pods)
 
 
 def _to_an_allowed_size(seen: Observation, slots: list[Slot]) -> list[Slot]:
@@ -222,6 +255,9 @@ def _deletes(seen: Observation) -> tuple[DeletePod, ...]:
 
 def _releases(seen: Observation, grant: Grant) -> tuple[DeletePod, ...]:
     """Highest worker index first, the master last."""
-    going = [pod for pod in seen.live if pod.uid in grant.release]
-    going.sort(key=lambda p: (p.role == "master", -p.index))
+    going = _in_order([pod for pod in seen.live if pod.uid in grant.release])
     return tuple(DeletePod(pod.name, pod.uid, grant.message) for pod in going)
+
+
+def _in_order(going: list[OwnPod]) -> list[OwnPod]:
+    return sorted(going, key=lambda p: (p.role == "master", -p.index))

@@ -11,7 +11,7 @@ from typing import Literal
 from elastic_operator.api.status import Retry
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.observation import Observation, at, end_incarnation, replace_all
+from elastic_operator.plan.observation import Observation, at, end_incarnation, master_of, replace_all
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
@@ -26,9 +26,11 @@ LONGEST_UNPLACED_SECONDS = 1800
 def refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """What does not make the minimum, and cannot before somebody edits the job, gives its place back."""
     assert seen.job.spec is not None
-    if not seen.job.refused or not seen.live or len(seen.live) >= seen.job.spec.min_replicas:
+    if not seen.job.stands or not seen.live:
         return seen
-    event = Event("ScaleUpBlocked", f"{seen.job.refused} Its other pods are given back.", "Warning")
+    if len(seen.live) >= seen.job.spec.min_replicas and master_of(seen) is not None:
+        return seen
+    event = Event("ScaleUpBlocked", f"{seen.job.stands} Its other pods are given back.", "Warning")
     return replace_all(seen, end_incarnation(seen.status, target_replicas=0), event)
 
 

@@ -21,6 +21,7 @@ from tests.apiserver.operators import Operator, eventually
 
 GPU = "nvidia.com/gpu"
 MERGE = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 HEARTBEAT_SECONDS = 2.0
 TICK_SECONDS = 0.2
 PASSES = "elastic_pytorch_pass_seconds_count"
@@ -128,9 +129,11 @@ def remove(api: httpx.Client, pod: dict[str, Any]) -> None:
 
 
 def put_status(api: httpx.Client, pod: dict[str, Any], status: dict[str, Any]) -> None:
-    """What a kubelet says of the pod."""
+    """What a kubelet says of the pod. Like a real one, it keeps the conditions of others."""
+    if addresses := status.get("podIPs"):  # a strategic patch would add to them
+        status = {**status, "podIPs": [{"$patch": "replace"}, *addresses]}
     body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
-    api.patch(f"{path_of(pod)}/status", headers=MERGE, json=body)
+    api.patch(f"{path_of(pod)}/status", headers=STRATEGIC, json=body)
 
 
 def running_status(pod: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from elastic_worker import contract
+from elastic_operator.cluster.reservation import CONDITION
 from tests.api.jobs import with_gpus
 from tests.apiserver.faults.lab import MERGE, await_service_account, job_of, path_of
 from tests.apiserver.jobs_api import accepted
@@ -58,8 +58,9 @@ class Notebooks:
         return node
 
     def reservation(self, name: str = "notebook") -> Mapping[str, Any]:
-        """What its annotation says."""
-        text = self.get(name)["metadata"].get("annotations", {}).get(contract.ANNOTATION_RESERVED, "{}")
+        """What its condition says."""
+        conditions = self.get(name)["status"].get("conditions", [])
+        text = next((one["message"] for one in conditions if one["type"] == CONDITION), "{}")
         said: Mapping[str, Any] = json.loads(text)
         return said
 

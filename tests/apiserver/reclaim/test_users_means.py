@@ -22,9 +22,10 @@ SMALL = {"name": "small", "image": "local/none:1"}
 def test_neither_a_disruption_budget_nor_a_priority_class_keeps_borrowed_gpus(
     start: Start, world: World, owner: Notebooks, priority_class: Callable[..., str]
 ) -> None:
+    high = priority_class(1000, preemptionPolicy="Never")
     observed = start()
     job = elastic_job(small=2, big=8)
-    job["spec"]["template"]["spec"]["priorityClassName"] = priority_class(1000)
+    job["spec"]["template"]["spec"]["priorityClassName"] = high
     world.start(job)
     world.wait_settled("toy", 8)
     budgets = f"/apis/policy/v1/namespaces/{world.jobs.namespace}/poddisruptionbudgets"

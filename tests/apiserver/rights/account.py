@@ -20,6 +20,8 @@ from tests.devcluster.pods import kubectl
 
 NAMESPACE = "elastic-system"
 NAME = "elastic-pytorch-operator"
+READER = "elastic-pytorch-metrics-reader"
+"""Account, role and binding of whoever scrapes, where metrics are not for everybody."""
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 GROUPS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
 RULES = (
@@ -91,7 +93,7 @@ def rules(objects: list[Object]) -> Iterator[Rule]:
         if one["kind"] in ("ClusterRole", "Role")
     }
     for binding in objects:
-        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
+        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding") or binding["metadata"]["name"] == READER:
             continue
         assert [subject["name"] for subject in binding["subjects"]] == [NAME]
         place, ref = binding["metadata"].get("namespace", ""), binding["roleRef"]
@@ -176,9 +178,9 @@ def uninstall(installed: Installed) -> None:
     eventually("an end of the rules", lambda: installed.api.post(JOBS, params=DRY_RUN, json=wrong).is_success)
 
 
-def token_of(api: httpx.Client) -> str:
-    """A token of the operator's service account, as the kubelet would mount it."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{NAME}/token"
+def token_of(api: httpx.Client, name: str = NAME, namespace: str = NAMESPACE) -> str:
+    """A token of a service account, by default the operator's, as the kubelet would mount it."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     answer = api.post(path, json={"spec": {"expirationSeconds": TOKEN_SECONDS}})
     token: str = answer.raise_for_status().json()["status"]["token"]
     return token

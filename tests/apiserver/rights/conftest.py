@@ -90,6 +90,6 @@ def world(estate: Estate, new_namespace: Callable[[], Jobs]) -> Iterator[World]:
     with FakeKubelets(estate.api, 4).running() as kubelets:
         world = World(new_namespace(), kubelets)
         yield world
-        estate.api.delete(world.jobs.path)
-        estate.api.delete(COLLECTION)
+        for path in (world.jobs.path, COLLECTION, world.pods_path):
+            estate.api.delete(path)
         eventually("an end of the pods", lambda: not world.pods(), report=world.report)

@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from elastic_worker import contract
 from tests.api.jobs import make_job
-from tests.apiserver.faults.lab import MERGE
+from tests.apiserver.faults.lab import MERGE, STRATEGIC
 from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.rights import account
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.apiserver
 Object = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+MARKED = {contract.ANNOTATION_RESERVED: "{}"}
 POD = {"containers": [{"name": "main", "image": "local/none:1"}], "schedulerName": "nobody"}
 KINDS: dict[str, tuple[str, Object]] = {
     "pods": (f"{CORE}/pods", {"spec": POD}),
@@ -104,16 +105,22 @@ def test_of_the_status_of_foreign_pods_only_the_nomination_is_written(estate: Es
     path, body = KINDS["pods"]
     accepted(estate.api.post(path, json=body | named("foreign")))
     status = f"{path}/foreign/status"
-    mark = {"metadata": {"annotations": {"elastic-pytorch.dev/reserved": "{}"}}}
     condition = {"type": "example.com/Told", "status": "True"}
-    accepted(thief.patch(status, headers=MERGE, json=mark | {"status": {"nominatedNodeName": "n1"}}))
+    accepted(thief.patch(status, headers=MERGE, json={"status": {"nominatedNodeName": "n1"}}))
     accepted(
         thief.patch(status, headers=MERGE, json={"status": {"nominatedNodeName": None, "conditions": [condition]}})
     )
     for change in ({"phase": "Failed"}, {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}, {"message": "x"}):
         assert "nothing but the nomination" in said(thief.patch(status, headers=MERGE, json={"status": change}))
-    for change in ({"labels": {"app": "database"}}, {"annotations": {"sidecar.example/inject": "true"}}):
-        assert "no annotation but its own" in said(thief.patch(status, headers=MERGE, json={"metadata": change}))
+    added = {"sidecar.example/inject": "true"}
+    for change in ({"labels": {"app": "database"}}, {"annotations": added}, {"annotations": MARKED}):
+        assert "no labels and annotations" in said(thief.patch(status, headers=MERGE, json={"metadata": change}))
+    accepted(
+        estate.api.patch(f"{path}/foreign", headers=MERGE, json={"metadata": {"annotations": {**MARKED, "a": "b"}}})
+    )
+    its_users, its_own = ({"metadata": {"annotations": {key: None}}} for key in ("a", contract.ANNOTATION_RESERVED))
+    assert "no labels and annotations" in said(thief.patch(status, headers=MERGE, json=its_users))
+    accepted(thief.patch(status, headers=MERGE, json=its_own))
 
 
 def test_others_may_still_write_what_they_like(estate: Estate) -> None:

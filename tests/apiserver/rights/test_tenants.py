@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from elastic_operator.api.policy import COLLECTION
+from elastic_worker import contract
+from tests.api.jobs import make_container, with_gpus
 from tests.api.policies import make_policy
-from tests.apiserver.faults.lab import MERGE, World, elastic_job
-from tests.apiserver.jobs_api import Jobs
+from tests.apiserver.faults.lab import MERGE, World, await_service_account, elastic_job
+from tests.apiserver.jobs_api import Jobs, accepted
 from tests.apiserver.operators import eventually
 from tests.apiserver.policies_api import Policies, quota
+from tests.apiserver.reclaim.lab import FINALIZER, release_all
 from tests.apiserver.rights.account import Installed
 from tests.apiserver.rights.conftest import Estate, Install, Start
 from tests.apiserver.rights.requests import Right
@@ -151,3 +155,220 @@ def test_a_policy_that_a_tenant_applies_as_himself_is_refused(estate: Estate, in
     as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     mine = make_policy("mine", namespaces=[world.jobs.namespace], flavors=quota(100))
     assert estate.api.post(COLLECTION, headers=as_alice, json=mine).status_code == 403
+
+
+def give_claim_of_one_pod(world: World, name: str) -> None:
+    """A bound claim that one pod at a time may use, wherever it runs."""
+    claims, volume = (
+        f"/api/v1/namespaces/{world.jobs.namespace}/persistentvolumeclaims",
+        f"{world.jobs.namespace}-{name}",
+    )
+    once = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
+    source = {"capacity": {"storage": "1Mi"}, "hostPath": {"path": "/nowhere"}}
+    accepted(world.api.post("/api/v1/persistentvolumes", json={"metadata": {"name": volume}, "spec": once | source}))
+    wanted = {"resources": {"requests": {"storage": "1Mi"}}, "volumeName": volume}
+    accepted(world.api.post(claims, json={"metadata": {"name": name}, "spec": once | wanted}))
+    eventually("a bound claim", lambda: world.api.get(f"{claims}/{name}").json()["status"]["phase"] == "Bound")
+
+
+def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """The planner sees room for the pod, and kube-scheduler does not place it, as its claim is in use."""
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0, limit=0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    operator = start()
+    await_service_account(world.api, world.jobs.namespace)
+    give_claim_of_one_pod(world, "once")
+    node = world.kubelets.nodes[0]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "once"}}]
+    user = {"containers": [make_container(image="local/none:1")], "volumes": volumes, "nodeName": node}
+    forged = json.dumps({"node": node, "since": 0, "until": 1e300})
+    wants = {"containers": [with_gpus(4, image="local/none:1")], "volumes": volumes}
+    marks = {"name": "thief", "annotations": {contract.ANNOTATION_RESERVED: forged}}
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    for body in ({"metadata": {"name": "user"}, "spec": user}, {"metadata": marks, "spec": wants}):
+        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()
+    assert "nominatedNodeName" not in thief["status"], operator.text()
+
+
+def test_nobody_but_the_operator_gives_a_pod_to_a_job_or_takes_it_away_or_has_its_priority(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    world.start(elastic_job(small=1, big=1))
+    world.wait_settled("toy", 1)
+    (pod,) = world.pods("toy")
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    path = f"{world.pods_path}/{pod['metadata']['name']}"
+    theirs = {"metadata": {"name": "toy-worker-0", "ownerReferences": pod["metadata"]["ownerReferences"]}}
+    plain = {"containers": [make_container(image="local/none:1")]}
+    told = "only the operator says which ElasticPyTorchJob controls a pod"
+    made = world.api.post(world.pods_path, headers=as_alice, json=theirs | {"spec": plain})
+    freed = world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"ownerReferences": None}})
+    assert told in made.json()["message"]
+    assert told in freed.json()["message"]
+    of_ours = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-master"}}
+    ranked = world.api.post(world.pods_path, headers=as_alice, json=of_ours)
+    assert "are for pods of ElasticPyTorchJobs" in ranked.json()["message"]
+    as_operator = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-operator"}}
+    above_all = world.api.post(world.pods_path, headers=as_alice, json=as_operator)
+    assert "is for pods in the operator's namespace" in above_all.json()["message"]
+    accepted(world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"labels": {"a": "b"}}}))
+    accepted(world.api.delete(f"{world.jobs.path}/toy", params={"propagationPolicy": "Orphan"}))
+    eventually("a pod without an owner", lambda: not world.api.get(path).json()["metadata"].get("ownerReferences"))
+
+
+def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """Of a job that may have none: pinned to a node, for no scheduler, and with a finalizer when they are deleted.
+
+    Without our rules of admission, which refuse to make them.
+    """
+    install("--set", "admission.enabled=false")
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0, limit=0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    await_service_account(world.api, world.jobs.namespace)
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    mine = accepted(world.jobs.create(elastic_job("mine"), headers=as_alice))
+    reference = {key: mine[key] for key in ("apiVersion", "kind")} | {
+        key: mine["metadata"][key] for key in ("name", "uid")
+    }
+    for number, node in enumerate(world.kubelets.nodes, start=100):
+        pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+        meta = {"name": f"mine-worker-{number}", "ownerReferences": [reference | {"controller": True}]}
+        pod = {"containers": [with_gpus(4, image="local/none:1")], "affinity": {"nodeAffinity": required}}
+        body = {"metadata": meta | {"finalizers": [FINALIZER]}, "spec": pod | {"schedulerName": "nobody"}}
+        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+    start()
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    release_all(world.api)
+
+
+def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    job = elastic_job("urgent", small=2, big=2)
+    job["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
+    await_service_account(world.api, world.jobs.namespace)
+    accepted(world.jobs.create(job, headers=as_alice))
+    world.wait_settled("urgent", 2)
+    classes = {pod["spec"]["priorityClassName"]: pod["spec"]["preemptionPolicy"] for pod in world.pods("urgent")}
+    assert classes == {"elastic-pytorch-master": "Never", "elastic-pytorch-worker": "Never"}
+    told = [c["message"] for c in world.status("urgent")["conditions"] if c["type"] == "PodPriorityIgnored"]
+    assert "spec.template.spec.priorityClassName is 'system-cluster-critical'" in told[0]
+
+
+def borrower_and_owner(
+    estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, **spec: Any
+) -> tuple[World, Object]:
+    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them, and its headers."""
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    policies = Policies(world.api)
+    policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0))
+    policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
+    start()
+    world.start(elastic_job("borrower", small=1, big=8, **spec))
+    world.wait_settled("borrower", 8)
+    return owner, {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+
+
+def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
+    nameless = {"spec": {"priorityClassName": "nobody-made-it"}}
+    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | as_alice, json=nameless))
+
+    def told() -> bool:
+        return any(c["type"] == "PriorityIgnored" for c in world.status("borrower")["conditions"])
+
+    eventually("a warning", told, report=world.report)
+    assert len(world.pods("borrower")) == 8
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert world.pods("borrower") == []
+
+
+def test_a_borrower_that_is_deleted_and_kept_by_a_finalizer_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
+    path = f"{world.jobs.path}/borrower"
+    kept = {"metadata": {"finalizers": [FINALIZER]}}
+    accepted(world.api.patch(path, headers=MERGE | as_alice, json=kept))
+    try:
+        accepted(world.api.delete(path, headers=as_alice, params={"propagationPolicy": "Background"}))
+        assert "deletionTimestamp" in world.jobs.get("borrower")["metadata"]
+        assert len(world.pods("borrower")) == 8
+        owner.start(elastic_job(small=8, big=8))
+        owner.wait_settled("toy", 8)
+        assert world.pods("borrower") == []
+    finally:
+        world.api.patch(path, headers=MERGE, json={"metadata": {"finalizers": None}})
+
+
+def test_pods_that_a_borrower_leaves_when_it_has_ended_make_way(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    install()
+    owner, _ = borrower_and_owner(estate, world, new_namespace, start, cleanPodPolicy="None")
+    world.end("borrower-master-0", 0)
+
+    def succeeded() -> bool:
+        conditions = {c["type"]: c["status"] for c in world.status("borrower")["conditions"]}
+        return conditions.get("Succeeded") == "True"
+
+    eventually("an end", succeeded, report=world.report)
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert [pod["status"]["phase"] for pod in world.pods("borrower")] == ["Succeeded"]
+
+
+def test_a_class_of_the_system_takes_nothing_from_a_team_mates_job(
+    estate: Estate, install: Install, world: World, start: Start
+) -> None:
+    install()
+    bind(estate, ALICE, "edit", world.jobs.namespace)
+    start()
+    world.start(elastic_job("mate", small=8, big=8))
+    world.wait_settled("mate", 8)
+    before = {pod["metadata"]["uid"] for pod in world.pods("mate")}
+    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    pushy = elastic_job("pushy", small=8, big=8, priorityClassName="system-node-critical")
+    accepted(world.jobs.create(pushy, headers=as_alice))
+
+    def ignored() -> tuple[str, str, str]:
+        conditions = world.status("pushy").get("conditions", ())
+        found = [c for c in conditions if c["type"] == "PriorityIgnored"]
+        return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else ("", "", "")
+
+    eventually("a warning", lambda: ignored()[:2] == ("True", "PriorityClassNotAllowed"), report=world.report)
+    assert "'system-node-critical', which jobs may not name" in ignored()[2]
+    without = {"spec": {"priorityClassName": None}}
+    accepted(world.api.patch(f"{world.jobs.path}/pushy", headers=MERGE | as_alice, json=without))
+    eventually("the end of the warning", lambda: ignored()[0] == "False", report=world.report)
+    assert {pod["metadata"]["uid"] for pod in world.pods("mate")} == before
+    assert not world.pods("pushy")

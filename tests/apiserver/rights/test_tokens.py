@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from elastic_operator.build.names import secret_name
 from elastic_worker import contract
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.operators import eventually
@@ -36,7 +37,8 @@ def test_no_token_is_in_logs_objects_or_metrics(estate: Estate, install: Install
     world.wait_settled("toy", 4)
     world.end("toy-worker-0", 1)
     eventually("the loss", lambda: world.status().get("restarts"), report=world.report)
-    secret = world.api.get(f"/api/v1/namespaces/{world.jobs.namespace}/secrets/toy-elastic").raise_for_status().json()
+    name = secret_name("toy", world.jobs.get("toy")["metadata"]["uid"])
+    secret = world.api.get(f"/api/v1/namespaces/{world.jobs.namespace}/secrets/{name}").raise_for_status().json()
     encoded = secret["data"][contract.SECRET_KEY]
     secrets = {encoded, base64.b64decode(encoded).decode(), estate.token}
     shown = {path: world.api.get(path.format(world.jobs.namespace)).raise_for_status().text for path in OBJECTS}

@@ -63,8 +63,13 @@ STARTING = {
     "a suspended job releases everything": Case(
         TWO, (make_job("a", 1, 3, on="n1 n1 n2", wants=False),), {"a": "-w1 -w0 -m0"}
     ),
-    "a job without sizes keeps what it has and gets nothing": Case(
-        TWO, (make_job("a", sizes=(), on="- n1 n1"), make_job("b", 3)), {"a": "w0 w1", "b": ""}
+    "a job without sizes gets nothing, and makes way pod by pod, without its master too": Case(
+        TWO,
+        (make_job("a", sizes=(), on="- n1 n1"), make_job("b", 3)),
+        {"a": "w0 -w1", "b": "+m0@n2 +w0@n2 ~w1@n1"},
+    ),
+    "a job without sizes keeps what nobody asks for": Case(
+        TWO, (make_job("a", sizes=(), on="- n1 n1"), make_job("b", 2)), {"a": "w0 w1", "b": "+m0@n2 +w0@n2"}
     ),
 }
 

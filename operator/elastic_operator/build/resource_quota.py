@@ -1,0 +1,30 @@
+"""The ResourceQuota of a namespace that a policy covers: how many GPUs pods of no job may hold there.
+
+Pods of jobs are told from others by their PriorityClasses, which nobody but the operator can give to a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+QUOTA_NAME = "elastic-pytorch-plain-pods"
+"""Of each of them. What the API server refuses names it, and the operator's rights are over this name only."""
+
+
+def build_resource_quota(namespace: str, limits: Mapping[str, int], *, classes: Sequence[str]) -> dict[str, Any]:
+    """It limits each extended resource; pods of the PriorityClasses `classes` do not count."""
+    others = {"scopeName": "PriorityClass", "operator": "NotIn", "values": list(classes)}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": QUOTA_NAME,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/part-of": "elastic-pytorch"},
+        },
+        "spec": {
+            "hard": {f"requests.{resource}": str(gpus) for resource, gpus in limits.items()},
+            "scopeSelector": {"matchExpressions": [others]},
+        },
+    }

@@ -1,0 +1,177 @@
+"""Keeps a ResourceQuota in each namespace that is served and that a policy covers: a task of its own.
+
+What it should say is worked out after a pass that saw anything of it change, and is written where it says otherwise, at
+most once a second. Limits that fall are written before others rise. One that somebody deletes or changes is put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_operator.api.quantity import QuantityError, units
+from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, Fenced, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.plain_pods import Held, kept_by, plain_pod_limits
+from elastic_operator.plan.policies import Resolved
+
+log = logging.getLogger(__name__)
+
+BETWEEN_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+
+Limits = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A namespace, its quota if it has one, and the limits that it should have; None: it should have no quota."""
+
+    namespace: str
+    known: objects.CustomObject | None
+    limits: Limits | None
+
+    @property
+    def raises_a_limit(self) -> bool:
+        """Whether more pods are let in after it."""
+        hard = _hard_of(self.known) if self.known else None
+        if self.limits is None or hard is None:
+            return self.limits is None
+        return any(gpus > hard.get(f"requests.{name}", 0) for name, gpus in self.limits.items())
+
+
+class PlainPodQuotas:
+    """The quotas of all namespaces. `plain` is what pods of no job hold, the same object until that changes.
+
+    `classes` are the PriorityClasses of pods of jobs; `serves` whether a namespace is ours to write in.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        quotas: Store[objects.CustomObject],
+        namespaces: Store[objects.Namespace],
+        *,
+        plain: Callable[[], Held],
+        classes: tuple[str, ...],
+        serves: Callable[[str], bool],
+    ) -> None:
+        self._session, self._quotas, self._namespaces = session, quotas, namespaces
+        self._plain, self._classes, self._serves = plain, classes, serves
+        self._seen: tuple[Resolved, Snapshot, Held] | None = None
+        self._namespaces_seen = -1
+        self._news = asyncio.Event()
+        self._failures: dict[str, str] = {}
+
+    def told(self, resolved: Resolved, snapshot: Snapshot) -> None:
+        """A pass is over, and saw this. Costs nothing where the one before saw the same."""
+        now, last = (resolved, snapshot, self._plain()), self._seen
+        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
+        if same and self._namespaces_seen == self._namespaces.revision:
+            return
+        self._seen, self._namespaces_seen = now, self._namespaces.revision
+        self._news.set()
+
+    def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        """A listener of the quotas' store. What is used is the API server's to say, and changes with each pod."""
+        if old is None or new is None or old.spec != new.spec:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            await self._until_due()
+            self._news.clear()
+            try:
+                for write in self._due():
+                    await self._carry_out(write)
+            except Exception:
+                log.exception("the quotas of plain pods cannot be kept; tried again after the next change")
+            await asyncio.sleep(BETWEEN_SECONDS)
+
+    async def _until_due(self) -> None:
+        """Until something changed, or what failed is to be tried again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
+                await self._news.wait()
+
+    def _due(self) -> list[_Write]:
+        """What is to be written, limits that rise last; nothing before the first pass."""
+        if self._seen is None:
+            return []
+        limits = self._limits(*self._seen)
+        known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
+        self._failures = {name: told for name, told in self._failures.items() if name in limits or name in known}
+        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted({*limits, *known})]
+        due = [write for write in writes if not self._is_as_it_should(write)]
+        return sorted(due, key=lambda write: write.raises_a_limit)
+
+    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
+        """By namespace, of those that exist and are ours to write in."""
+        kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
+        limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
+        there = {one.metadata.name for one in self._namespaces if one.metadata.deletion_timestamp is None}
+        return {name: one for name, one in limits.items() if name in there and self._serves(name)}
+
+    def _is_as_it_should(self, write: _Write) -> bool:
+        if write.known is None or write.limits is None:
+            return write.known is None and write.limits is None
+        wanted = self._manifest(write.namespace, write.limits)["spec"]
+        hard = {f"requests.{name}": gpus for name, gpus in write.limits.items()}
+        return _hard_of(write.known) == hard and _others(write.known.spec) == _others(wanted)
+
+    def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
+        return build_resource_quota(namespace, limits, classes=self._classes)
+
+    async def _carry_out(self, write: _Write) -> None:
+        try:
+            await self._write(write)
+        except (NotFound, AlreadyExists):
+            self._failures.pop(write.namespace, None)  # what is so now is news still to come
+        except ClusterError as error:
+            self._note(write.namespace, error)
+        else:
+            self._failures.pop(write.namespace, None)
+
+    async def _write(self, write: _Write) -> None:
+        known = write.known
+        if write.limits is None:
+            assert known is not None, "what is not to be, and is not, is not written"
+            await apply.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
+            self._quotas.observe_deleted(known.metadata.uid)
+            return
+        manifest = self._manifest(write.namespace, write.limits)
+        if known is None:
+            answer = await apply.create_resource_quota(self._session, manifest)
+        else:
+            version = known.metadata.resource_version
+            answer = await apply.replace_resource_quota(self._session, manifest, resource_version=version)
+        self._quotas.observe(answer)
+
+    def _note(self, namespace: str, error: ClusterError) -> None:
+        """Have it tried again. Only what is new is logged: somebody else's write and a lost lease are nothing new."""
+        told = "" if isinstance(error, Conflict | Fenced) else str(error)
+        if told and self._failures.get(namespace) != told:
+            log.warning("namespace=%s its quota of plain pods cannot be written: %s", namespace, told)
+        self._failures[namespace] = told
+
+
+def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
+    """Its limits as numbers; None where somebody wrote what is none."""
+    try:
+        return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
+    except QuantityError:
+        return None
+
+
+def _others(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """All but its limits."""
+    return {name: value for name, value in spec.items() if name != "hard"}

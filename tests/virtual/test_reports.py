@@ -1,0 +1,60 @@
+"""A tenant's master says what it likes, as often as it is asked: how much of the operator's work that is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from elastic_operator.loop.progress import NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, Target
+from elastic_worker import contract
+from tests.kit.requests import writes_job_status
+from tests.virtual.deeds import carried_out, condition, edit, end, job, nodes, replica, settled
+from tests.virtual.story import Row, Story, tell
+from tests.virtual.world import ProcessWorld
+
+SECONDS = 600
+MEMBERS = ("one-master-0", "one-worker-0", "one-worker-1", "one-worker-2")
+
+
+@dataclass
+class Liar:
+    """A master that each time tells of another generation, and of other pods that train; never of all of them."""
+
+    asked: int = 0
+
+    def status(self, target: Target) -> bytes:
+        """Its /status."""
+        self.asked += 1
+        members = MEMBERS[: 1 + self.asked % 2]
+        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": self.asked, "state": "Running"}
+        return json.dumps({**said, "members": members, "worldSize": len(members)}).encode()
+
+
+ELASTICITY = {"scaleUpDelaySeconds": 0, "gracePeriodSeconds": 1, "checkpointPath": "/checkpoints"}
+ELASTIC = job("one", small=2, big=4, runtime={"mode": "Elastic"}, elasticity=ELASTICITY)
+RUNS = Row("a job runs", (nodes(2, 4), replica(), ELASTIC), (settled("one", 4),), within=10)
+LIES = Row("its master tells lies", stays=SECONDS)
+
+
+def has_lost_a_pod(world: ProcessWorld) -> bool:
+    """Whether its status says so."""
+    return any(change["reason"] == "PodLost" for change in world.status("one")["history"])
+
+
+def test_a_master_that_tells_of_another_group_each_second_makes_one_write_in_five_seconds() -> None:
+    liar = Liar()
+    world = tell((RUNS, LIES), 1, status=liar.status)
+    assert liar.asked >= 0.9 * SECONDS
+    expected = NEWS_OF_A_JOB + SECONDS / NEWS_OF_A_JOB_SECONDS
+    assert expected / 2 < len(carried_out(world, writes_job_status)) <= expected + 10
+
+
+def test_what_happens_to_its_job_is_told_at_once_all_the_same() -> None:
+    story: Story = (
+        RUNS,
+        LIES,
+        Row("it shrinks", (edit("one", maxReplicas=3),), (settled("one", 3),)),
+        Row("a pod fails", (end(1, "one-worker-1"),), (has_lost_a_pod, settled("one", 3))),
+        Row("it is suspended", (edit("one", suspend=True),), (condition("one", "Ready", "Suspended"),)),
+    )
+    tell(story, 1, status=Liar().status)
