@@ -18,7 +18,8 @@ KNOWN = {
 """Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
 
 
-def _batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
+def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
+    """The seeds from `first` up to `last`, `size` to a test."""
     for start in range(first, last, size):
         seeds = range(start, min(start + size, last))
         yield pytest.param(seeds, id=f"{seeds.start}-{seeds.stop - 1}", marks=marks)
@@ -27,10 +28,10 @@ def _batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
 @pytest.mark.parametrize(
     "seeds",
     [
-        *_batches(0, FEW, 5),
-        *_batches(FEW, SOME, 10, pytest.mark.simulation),
-        *_batches(SOME, SEEDS.stop, 20, pytest.mark.simulation, pytest.mark.extended),
-        *_batches(0, MANY, 100, pytest.mark.long),
+        *batches(0, FEW, 5),
+        *batches(FEW, SOME, 10, pytest.mark.simulation),
+        *batches(SOME, SEEDS.stop, 20, pytest.mark.simulation, pytest.mark.extended),
+        *batches(0, MANY, 100, pytest.mark.long),
     ],
 )
 def test_the_rules_hold_in_every_history(seeds):
@@ -42,9 +43,9 @@ def test_the_rules_hold_in_every_history(seeds):
 @pytest.mark.parametrize(
     "seeds",
     [
-        *_batches(0, SOME_WITH_ERRORS, 6, pytest.mark.simulation),
-        *_batches(SOME_WITH_ERRORS, SEEDS.stop, 24, pytest.mark.simulation, pytest.mark.extended),
-        *_batches(0, MANY // 5, 100, pytest.mark.long),
+        *batches(0, SOME_WITH_ERRORS, 6, pytest.mark.simulation),
+        *batches(SOME_WITH_ERRORS, SEEDS.stop, 24, pytest.mark.simulation, pytest.mark.extended),
+        *batches(0, MANY // 5, 100, pytest.mark.long),
     ],
 )
 def test_the_rules_hold_for_all_others_where_the_operator_raises_for_one_object(seeds):

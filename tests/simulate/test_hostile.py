@@ -14,6 +14,7 @@ from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan.observation import Observation
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
+from tests.simulate.test_histories import batches
 from tests.simulate.violation import ViolationError
 
 FEW, SEEDS, MANY = 12, 300, 5_000
@@ -25,18 +26,12 @@ KNOWN = {
 """Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
 
 
-def _batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
-    for start in range(first, last, size):
-        seeds = range(start, min(start + size, last))
-        yield pytest.param(seeds, id=f"{seeds.start}-{seeds.stop - 1}", marks=marks)
-
-
 @pytest.mark.parametrize(
     "seeds",
     [
-        *_batches(0, FEW, 6, pytest.mark.simulation),
-        *_batches(FEW, SEEDS, 24, pytest.mark.simulation, pytest.mark.extended),
-        *_batches(SEEDS, MANY, 100, pytest.mark.long),
+        *batches(0, FEW, 6, pytest.mark.simulation),
+        *batches(FEW, SEEDS, 24, pytest.mark.simulation, pytest.mark.extended),
+        *batches(SEEDS, MANY, 100, pytest.mark.long),
     ],
 )
 def test_a_hostile_team_keeps_no_gpu_from_who_is_entitled_to_it(seeds):

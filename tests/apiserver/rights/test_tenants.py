@@ -29,6 +29,7 @@ JOBS = "elasticpytorchjobs"
 READS = ("get", "list", "watch")
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 ALICE, QUENTIN = "alice", "quentin"
+AS_ALICE = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
 STRICT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
@@ -152,9 +153,8 @@ def test_pods_are_taken_at_the_restricted_level(install: Install, world: World, 
 def test_a_policy_that_a_tenant_applies_as_himself_is_refused(estate: Estate, install: Install, world: World) -> None:
     install()
     bind(estate, ALICE, "edit", world.jobs.namespace)
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     mine = make_policy("mine", namespaces=[world.jobs.namespace], flavors=quota(100))
-    assert estate.api.post(COLLECTION, headers=as_alice, json=mine).status_code == 403
+    assert estate.api.post(COLLECTION, headers=AS_ALICE, json=mine).status_code == 403
 
 
 def give_claim_of_one_pod(world: World, name: str) -> None:
@@ -190,9 +190,8 @@ def test_a_forged_reservation_keeps_no_gpu_from_a_team_that_is_guaranteed_it(
     forged = json.dumps({"node": node, "since": 0, "until": 1e300})
     wants = {"containers": [with_gpus(4, image="local/none:1")], "volumes": volumes}
     marks = {"name": "thief", "annotations": {contract.ANNOTATION_RESERVED: forged}}
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     for body in ({"metadata": {"name": "user"}, "spec": user}, {"metadata": marks, "spec": wants}):
-        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+        accepted(world.api.post(world.pods_path, headers=AS_ALICE, json=body))
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     thief = world.api.get(f"{world.pods_path}/thief").raise_for_status().json()
@@ -208,22 +207,21 @@ def test_nobody_but_the_operator_gives_a_pod_to_a_job_or_takes_it_away_or_has_it
     world.start(elastic_job(small=1, big=1))
     world.wait_settled("toy", 1)
     (pod,) = world.pods("toy")
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     path = f"{world.pods_path}/{pod['metadata']['name']}"
     theirs = {"metadata": {"name": "toy-worker-0", "ownerReferences": pod["metadata"]["ownerReferences"]}}
     plain = {"containers": [make_container(image="local/none:1")]}
     told = "only the operator says which ElasticPyTorchJob controls a pod"
-    made = world.api.post(world.pods_path, headers=as_alice, json=theirs | {"spec": plain})
-    freed = world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"ownerReferences": None}})
+    made = world.api.post(world.pods_path, headers=AS_ALICE, json=theirs | {"spec": plain})
+    freed = world.api.patch(path, headers=MERGE | AS_ALICE, json={"metadata": {"ownerReferences": None}})
     assert told in made.json()["message"]
     assert told in freed.json()["message"]
     of_ours = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-master"}}
-    ranked = world.api.post(world.pods_path, headers=as_alice, json=of_ours)
+    ranked = world.api.post(world.pods_path, headers=AS_ALICE, json=of_ours)
     assert "are for pods of ElasticPyTorchJobs" in ranked.json()["message"]
     as_operator = {"metadata": {"name": "high"}, "spec": plain | {"priorityClassName": "elastic-pytorch-operator"}}
-    above_all = world.api.post(world.pods_path, headers=as_alice, json=as_operator)
+    above_all = world.api.post(world.pods_path, headers=AS_ALICE, json=as_operator)
     assert "is for pods in the operator's namespace" in above_all.json()["message"]
-    accepted(world.api.patch(path, headers=MERGE | as_alice, json={"metadata": {"labels": {"a": "b"}}}))
+    accepted(world.api.patch(path, headers=MERGE | AS_ALICE, json={"metadata": {"labels": {"a": "b"}}}))
     accepted(world.api.delete(f"{world.jobs.path}/toy", params={"propagationPolicy": "Orphan"}))
     eventually("a pod without an owner", lambda: not world.api.get(path).json()["metadata"].get("ownerReferences"))
 
@@ -242,8 +240,7 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0, limit=0))
     policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
     await_service_account(world.api, world.jobs.namespace)
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
-    mine = accepted(world.jobs.create(elastic_job("mine"), headers=as_alice))
+    mine = accepted(world.jobs.create(elastic_job("mine"), headers=AS_ALICE))
     reference = {key: mine[key] for key in ("apiVersion", "kind")} | {
         key: mine["metadata"][key] for key in ("name", "uid")
     }
@@ -253,7 +250,7 @@ def test_pods_that_only_look_like_a_job_s_and_never_run_keep_no_gpu_from_anybody
         meta = {"name": f"mine-worker-{number}", "ownerReferences": [reference | {"controller": True}]}
         pod = {"containers": [with_gpus(4, image="local/none:1")], "affinity": {"nodeAffinity": required}}
         body = {"metadata": meta | {"finalizers": [FINALIZER]}, "spec": pod | {"schedulerName": "nobody"}}
-        accepted(world.api.post(world.pods_path, headers=as_alice, json=body))
+        accepted(world.api.post(world.pods_path, headers=AS_ALICE, json=body))
     start()
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
@@ -266,11 +263,10 @@ def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
     install()
     bind(estate, ALICE, "edit", world.jobs.namespace)
     start()
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     job = elastic_job("urgent", small=2, big=2)
     job["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
     await_service_account(world.api, world.jobs.namespace)
-    accepted(world.jobs.create(job, headers=as_alice))
+    accepted(world.jobs.create(job, headers=AS_ALICE))
     world.wait_settled("urgent", 2)
     classes = {pod["spec"]["priorityClassName"]: pod["spec"]["preemptionPolicy"] for pod in world.pods("urgent")}
     assert classes == {"elastic-pytorch-master": "Never", "elastic-pytorch-worker": "Never"}
@@ -280,8 +276,8 @@ def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
 
 def borrower_and_owner(
     estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, **spec: Any
-) -> tuple[World, Object]:
-    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them, and its headers."""
+) -> World:
+    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them."""
     bind(estate, ALICE, "edit", world.jobs.namespace)
     owner = World(new_namespace(), world.kubelets)
     policies = Policies(world.api)
@@ -290,16 +286,16 @@ def borrower_and_owner(
     start()
     world.start(elastic_job("borrower", small=1, big=8, **spec))
     world.wait_settled("borrower", 8)
-    return owner, {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
+    return owner
 
 
 def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
+    owner = borrower_and_owner(estate, world, new_namespace, start)
     nameless = {"spec": {"priorityClassName": "nobody-made-it"}}
-    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | as_alice, json=nameless))
+    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | AS_ALICE, json=nameless))
 
     def told() -> bool:
         return any(c["type"] == "PriorityIgnored" for c in world.status("borrower")["conditions"])
@@ -315,12 +311,12 @@ def test_a_borrower_that_is_deleted_and_kept_by_a_finalizer_gives_back_what_it_b
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    owner, as_alice = borrower_and_owner(estate, world, new_namespace, start)
+    owner = borrower_and_owner(estate, world, new_namespace, start)
     path = f"{world.jobs.path}/borrower"
     kept = {"metadata": {"finalizers": [FINALIZER]}}
-    accepted(world.api.patch(path, headers=MERGE | as_alice, json=kept))
+    accepted(world.api.patch(path, headers=MERGE | AS_ALICE, json=kept))
     try:
-        accepted(world.api.delete(path, headers=as_alice, params={"propagationPolicy": "Background"}))
+        accepted(world.api.delete(path, headers=AS_ALICE, params={"propagationPolicy": "Background"}))
         assert "deletionTimestamp" in world.jobs.get("borrower")["metadata"]
         assert len(world.pods("borrower")) == 8
         owner.start(elastic_job(small=8, big=8))
@@ -334,7 +330,7 @@ def test_pods_that_a_borrower_leaves_when_it_has_ended_make_way(
     estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
 ) -> None:
     install()
-    owner, _ = borrower_and_owner(estate, world, new_namespace, start, cleanPodPolicy="None")
+    owner = borrower_and_owner(estate, world, new_namespace, start, cleanPodPolicy="None")
     world.end("borrower-master-0", 0)
 
     def succeeded() -> bool:
@@ -356,9 +352,8 @@ def test_a_class_of_the_system_takes_nothing_from_a_team_mates_job(
     world.start(elastic_job("mate", small=8, big=8))
     world.wait_settled("mate", 8)
     before = {pod["metadata"]["uid"] for pod in world.pods("mate")}
-    as_alice = {"Impersonate-User": ALICE, "Impersonate-Group": "system:authenticated"}
     pushy = elastic_job("pushy", small=8, big=8, priorityClassName="system-node-critical")
-    accepted(world.jobs.create(pushy, headers=as_alice))
+    accepted(world.jobs.create(pushy, headers=AS_ALICE))
 
     def ignored() -> tuple[str, str, str]:
         conditions = world.status("pushy").get("conditions", ())
@@ -368,7 +363,7 @@ def test_a_class_of_the_system_takes_nothing_from_a_team_mates_job(
     eventually("a warning", lambda: ignored()[:2] == ("True", "PriorityClassNotAllowed"), report=world.report)
     assert "'system-node-critical', which jobs may not name" in ignored()[2]
     without = {"spec": {"priorityClassName": None}}
-    accepted(world.api.patch(f"{world.jobs.path}/pushy", headers=MERGE | as_alice, json=without))
+    accepted(world.api.patch(f"{world.jobs.path}/pushy", headers=MERGE | AS_ALICE, json=without))
     eventually("the end of the warning", lambda: ignored()[0] == "False", report=world.report)
     assert {pod["metadata"]["uid"] for pod in world.pods("mate")} == before
     assert not world.pods("pushy")
