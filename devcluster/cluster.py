@@ -162,7 +162,7 @@ class Cluster:
     def back_up(self, folder: Path) -> None:
         """Copy to a new folder what etcd holds now. It is away meanwhile, for less than a second."""
         server = self.part("etcd")
-        server.end()
+        server.kill()
         shutil.copytree(control_plane.etcd_data(self.layout), folder)
         server.restart()
         _wait_for_api_server(self.layout, self.api)
@@ -171,7 +171,7 @@ class Cluster:
         """Let the whole cluster go on from such a copy: the control plane and all kubelets are started anew."""
         parts = [self.part(part.partition("/")[2]) for part in control_plane.PARTS]
         for part in reversed(parts):
-            part.end()
+            part.kill()
         shutil.rmtree(control_plane.etcd_data(self.layout))
         shutil.copytree(backup, control_plane.etcd_data(self.layout))
         for part in parts[: len(control_plane.SERVERS)]:

@@ -121,11 +121,7 @@ class PartFaults:
         return cls(layout, settings, programs, short.get(name, name))
 
     def kill(self) -> None:
-        """End it at once (SIGKILL). Containers outlive their kubelet and containerd."""
-        processes.send(self._pids(), signal.SIGKILL)
-
-    def end(self) -> None:
-        """Kill it, and wait until it is gone."""
+        """SIGKILL, and wait until it is gone. Containers outlive their kubelet and containerd."""
         processes.kill_all(self._pids)
 
     def freeze(self) -> None:
@@ -138,7 +134,7 @@ class PartFaults:
 
     def restart(self) -> None:
         """Kill it if it runs, and start it. Returns when the process is there, before it is ready."""
-        self.end()
+        self.kill()
         if self.part in control_plane.PARTS:
             control_plane.start(self.layout, self.settings, self.programs, part=self.part)
         elif self.part == fakenodes.PART:

@@ -7,7 +7,9 @@ carry the mark; it is found through the node's cgroup.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -145,10 +147,29 @@ def send(pids: Iterable[int], signal_number: signal.Signals) -> None:
 
 
 def kill_all(list_pids: Callable[[], Iterable[int]], *, seconds: float = 20.0) -> None:
-    """Kill until `list_pids` finds nothing more, since what dies may have just forked."""
+    """Kill until `list_pids` finds nothing more, since what dies may have just forked; all that they held is free then.
+
+    Raises DevclusterError for those that do not die in time.
+    """
     end = time.monotonic() + seconds
     while pids := list(list_pids()):
-        if time.monotonic() > end:
+        if not _kill(pids, seconds=end - time.monotonic()):
             raise DevclusterError(f"processes {pids} do not die; look at /proc/PID/stack")
-        send(pids, signal.SIGKILL)
-        time.sleep(POLL_SECONDS)
+
+
+def _kill(pids: Iterable[int], *, seconds: float) -> bool:
+    """Kill them, and wait until all are gone: whether they are.
+
+    By their pidfds: a process that dies gives back its memory, and the mark in it, before its sockets.
+    """
+    end = time.monotonic() + seconds
+    with contextlib.ExitStack() as opened:
+        pollers = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                opened.callback(os.close, descriptor)
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                pollers.append(select.poll())
+                pollers[-1].register(descriptor, select.POLLIN)
+        return all(poller.poll(max(0.0, end - time.monotonic()) * 1000.0) for poller in pollers)
