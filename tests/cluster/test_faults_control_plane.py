@@ -69,13 +69,15 @@ def all_more(before, now):
 
 
 def test_a_cluster_that_is_restored_from_an_older_backup_goes_on_as_the_runbook_says(lab, team, tmp_path):
-    team.apply(job(min=1, max=2, elasticity=QUICK), job("goes", min=1, max=1, elasticity=QUICK))
+    team.apply(job("goes", min=1, max=1, elasticity=QUICK), job(min=1, max=7, elasticity=QUICK))
+    team.wait_for("toy", "Running", pods=7)  # its pods know seven as the most: no later size makes them anew
+    team.scale("toy", 2)
     team.wait_for("toy", "Running", pods=2)
     team.wait_for("goes", "Running", pods=1)
     before = team.uids()
     lab.cluster.back_up(tmp_path / "etcd")
     team.kubectl("delete", PLURAL, "goes", "--wait")
-    team.edit("toy", maxReplicas=4)
+    team.scale("toy", 4)
     team.wait_for("toy", "Running", pods=4)
     comes = job("comes", min=1, max=2, elasticity=QUICK)
     team.apply(comes)
@@ -95,7 +97,7 @@ def test_a_cluster_that_is_restored_from_an_older_backup_goes_on_as_the_runbook_
     status = team.wait_for("toy", "Running", pods=2)
     assert team.uids() == before
     assert (status["restarts"], status["incarnation"], status.get("failures", 0)) == (0, 1, 0)
-    team.edit("toy", maxReplicas=8)  # no GPU is held any more by what the API server does not know
+    team.scale("toy", 7)  # no GPU is held any more by what the API server does not know
     team.wait_for("toy", "Running", pods=6, seconds=SLOW_SECONDS)
 
 
