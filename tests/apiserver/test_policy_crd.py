@@ -151,7 +151,8 @@ def test_a_selector_that_says_what_it_means_is_accepted(policies: Policies, give
 def test_a_policy_that_is_its_own_parent_is_refused_with_what_to_write(policies: Policies):
     name = policies.name("team-a")
     causes = refused(policies.post(make_policy(parent=name)))
-    assert causes == {"spec.parent": f"Invalid value: {name}: {OWN_PARENT}"}
+    assert causes.keys() == {"spec.parent"}
+    assert causes["spec.parent"].endswith(f": {OWN_PARENT}")  # before it: the API server's words, others in 1.30
 
 
 def test_a_policy_may_name_a_parent_that_does_not_exist_yet(policies: Policies):

@@ -58,7 +58,7 @@ class Lab:
     def try_kubectl(self, *words: str, objects: list[Object] | None = None) -> subprocess.CompletedProcess[str]:
         """The same, where a refusal is what is asked about."""
         command = [self.cluster.kubectl, "--kubeconfig", str(self.cluster.kubeconfig), *words]
-        stdin = "\n---\n".join(json.dumps(each) for each in objects or [])
+        stdin = "\n".join(json.dumps(each) for each in objects or [])  # kubectl 1.30 reads no --- between JSON
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
 
     def get(self, path: str) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devcluster import binaries
 from elastic_operator.api.parse import parse_policy, parse_spec
 from elastic_operator.api.policy import PLURAL as POLICIES
 from generate.values_table import VALUES, values
@@ -138,3 +139,8 @@ def test_the_job_of_the_readme_is_the_toy_without_its_volumes():
     del toy["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
     assert shown == toy
     assert len(blocks("README.md", "yaml")[0].text.splitlines()) == 15
+
+
+def test_the_readme_names_the_releases_of_kubernetes_that_are_tried():
+    named = re.findall(r"\b1\.3\d\.\d+\b", text("README.md"))
+    assert sorted(f"v{release}" for release in named) == sorted(binaries.KUBERNETES.values())
