@@ -19,7 +19,8 @@ from devcluster.progress import Progress
 from elastic_operator.api.job import RuntimeMode
 
 DEFAULT_NAME = "demo"
-"""As in the Makefile."""
+QUOTA_NAME = "demo-quota"
+"""As in the Makefile. Two clusters: neither demo ends what somebody runs on the other's."""
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
@@ -49,7 +50,7 @@ def main_job(
 
 @app.command(name="quota")
 def quota_demo(
-    name: Annotated[str, typer.Option(help="The local cluster's name.")] = DEFAULT_NAME,
+    name: Annotated[str, typer.Option(help="The local cluster's name.")] = QUOTA_NAME,
     mode: Annotated[RuntimeMode, typer.Option(help="How the jobs run.")] = RuntimeMode.TORCHRUN,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
 ) -> None:

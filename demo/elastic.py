@@ -42,7 +42,8 @@ def _train(kube: Kube, mode: RuntimeMode, *, gpus: int, second: str, console: Co
     _start_afresh(kube, second)
     kube.kubectl("apply", "-n", NAMESPACE, "-f", "-", input_text=manifest(mode, gpus))
     timeline = Timeline(kube, NAMESPACE, JOB, console)
-    timeline.say(f"kubectl cordon {second}; kubectl apply -f examples/toy/job.yaml")
+    changed = " with runtime.mode: Elastic" if mode is RuntimeMode.ELASTIC else ""
+    timeline.say(f"kubectl cordon {second}; kubectl apply -f examples/toy/job.yaml{changed}")
     timeline.until("training to start", world_size=small, more_epochs=5)
     timeline.say(f"kubectl uncordon {second}", style="bold")
     kube.kubectl("uncordon", second)

@@ -137,7 +137,7 @@ def _team_a_borrows_again(stage: Stage) -> None:
 
 def _a_node_is_lost(stage: Stage, cluster: Cluster) -> None:
     worker = max(_alive(stage, TEAM_A), key=lambda life: life.name)
-    stage.act(f"6. the node of {worker.name} loses its power; the job goes on without it")
+    stage.act(f"6. the node of {worker.name} loses its power; the job goes on with the pods that are left")
     stage.say(f"node {worker.node} is switched off")
     node = cluster.node(worker.node)
     node.kill()

@@ -63,7 +63,7 @@ class Stage:
     def expect(self, expected: str, holds: Callable[[], bool], *, seconds: float = EXPECT_SECONDS) -> None:
         """Wait until it holds. DemoError with what the cluster says after `seconds`."""
         self.look()
-        self.timeline.say(f"expected: {expected}", style="italic")
+        self.timeline.say(f"waiting for: {expected}", style="italic")
         started = reported = time.monotonic()
 
         def looked() -> bool | None:

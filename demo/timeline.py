@@ -17,7 +17,7 @@ from elastic_operator.api.job import GROUP, PLURAL, VERSION
 
 LOOK_SECONDS = 0.5
 EPOCHS_PER_LINE = 5
-EVENT_WIDTH = 78
+EVENT_WIDTH = 84
 
 
 @dataclass
@@ -45,7 +45,8 @@ class Timeline:
         """A line of the timeline: time (`at` seconds after the start, else now), event, pods, world size, epoch."""
         _, pods, _ = self._shown
         last = self.epochs[-1] if self.epochs else None
-        where = f"pods {max(pods, 0)}  world {last.world_size if last else 0}  epoch {last.number if last else '-'}"
+        trained = f"epoch {last.number} on {last.world_size} processes" if last else "no epoch yet"
+        where = f"pods {max(pods, 0)}  {trained}"
         stamp = f"{time.monotonic() - self.started if at is None else at:7.1f} s"
         text = f"{event[:EVENT_WIDTH]:<{EVENT_WIDTH}}"
         self.console.print(Text.assemble((stamp, "dim"), "  ", (text, style), " ", (where, "cyan")))

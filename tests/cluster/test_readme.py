@@ -23,7 +23,7 @@ DEMO = "demoreadme"
 ENV = 'eval "$(make env)"'
 IN_ANOTHER = {"make demo", "make test", "make demo-quota", ENV}
 """What brings up clusters of its own: the demo's test here, tests/demo/test_quota_demo.py, and CI's `make test`."""
-NAMESPACES = ("tutorial", "trial")
+NAMESPACES = ("tutorial", "trial", "vision")
 LABELS = ("elastic-pool-", "gpu-pool-")
 
 

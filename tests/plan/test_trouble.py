@@ -114,6 +114,13 @@ def test_nothing_is_created_before_the_wait_is_over():
     assert len(plan(job, grant, now=210).creates) == 2
 
 
+def test_while_its_pods_run_again_the_job_says_how_the_start_before_failed():
+    status = started(failures=1, retry=Retry(reason="toy-master-0 failed with exit code 1: boom.", not_before=at(1)))
+    ready = next(c for c in plan(make_job(status=status), BOTH, now=60).status.conditions if c.type == "Ready")
+    assert (ready.status, ready.reason) == ("True", "Running")
+    assert "Failure 1 of 3 without progress was: toy-master-0 failed with exit code 1: boom." in ready.message
+
+
 def test_soon_after_a_change_of_size_it_is_not_a_failure():
     history = [Change(time=at(50), from_=3, to=2, reason="ScaledDown")]
     planned = plan(failed_job(history=history), make_grant())

@@ -99,10 +99,20 @@ def _group_phase(seen: Observation, now: float) -> tuple[Phase, str]:
     if _complete(seen, now):
         return (
             Phase.RUNNING,
-            f"{pods(status.target_replicas)}, world size {status.world_size}.{_silence(seen)}{_kept(seen)}",
+            f"{pods(status.target_replicas)}, world size {status.world_size}."
+            f"{_failed_before(seen)}{_silence(seen)}{_kept(seen)}",
         )
     lost = bool(status.history) and status.history[0].reason in LOSSES
     return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+
+
+def _failed_before(seen: Observation) -> str:
+    """How the start before failed, until that is forgotten: pods that run do not say that the script does."""
+    status, spec = seen.status, seen.job.spec
+    if spec is None or status.retry is None or not status.failures:
+        return ""
+    limit = max(1, spec.recovery.max_failures_without_progress)
+    return f" Failure {status.failures} of {limit} without progress was: {status.retry.reason}"
 
 
 def _silence(seen: Observation) -> str:

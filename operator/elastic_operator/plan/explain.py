@@ -45,7 +45,8 @@ class _Need:
 
 
 _GROWS_LATER = (
-    "the job grows elasticity.scaleUpDelaySeconds after its last change of size. Lower that to grow sooner, or wait."
+    "the job grows elasticity.scaleUpDelaySeconds after its last change of size is complete. Lower that to grow sooner,"
+    " or wait."
 )
 _TAKES_NOTHING = (
     "Nobody makes way for it for now: the operator met an error of its own at what it gave this job last. Edit the job"

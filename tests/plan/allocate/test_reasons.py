@@ -41,7 +41,7 @@ CASES = {
         [make_job("a", 1, 2, on="n1", free=1, grow_after=NOW + 9)],
         Limit.SCALE_UP_DELAYED,
         "1 of 2 pods. There is room for 2 pods; the job grows elasticity.scaleUpDelaySeconds after its last change of"
-        " size. Lower that to grow sooner, or wait.",
+        " size is complete. Lower that to grow sooner, or wait.",
     ),
     "growth is delayed but there is no room anyway": (
         [make_node("n1", 1)],
