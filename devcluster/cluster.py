@@ -110,9 +110,7 @@ class Cluster:
                     running_cluster.load_image(archive, progress=progress)
                 return running_cluster
             if layout.state_file.exists():
-                progress.say(
-                    f"cluster {name} runs otherwise or not at all: it is ended with all in it, and made anew"
-                )
+                progress.say(f"cluster {name} runs otherwise or not at all: it is ended with all in it, and made anew")
             _take_down(layout, progress)
             return _bring_up(layout, wanted, programs, archives, progress)
 

@@ -9,6 +9,8 @@ from devcluster import processes
 from devcluster.names import Layout
 from tests.kit.wait import until
 
+pytestmark = pytest.mark.processes
+
 PART = "played/part"
 # The kernel frees a process's memory before its sockets, and this much takes it several polls.
 HOLDS_A_PORT = """
