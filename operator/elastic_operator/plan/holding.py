@@ -113,14 +113,7 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """A live pod as the allocator sees it."""
-    return Member(
-        uid=pod.uid,
-        role=pod.role,
-        index=pod.index,
-        node=pod.node,
-        requests=pod.requests,
-        host_ports=pod.host_ports,
-    )
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
 
 
 def stays(pod: OwnPod) -> bool:
