@@ -129,7 +129,7 @@ class Ledger:
         return self._waiting_now
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """What pods of no job hold, those that wait for a node too: namespace -> extended resource -> GPUs.
+        """GPUs that plain pods hold, including those that wait for a node: namespace -> extended resource -> GPUs.
 
         The same object as long as none of them changes.
         """

@@ -1,7 +1,7 @@
 """Keeps a ResourceQuota in each namespace that is served and that a policy covers: a task of its own.
 
-What it should say is worked out after a pass that saw anything of it change, and is written where it says otherwise, at
-most once a second. Limits that fall are written before others rise. One that somebody deletes or changes is put back.
+The limits are computed after each pass that saw a change, and written where they differ, at most once a second. Lower
+limits are written before higher ones. A quota that somebody deletes or changes is restored.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PlainPodQuotas:
         self._upkeep.has_news()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """A listener of the quotas' store. What is used is the API server's to say, and changes with each pod."""
+        """A listener of the quotas' store. It ignores the status, which changes with each pod."""
         if old is None or new is None or old.spec != new.spec:
             self._upkeep.has_news()
 
@@ -89,7 +89,7 @@ class PlainPodQuotas:
             await self._carry_out(write)
 
     def _due(self) -> list[_Write]:
-        """What is to be written, limits that rise last; nothing before the first pass."""
+        """The writes that are due, higher limits last; none before the first pass."""
         if self._seen is None:
             return []
         limits = self._limits(*self._seen)

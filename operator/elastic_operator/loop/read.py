@@ -336,7 +336,7 @@ class Reader:
         return as_it_is(demand) if seen.job.stands else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
-        """What these pods hold, read off them and their nodes alone; None where it is no GPU."""
+        """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""
         found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
         flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
