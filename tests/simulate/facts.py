@@ -155,8 +155,8 @@ def flavor_of(pod: Body) -> str:
     return name
 
 
-JOB_PRIORITIES = {"high": 10, "system-node-critical": 2_000_001_000}
-"""The PriorityClasses of jobs; any other one counts as 0."""
+JOB_PRIORITIES = {"high": 10}
+"""The PriorityClasses that jobs may name; any other one, a system's too, counts as 0 (96)."""
 
 
 def priority_of(job: Body) -> int:

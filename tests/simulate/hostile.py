@@ -16,7 +16,6 @@ from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_INCARNATION
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
-    JOB_PRIORITIES,
     POOL,
     flavor_of,
     is_master,
@@ -69,7 +68,7 @@ class HostileWorld(World):
     def __init__(self, moments: Moments, dice: Random) -> None:
         super().__init__(moments, dice)
         self.machines.stubborn.add(HOSTILE_TEAM)
-        system = {"metadata": {"name": "system-node-critical"}, "value": JOB_PRIORITIES["system-node-critical"]}
+        system = {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}
         self.server.create(kinds.PRIORITY_CLASSES, system)
 
     async def _check_rest(self) -> None:

@@ -21,7 +21,9 @@ FEW, SEEDS, MANY = 12, 300, 5_000
 KNOWN = {
     106: "a team whose parent may use less than the team is guaranteed loses a job to another one in the middle of a"
     " pass, and does not get back what was planned with that room",
-    282: "two workers go for one pod where CPUs are short",
+    67: "a plain pod is nominated though it does not wait for GPUs",
+    157: "a worker is made on a node that two masters fill",
+    262: "a job's master is made in the room that is kept for a plain pod",
 }
 """Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
 
