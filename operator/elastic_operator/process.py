@@ -225,7 +225,7 @@ class Process:
             await networks.renew(self.session, network, jobs)
 
     def _plain_pod_quotas(self) -> PlainPodQuotas | None:
-        """What keeps plain pods within the guarantees; None where the settings do not ask for it."""
+        """Limits plain pods to the guarantees; None where the settings do not ask for it."""
         if QUOTAS not in self.watches.all:
             return None
         return PlainPodQuotas(

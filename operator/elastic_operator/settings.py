@@ -138,7 +138,7 @@ def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota
     for name in ("worker_priority_class_name", "master_priority_class_name"):
         if quota.enabled and settings.data.get(name) == "":
             raise ValueError(
-                f"{to_camel(name)} is empty, and pods of jobs are told from others by their PriorityClasses; name one"
+                f"{to_camel(name)} is empty, and pods of jobs are distinguished by their PriorityClasses; name one"
                 " there, or switch this off"
             )
     return quota
@@ -169,7 +169,7 @@ class Settings(ApiModel):
     )
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
     authorize_metrics: bool = Field(
-        False, description="Whether /metrics is for those only whom the cluster's roles let get that URL."
+        False, description="Whether only accounts whose roles in the cluster allow them to get /metrics may read it."
     )
     plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_told_apart)] = PlainPodQuota()
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")

@@ -74,7 +74,7 @@ def watch_all(
     """
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
-        """Of a kind of which only our own objects matter; only where jobs are served it may be read."""
+        """A watch of a kind of which only our own objects matter, and which may be read only where jobs are served."""
         if served:
             return Namespaced(session, path, type_, namespaces=served, params=ours)
         return Reflector(session, path, type_, params=ours)

@@ -192,7 +192,7 @@ def test_a_pod_being_created_counts_until_it_is_seen():
     uid = assume_worker(ledger, 0)
     assert ledger.node_usage("n1").used == {GPU: 1}
     assert ledger.node_usage("n1", {uid}).used == {}
-    assert [a.uid for a in ledger.assumed(JOB_UID)] == [uid]
+    assert [a.member.uid for a in ledger.assumed(JOB_UID)] == [uid]
     ledger.pod_changed(None, own())
     assert ledger.assumed(JOB_UID) == ()
     assert ledger.node_usage("n1").used == {GPU: 1, "pods": 1}

@@ -14,7 +14,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop import plain_pods
-from elastic_operator.loop.plain_pods import BETWEEN_SECONDS, RETRY_SECONDS, PlainPodQuotas
+from elastic_operator.loop.plain_pods import PlainPodQuotas
+from elastic_operator.loop.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from elastic_operator.plan.model import Resources
 from elastic_operator.plan.policies import Resolved
 from tests.cluster_unit.fake_api import FakeApi, at_rest

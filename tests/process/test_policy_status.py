@@ -15,7 +15,8 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop import policy_status
 from elastic_operator.loop.policies import Policies
-from elastic_operator.loop.policy_status import BETWEEN_SECONDS, RETRY_SECONDS, PolicyStatuses
+from elastic_operator.loop.policy_status import PolicyStatuses
+from elastic_operator.loop.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from elastic_operator.plan.allocate import allocate
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest

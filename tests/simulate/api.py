@@ -229,7 +229,8 @@ class Api:
             of_class = body["spec"].get("priorityClassName", "")
             if of_class not in PRIORITIES:
                 raise RefusedError(403, "Forbidden", f"no PriorityClass with name {of_class} was found")
-            body["spec"] = {"terminationGracePeriodSeconds": 30, **body["spec"], **PRIORITIES[of_class]}
+            defaults = {"terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
+            body["spec"] = {**defaults, **body["spec"], **PRIORITIES[of_class]}
             body["status"] = {"phase": "Pending"}
         if plural == kinds.SERVICES:
             body["spec"] = {"clusterIP": "10.96.0.10", **body["spec"]}

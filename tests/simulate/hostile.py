@@ -55,6 +55,8 @@ DAY = 86_400
 FINALIZER = "a.example/b"
 STATION = "hostile"
 """In `server.aside`: of what is known by that name no rule of good conduct is expected any more."""
+IGNORED_CLASSES = ("nobody-made-it", "system-node-critical")
+"""PriorityClasses that count as 0: one that is not there, and one that jobs may not name."""
 MOST_PHANTOMS = 6
 LONGEST_SECONDS = SETTINGS.reclaim.max_grace_period_seconds + 60.0
 """No pod that was told to go is there for longer."""
@@ -114,19 +116,24 @@ def _borrower(world: World) -> Body | None:
     return world.choose([job for job in _jobs(world) if not is_over(job) and _pods(world, job)])
 
 
-def greedy_job_comes(world: World) -> str:
-    """A job that takes what it can get, and lets its pods go as late as it can."""
-    if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
-        return ""
-    dice, spec = world.dice, dict[str, Any](minReplicas=1)
-    spec["maxReplicas"] = dice.choice((4, 8, 16))
+def greedy(dice: Random) -> dict[str, Any]:
+    """What such a job asks for, beside its template."""
+    spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": dice.choice((4, 8, 16))}
     if dice.random() < 0.3:
-        spec["priorityClassName"] = dice.choice(("nobody-made-it", "system-node-critical"))
+        spec["priorityClassName"] = dice.choice(IGNORED_CLASSES)
     if dice.random() < 0.4:
         spec["cleanPodPolicy"] = "None"
     if dice.random() < 0.3:
         spec["activeDeadlineSeconds"] = dice.choice((60, 600))
-    job = world.add_job(HOSTILE_TEAM, gpus=1, pool=dice.choice("aaab"), **spec)
+    return spec
+
+
+def greedy_job_comes(world: World) -> str:
+    """A job that takes what it can get, and lets its pods go as late as it can."""
+    if len(world.server.all(kinds.JOBS)) >= MOST_JOBS:
+        return ""
+    spec = greedy(world.dice)
+    job = world.add_job(HOSTILE_TEAM, gpus=1, pool=world.dice.choice("aaab"), **spec)
     elasticity = {**job["spec"]["elasticity"], "gracePeriodSeconds": DAY}
     world.server.update(kinds.JOBS, job, spec={**job["spec"], "elasticity": elasticity})
     return f"greedy job {name_of(job)} comes: {spec}"
@@ -137,7 +144,7 @@ def its_class_goes(world: World) -> str:
     job = _borrower(world)
     if job is None:
         return ""
-    name = world.dice.choice(("nobody-made-it", "system-node-critical"))
+    name = world.dice.choice(IGNORED_CLASSES)
     world.server.edit(kinds.JOBS, job, {**job["spec"], "priorityClassName": name})
     return f"job {name_of(job)} gets priorityClassName {name}"
 

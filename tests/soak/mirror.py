@@ -43,10 +43,11 @@ class WallMoments(Moments):
 
 
 class Photo:
-    """All objects of one moment; what the checker judges by."""
+    """All objects of one moment, for the checker; `aside` and `in_force` are as in the simulator's server."""
 
-    def __init__(self, moments: WallMoments, objects: Mapping[str, list[Body]]) -> None:
-        self.moments, self._objects = moments, objects
+    def __init__(self, moments: Moments, objects: Mapping[str, list[Body]], *, aside: Mapping[str, str]) -> None:
+        self.moments, self._objects, self.aside = moments, objects, aside
+        self.in_force: dict[str, Body | None] = {}
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
@@ -54,18 +55,28 @@ class Photo:
 
 
 class LiveServer:
-    """The objects that histories are about. An edit of what somebody else has just changed is tried again."""
+    """The objects that histories are about, or those of one namespace.
 
-    def __init__(self, api: httpx.Client) -> None:
-        self.api, self.moments = api, WallMoments()
+    An edit of what somebody else has just changed is tried again.
+    """
+
+    def __init__(self, api: httpx.Client, *, namespace: str = "") -> None:
+        self.api, self.namespace = api, namespace
+        self.moments: Moments = WallMoments()
+        self.in_force: dict[str, Body | None] = {}
 
     def photo(self) -> Photo:
         """Everything, each kind as of one moment."""
-        return Photo(self.moments, {plural: self.all(plural) for plural in ROOTS})
+        objects = {plural: self.all(plural) for plural in ROOTS}
+        return Photo(self.moments, objects, aside=self.aside_in(objects))
+
+    def aside_in(self, objects: Mapping[str, list[Body]]) -> dict[str, str]:  # noqa: ARG002 - may be overridden
+        """Names of objects of which no rule of good conduct is expected, each with a reason."""
+        return {}
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
-        items = self._get(f"{ROOTS[plural]}/{plural}").raise_for_status().json()["items"]
+        items = self._get(_path(plural, self.namespace)).raise_for_status().json()["items"]
         ages = sorted(items, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
         return [_as_simulated(plural, one) for one in ages]
 
@@ -132,7 +143,7 @@ class LiveServer:
 
 
 def _path(plural: str, namespace: str, name: str = "") -> str:
-    where = f"/namespaces/{namespace}" if plural in NAMESPACED else ""
+    where = f"/namespaces/{namespace}" if plural in NAMESPACED and namespace else ""
     return f"{ROOTS[plural]}{where}/{plural}" + (f"/{name}" if name else "")
 
 

@@ -7,8 +7,10 @@ from random import Random
 from devcluster.progress import Progress
 from tests.simulate import server as kinds
 from tests.soak.edits import real_policy
+from tests.soak.mirror import LiveServer
 from tests.soak.site import Site
 from tests.soak.stage import Stage
+from tests.soak.tenant import AS_TENANT, HOSTILE, POLICY, Tenant
 from tests.soak.trainings import RealTraining
 from tests.soak.world import GUESTS, REAL_TEAMS, TRAINERS, SoakWorld
 
@@ -20,11 +22,15 @@ def set_up(name: str, seed: int, progress: Progress) -> Stage:
     """All of it, from nothing."""
     dice = Random(seed)
     site = Site.make(name, progress)
-    stage = Stage(site, SoakWorld(site, dice))
+    world = SoakWorld(site, dice)
+    tenant = Tenant(LiveServer(site.client(AS_TENANT), namespace=HOSTILE), world.machines)
+    stage = Stage(site, world, tenant)
     for team in REAL_TEAMS:
         policy = {"metadata": {"name": team}, "spec": real_policy(dice, team)}
         stage.world.whole.create(kinds.POLICIES, policy)
     site.lab.kubectl("create", "namespace", GUESTS)
+    stage.world.whole.create(kinds.POLICIES, {"metadata": {"name": HOSTILE}, "spec": POLICY})
+    site.lab.kubectl("create", "rolebinding", HOSTILE, "-n", HOSTILE, "--clusterrole=edit", f"--user={HOSTILE}")
     stage.world.fill_up()
     with progress.step("two jobs begin to train"):
         for team in TRAINERS:

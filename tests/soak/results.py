@@ -14,6 +14,7 @@ from devcluster import cache
 from tests.soak.edits import JOB, POLICY, TURN
 from tests.soak.faults import COSTLY, FAULT
 from tests.soak.records import Change, Verdict
+from tests.soak.tenant import HOSTILE
 from tests.soak.watch import Sample
 from tests.soak.weight import Flatness, Weight
 
@@ -117,6 +118,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("faults, of so many kinds", f"{len(result.of(FAULT))}, {len({e.name for e in result.of(FAULT)})}"),
         ("policy edits, job edits", f"{len(result.of(POLICY))}, {len(result.of(JOB))}"),
         ("jobs that ended or were deleted", str(len(result.of(TURN)))),
+        ("acts of the hostile team", str(len(result.of(HOSTILE)))),
         ("fewest jobs alive at any moment", str(result.least_alive())),
         ("came to rest and judged", str(result.rests)),
         ("epochs trained", " + ".join(str(v.epochs) for v in trained)),

@@ -18,17 +18,19 @@ from tests.simulate.violation import require
 from tests.soak import opening, records, weight
 from tests.soak.edits import EDITS
 from tests.soak.faults import AWAY, COSTLY, FAULT, FAULTS, SCHEDULER_KILLED, SETTLES_SECONDS, TAIL_SECONDS
+from tests.soak.hostile import HOSTILITIES
 from tests.soak.plan import Deed, Kind, make_plan
 from tests.soak.records import Cause
 from tests.soak.results import Event, Result
 from tests.soak.site import SCHEDULER
 from tests.soak.stage import Stage
+from tests.soak.tenant import HOSTILE
 from tests.soak.trainings import EPOCH_STEPS
 from tests.soak.watch import Watch
 from tests.soak.world import what_there_is
 
 MINUTE = 60.0
-DEEDS = {kind.name: do for kind, do in {**EDITS, **FAULTS}.items()}
+DEEDS = {kind.name: do for kind, do in {**EDITS, **HOSTILITIES, **FAULTS}.items()}
 MOST_RESTLESS = 2
 """After so many minutes in which the cluster did not come to rest, it is waited for as long as it takes."""
 REST_SECONDS = 240.0
@@ -175,7 +177,7 @@ class Soak:
         self._rest(0.0)
 
     def _no_fault_was_left_out(self) -> None:
-        for sort in ("policy", "job", FAULT):
+        for sort in ("policy", "job", HOSTILE, FAULT):
             done, planned = len(self.result.of(sort)), self.result.minutes
             require(done >= 0.9 * planned, f"{done} of {planned} times a {sort} came about")
 
@@ -228,7 +230,7 @@ def _live(stage: Stage, result: Result, console: Console, faults: Sequence[Kind]
     soak = Soak(stage, result, console, watch)
     watch.start()
     try:
-        for number, deeds in enumerate(make_plan(result.seed, result.minutes, [*EDITS, *faults])):
+        for number, deeds in enumerate(make_plan(result.seed, result.minutes, [*EDITS, *HOSTILITIES, *faults])):
             soak.minute(number, deeds)
         soak.end()
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -79,11 +80,11 @@ class Site:
         """Names of the real ones."""
         return self.cluster.settings.node_names()
 
-    def client(self) -> httpx.Client:
-        """An administrator's, that comes again while the API server is away."""
+    def client(self, headers: Mapping[str, str] | None = None) -> httpx.Client:
+        """An administrator's, or with these headers somebody else's, that comes again while the API server is away."""
         plain = self.lab.cluster.api
         transport = PatientTransport(verify=plain.context, trust_env=False)
-        return httpx.Client(base_url=plain.server, transport=transport, timeout=10.0, trust_env=False)
+        return httpx.Client(base_url=plain.server, transport=transport, timeout=10.0, trust_env=False, headers=headers)
 
     def install(self, progress: Progress) -> None:
         """Install the chart, or upgrade to one that differs in an annotation of the operator's pods."""

@@ -8,6 +8,7 @@ from random import Random
 from typing import TypeAlias, TypeVar
 
 from tests.soak.site import Site
+from tests.soak.tenant import Tenant
 from tests.soak.trainings import RealTraining
 from tests.soak.world import SoakWorld
 
@@ -16,10 +17,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Stage:
-    """A soak's cluster, its fake half, and the trainings by name."""
+    """A soak's cluster, its fake half, the hostile team, and the trainings by name."""
 
     site: Site
     world: SoakWorld
+    tenant: Tenant
     trainings: dict[str, RealTraining] = field(default_factory=dict)
 
 

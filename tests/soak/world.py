@@ -6,6 +6,7 @@ Happenings of the simulator meet only the fake nodes, their teams and jobs. The 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -13,7 +14,19 @@ from elastic_operator.cluster.errors import AlreadyExists
 from elastic_operator.cluster.ledger import ASSUMED_SECONDS
 from tests.simulate import happenings as simulated
 from tests.simulate import server as kinds
-from tests.simulate.facts import FLAVORS, POOL, ended, gpus_of, name_of, node_of, place_of, staying, terminating
+from tests.simulate.facts import (
+    FLAVORS,
+    POOL,
+    ended,
+    gpus_of,
+    is_over,
+    name_of,
+    node_of,
+    place_of,
+    staying,
+    terminating,
+)
+from tests.simulate.hostile import STATION
 from tests.simulate.judge import sizes_hold
 from tests.simulate.policies import NAMESPACES, OWNERS, PARENT
 from tests.simulate.server import Body
@@ -21,6 +34,7 @@ from tests.simulate.violation import require
 from tests.soak.fake_nodes import FakeNodesWorld
 from tests.soak.mirror import LiveServer, Photo
 from tests.soak.site import Site
+from tests.soak.tenant import HOSTILE, keeps_its_limit
 
 GUESTS = "guests"
 TRAINERS = ("north", "south")
@@ -51,9 +65,14 @@ class WholeSide(LiveServer):
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
-        teams = {*NAMESPACES, *REAL_TEAMS}
+        teams = {*NAMESPACES, *REAL_TEAMS, HOSTILE}
         found = [one for one in super().all(plural) if one["metadata"].get("namespace", "free") in teams]
         return [_without_cpu(one) if one["metadata"].get("namespace") in REAL_TEAMS else one for one in found]
+
+    def aside_in(self, objects: Mapping[str, list[Body]]) -> dict[str, str]:
+        """Jobs and pods of the hostile team: they need not be served, but give back what they borrowed."""
+        found = (one for plural in (kinds.JOBS, kinds.PODS) for one in objects[plural])
+        return {name_of(one): STATION for one in found if one["metadata"]["namespace"] == HOSTILE}
 
 
 class SoakWorld(FakeNodesWorld):
@@ -69,6 +88,7 @@ class SoakWorld(FakeNodesWorld):
         super().__init__(FakeSide(site.client()), dice)
         for pool, gpus in FAKE_NODES:
             self.add_node(gpus, pool)
+        self._make_namespace(HOSTILE)
 
     def new_name(self, kind: str) -> str:
         """A name that nothing has had yet, real nodes (n1, n2) included."""
@@ -124,20 +144,17 @@ class SoakWorld(FakeNodesWorld):
         living = len(alive(photo.all(kinds.JOBS)))
         require(living >= LEAST_ALIVE, f"{living} jobs are alive")
         _no_gpu_twice(photo)
+        keeps_its_limit(photo)
 
 
 def alive(jobs: list[Body]) -> list[Body]:
-    """Those that have not ended and are not on their way out."""
-    return [
-        job
-        for job in jobs
-        if "completionTime" not in job.get("status", {}) and "deletionTimestamp" not in job["metadata"]
-    ]
+    """Those that have not ended and are not on their way out; the hostile team's do not count."""
+    return [job for job in jobs if not is_over(job) and job["metadata"]["namespace"] != HOSTILE]
 
 
 def gpus_by_team(photo: Photo) -> dict[str, int]:
     """GPUs of pods that are bound and stay, by namespace."""
-    used = dict.fromkeys((*NAMESPACES, *REAL_TEAMS), 0)
+    used = dict.fromkeys((*NAMESPACES, HOSTILE, *REAL_TEAMS), 0)
     for pod in photo.all(kinds.PODS):
         if node_of(pod) and staying(pod):
             used[pod["metadata"]["namespace"]] += gpus_of(pod)

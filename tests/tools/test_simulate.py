@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.plan.team import Quota, Team
+from elastic_operator.settings import Settings
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.manifests import Changes, read_changes
 from tests.plan.allocate.world import make_job, make_node, make_snapshot
@@ -54,7 +55,8 @@ def effects(desk, snapshot, *arguments):
 
 def after_changes(snapshot, file, *, delete=()):
     """The snapshot after the changes."""
-    return changed(snapshot, read_changes(file, delete, gpu_resources=snapshot.gpu_resources)).snapshot
+    changes = read_changes(file, delete, gpu_resources=snapshot.gpu_resources)
+    return changed(snapshot, changes, Settings()).snapshot
 
 
 def changed_teams(desk, snapshot, *manifests, delete=()):
@@ -103,6 +105,26 @@ def test_the_priority_of_a_new_job_stands_in_the_changes(desk):
     assert effects(desk, full(), "--change", desk.manifests(new, PRIORITY_CLASS))["new"] == ("starts", 0, 4)
     [line] = desk.refuses("simulate", desk.snapshot(full()), "--change", desk.manifests(new))
     assert "spec.priorityClassName: 'high': must be a PriorityClass that stands in the changes too" in line
+
+
+@pytest.mark.parametrize(
+    ("named", "allowed", "starts", "instead"),
+    [
+        ("high", ["high"], True, ""),
+        ("high", ["low"], False, "Write one of low, or leave"),
+        ("system-node-critical", [], False, "Write one whose name does not begin with 'system-'"),
+    ],
+)
+def test_a_class_that_the_settings_do_not_let_jobs_name_counts_as_nothing(desk, named, allowed, starts, instead):
+    new, of_class = job("new", low=4, high=4, priorityClassName=named), {**PRIORITY_CLASS, "metadata": {"name": named}}
+    settings = desk.file("settings.yaml", {"jobPriorityClassNames": allowed})
+    change = ("--change", desk.manifests(new, of_class), "--settings", settings)
+    said = json.loads(desk.says("simulate", desk.snapshot(full()), "-o", "json", *change))
+    assert [e["after"] for e in said["jobs"] if e["name"] == "new"] == [4 if starts else 0]
+    assert [
+        f"team-a/new: spec.priorityClassName is '{named}', which jobs may not name" in n for n in said["notes"]
+    ] == ([] if starts else [True])
+    assert instead in "".join(said["notes"])
 
 
 def test_the_text_shows_who_is_affected_with_the_reason_and_counts_the_others(desk):
@@ -220,4 +242,4 @@ def test_what_is_to_be_deleted_is_there(desk):
 
 def test_no_changes_are_no_change():
     snapshot = shared()
-    assert changed(snapshot, Changes()).snapshot == snapshot
+    assert changed(snapshot, Changes(), Settings()).snapshot == snapshot

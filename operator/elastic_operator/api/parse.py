@@ -31,7 +31,7 @@ TOO_LARGE = (
 )
 IGNORED = "this release of the operator has no such field; the job goes on without it. Take it away, or upgrade"
 MOST_IGNORED = 8
-"""Of the fields that are ignored are named in a message."""
+"""A message names no more of the ignored fields than this."""
 _LEAVES = (str, int, float, bool, type(None))
 """Most values of a large template; to ask for these first is five times cheaper than to ask for a mapping."""
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))

@@ -113,7 +113,7 @@ def _resource_errors(container: Mapping[str, Any], *, at: Path) -> Iterator[Fiel
 
 
 def _pod_resource_errors(pod: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """What stands in the resources of the pod as a whole: it would replace what containers ask for, their GPUs too."""
+    """Mistakes in the resources of the pod as a whole: these would replace those of its containers, GPUs included."""
     resources = pod.get("resources") or {}
     for kind in ("limits", "requests"):
         for name, quantity in (resources.get(kind) or {}).items():

@@ -1,4 +1,4 @@
-"""The question which python of an image can run a job. Only a python of the image can answer it, so one is asked."""
+"""A program that asks which python of an image can run a job. It runs in the image: only a python there can answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The ResourceQuota of a namespace that a policy covers: how many GPUs pods of no job may hold there.
 
-Pods of jobs are told from others by their PriorityClasses, which nobody but the operator can give to a pod.
+The quota leaves out pods of jobs by their PriorityClasses, which only the operator can give to a pod.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 QUOTA_NAME = "elastic-pytorch-plain-pods"
-"""Of each of them. What the API server refuses names it, and the operator's rights are over this name only."""
+"""All quotas have this name. The API server's refusals show it, and the operator's rights are limited to it."""
 
 
 def build_resource_quota(namespace: str, limits: Mapping[str, int], *, classes: Sequence[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from elastic_operator.cluster import convert
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.model import HostPort, Resources
+from elastic_operator.plan.model import HostPort, Member, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that is being created. `uid` stands for the one it will get."""
+    """A pod that is being created. The uid of `member` stands for the one it will get."""
 
-    uid: str
+    member: Member
     job_uid: str
     namespace: str
     name: str
-    role: str
-    index: int
-    node: str | None
-    requests: Resources
-    host_ports: frozenset[HostPort]
     until: float
 
 

@@ -25,7 +25,7 @@ from elastic_operator.cluster.overdue import Leaving
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.sums import PodSum
 from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.model import HostPort, Resources
+from elastic_operator.plan.model import HostPort, Member, Resources
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Ledger:
         return self._waiting_now
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """What pods of no job hold, those that wait for a node too: namespace -> extended resource -> GPUs.
+        """GPUs that plain pods hold, including those that wait for a node: namespace -> extended resource -> GPUs.
 
         The same object as long as none of them changes.
         """
@@ -185,8 +185,8 @@ class Ledger:
             goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
             (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
         for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
-            if assumed.uid not in members:
-                used.add(assumed.namespace, assumed.requests, assumed.host_ports)
+            if assumed.member.uid not in members:
+                used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
         return Usage(
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
@@ -213,7 +213,8 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        self._assumed[uid] = Assumed(uid, job_uid, namespace, name, role, index, node, requests, host_ports, inf)
+        member = Member(uid, role, index, node, requests, host_ports)
+        self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
         self._touch_node(node)
@@ -226,8 +227,8 @@ class Ledger:
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
             self._assumed_by_job.remove(assumed.job_uid, uid)
-            self._assumed_by_node.remove(assumed.node, uid)
-            self._touch_node(assumed.node)
+            self._assumed_by_node.remove(assumed.member.node, uid)
+            self._touch_node(assumed.member.node)
             self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
 
     def await_seen(self, namespace: str, name: str) -> None:

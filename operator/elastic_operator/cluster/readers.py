@@ -1,8 +1,8 @@
-"""Who may read metrics: whoever the cluster's roles let `get` the URL /metrics, as the API server says.
+"""Readers of metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics.
 
-The way that is usual for controllers: a TokenReview tells whose the bearer token is, a SubjectAccessReview whether they
-may. Answers are kept for a short time, and those that let somebody in for longer while the API server gives none: just
-then metrics are needed most. Tokens are kept as digests only.
+As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
+read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:
+metrics are needed most at that time. Tokens are kept as digests only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUTAGE_SECONDS = 900.0
 KNOWN = 256
 """Tokens that are remembered."""
 MOST_STRANGERS = 4
-"""Tokens that were not let in before and are asked about at once: whoever sends many does not flood the API server."""
+"""Reviews of new tokens under way at once, so that a client that sends many does not flood the API server."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Verdict(NamedTuple):
-    """An HTTP status, and what to tell whoever asked."""
+    """An HTTP status, and the text of the response."""
 
     status: int
     told: str

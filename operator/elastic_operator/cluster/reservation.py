@@ -31,7 +31,7 @@ MOST_AVOIDED = 16
 MOST_CHARACTERS = 16_384
 """Of an annotation; three times what those names and numbers take. A longer one is not ours, and is not read."""
 MOST_ANNOTATED_SECONDS = 600.0
-"""What an annotation may promise from the moment at which it becomes a condition."""
+"""An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
 """A reservation from a later time than this ahead is from a clock that has been put back."""
@@ -75,7 +75,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def reservation_of(pod: Pod) -> Reservation:
-    """What the pod's condition says, unless somebody else has nominated the pod; one that cannot be read says nothing.
+    """The reservation in the pod's condition, unless somebody else has nominated the pod; none if it cannot be read.
 
     kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_renewable`.
     """
@@ -96,7 +96,7 @@ def _condition(pod: Pod) -> Condition | None:
 
 
 def _annotated(pod: Pod) -> Reservation:
-    """What an operator before 0.3 wrote, or anybody else: it counts only beside the nomination that went with it.
+    """The reservation in an annotation of a release before 0.3. Anybody may have written it: it needs its nomination.
 
     Users cannot nominate. It is written down as a condition at once, and ignored from then on.
     """

@@ -1,32 +1,28 @@
 """Keeps a ResourceQuota in each namespace that is served and that a policy covers: a task of its own.
 
-What it should say is worked out after a pass that saw anything of it change, and is written where it says otherwise, at
-most once a second. Limits that fall are written before others rise. One that somebody deletes or changes is put back.
+The limits are computed after each pass that saw a change, and written where they differ, at most once a second. Lower
+limits are written before higher ones. A quota that somebody deletes or changes is restored.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from elastic_operator.api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, Fenced, NotFound
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.upkeep import Upkeep
 from elastic_operator.plan.model import Snapshot
 from elastic_operator.plan.plain_pods import Held, kept_by, plain_pod_limits
 from elastic_operator.plan.policies import Resolved
 
 log = logging.getLogger(__name__)
-
-BETWEEN_SECONDS = 1.0
-RETRY_SECONDS = 5.0
 
 Limits = Mapping[str, int]
 
@@ -68,8 +64,7 @@ class PlainPodQuotas:
         self._plain, self._classes, self._serves = plain, classes, serves
         self._seen: tuple[Resolved, Snapshot, Held] | None = None
         self._namespaces_seen = -1
-        self._news = asyncio.Event()
-        self._failures: dict[str, str] = {}
+        self._upkeep = Upkeep("the quotas of plain pods")
 
     def told(self, resolved: Resolved, snapshot: Snapshot) -> None:
         """A pass is over, and saw this. Costs nothing where the one before saw the same."""
@@ -78,39 +73,30 @@ class PlainPodQuotas:
         if same and self._namespaces_seen == self._namespaces.revision:
             return
         self._seen, self._namespaces_seen = now, self._namespaces.revision
-        self._news.set()
+        self._upkeep.has_news()
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """A listener of the quotas' store. What is used is the API server's to say, and changes with each pod."""
+        """A listener of the quotas' store. It ignores the status, which changes with each pod."""
         if old is None or new is None or old.spec != new.spec:
-            self._news.set()
+            self._upkeep.has_news()
 
     async def run(self) -> None:
         """Writes until cancelled."""
-        while True:
-            await self._until_due()
-            self._news.clear()
-            try:
-                for write in self._due():
-                    await self._carry_out(write)
-            except Exception:
-                log.exception("the quotas of plain pods cannot be kept; tried again after the next change")
-            await asyncio.sleep(BETWEEN_SECONDS)
+        await self._upkeep.run(self._work)
 
-    async def _until_due(self) -> None:
-        """Until something changed, or what failed is to be tried again."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
-                await self._news.wait()
+    async def _work(self) -> None:
+        for write in self._due():
+            await self._carry_out(write)
 
     def _due(self) -> list[_Write]:
-        """What is to be written, limits that rise last; nothing before the first pass."""
+        """The writes that are due, higher limits last; none before the first pass."""
         if self._seen is None:
             return []
         limits = self._limits(*self._seen)
         known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
-        self._failures = {name: told for name, told in self._failures.items() if name in limits or name in known}
-        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted({*limits, *known})]
+        names = {*limits, *known}
+        self._upkeep.keep_only(names)
+        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
         due = [write for write in writes if not self._is_as_it_should(write)]
         return sorted(due, key=lambda write: write.raises_a_limit)
 
@@ -135,11 +121,12 @@ class PlainPodQuotas:
         try:
             await self._write(write)
         except (NotFound, AlreadyExists):
-            self._failures.pop(write.namespace, None)  # what is so now is news still to come
+            self._upkeep.succeeded(write.namespace)  # what is so now is news still to come
         except ClusterError as error:
-            self._note(write.namespace, error)
+            if told := self._upkeep.failed(write.namespace, error):
+                log.warning("namespace=%s its quota of plain pods cannot be written: %s", write.namespace, told)
         else:
-            self._failures.pop(write.namespace, None)
+            self._upkeep.succeeded(write.namespace)
 
     async def _write(self, write: _Write) -> None:
         known = write.known
@@ -155,13 +142,6 @@ class PlainPodQuotas:
             version = known.metadata.resource_version
             answer = await apply.replace_resource_quota(self._session, manifest, resource_version=version)
         self._quotas.observe(answer)
-
-    def _note(self, namespace: str, error: ClusterError) -> None:
-        """Have it tried again. Only what is new is logged: somebody else's write and a lost lease are nothing new."""
-        told = "" if isinstance(error, Conflict | Fenced) else str(error)
-        if told and self._failures.get(namespace) != told:
-            log.warning("namespace=%s its quota of plain pods cannot be written: %s", namespace, told)
-        self._failures[namespace] = told
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:

@@ -1,9 +1,8 @@
 """Which PriorityClass the pods of a job may have. Which one orders the job among jobs: `priority`.
 
-Pods of jobs never preempt others (`preemptionPolicy: Never`): who makes way for a job is decided here, by teams'
-shares, and not by kube-scheduler. What a template says otherwise is left out, and told; the pods then have the
-operator's own classes. To refuse such a job would be to let go of one that runs already, or whose class somebody
-deleted.
+Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
+kube-scheduler does not. A class in a template that preempts is left out, with a condition; the pods then have the
+operator's own classes. The job is not refused, since it may run already, and its class may have been deleted.
 """
 
 from __future__ import annotations

@@ -6,10 +6,8 @@ so a write that fails is only tried again later.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +15,11 @@ from pydantic import ValidationError
 
 from elastic_operator.api.policy import COLLECTION, PolicyStatus
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced, NotFound
+from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim import Stopped
+from elastic_operator.loop.upkeep import Upkeep
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.model import Snapshot
@@ -28,9 +27,6 @@ from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.policy_report import Overview, Subject
 
 log = logging.getLogger(__name__)
-
-BETWEEN_SECONDS = 1.0
-RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,7 @@ class PolicyStatuses:
     def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
         self._session, self._policies, self._now = session, policies, now
         self._last: _Pass | None = None
-        self._news = asyncio.Event()
-        self._failures: dict[str, str] = {}
+        self._upkeep = Upkeep("the statuses of policies")
         self._found: dict[str, PolicyStatus] = {}
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
@@ -78,27 +73,15 @@ class PolicyStatuses:
             return
         generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
         self._last = _Pass(resolved, snapshot, allocation, stopped, revision, generations)
-        self._news.set()
+        self._upkeep.has_news()
 
     async def run(self) -> None:
         """Writes until cancelled."""
-        while True:
-            await self._until_due()
-            self._news.clear()
-            try:
-                writes = self._due()
-            except Exception:
-                log.exception("the statuses of policies cannot be made; tried again after the next change")
-                writes = []
-            for write in writes:
-                await self._write(write)
-            await asyncio.sleep(BETWEEN_SECONDS)
+        await self._upkeep.run(self._work)
 
-    async def _until_due(self) -> None:
-        """Until something changed, or what failed is to be tried again."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
-                await self._news.wait()
+    async def _work(self) -> None:
+        for write in self._due():
+            await self._write(write)
 
     def _due(self) -> list[_Write]:
         """What is to be written. Made in one go: the next pass works on the accounts that this reads."""
@@ -118,7 +101,7 @@ class PolicyStatuses:
             found[uid] = status
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
         self._found = found
-        self._failures = {uid: told for uid, told in self._failures.items() if uid in last.generations}
+        self._upkeep.keep_only(last.generations)
         return [write for write in due if write.status != write.body.status]
 
     async def _write(self, write: _Write) -> None:
@@ -128,19 +111,13 @@ class PolicyStatuses:
         try:
             answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
         except NotFound:
-            self._failures.pop(meta.uid, None)
+            self._upkeep.succeeded(meta.uid)
         except ClusterError as error:
-            self._note(meta, error)
+            if told := self._upkeep.failed(meta.uid, error):
+                log.warning("policy=%s its status cannot be written: %s", meta.name, told)
         else:
-            self._failures.pop(meta.uid, None)
+            self._upkeep.succeeded(meta.uid)
             self._policies.observe(objects.decode(answer, objects.CustomObject))
-
-    def _note(self, meta: objects.CustomMeta, error: ClusterError) -> None:
-        """Have it tried again. Only what is new is logged: somebody else's write and a lost lease are nothing new."""
-        told = "" if isinstance(error, Conflict | Fenced) else str(error)
-        if told and self._failures.get(meta.uid) != told:
-            log.warning("policy=%s its status cannot be written: %s", meta.name, told)
-        self._failures[meta.uid] = told
 
 
 def _picture(name: str, status: PolicyStatus) -> PolicyPicture:

@@ -30,7 +30,7 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
         default = next((c for c in classes.values() if c.global_default), None)
         return Priority(default.value if default else 0)
     if not settings.job_may_name(class_name):
-        return Priority(0, ("PriorityClassNotAllowed", _not_allowed(class_name, settings.job_priority_class_names)))
+        return Priority(0, ("PriorityClassNotAllowed", not_allowed(class_name, settings)))
     named = classes.named(class_name)
     if named:
         return Priority(named.value)
@@ -44,7 +44,9 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
     )
 
 
-def _not_allowed(class_name: str, allowed: tuple[str, ...]) -> str:
+def not_allowed(class_name: str, settings: Settings) -> str:
+    """The warning of a job that names a class which the settings do not let jobs name."""
+    allowed = settings.job_priority_class_names
     instead = f"one of {listed(allowed)}" if allowed else "one whose name does not begin with 'system-'"
     return (
         f"spec.priorityClassName is {class_name!r}, which jobs may not name (the operator's setting"

@@ -1,9 +1,9 @@
 """Asks the masters of Elastic jobs how their groups are: `GET /status` of the launcher, at the pod's own address.
 
-Every half minute, and every second while a job changes. What is new of a group wakes the loop at once, which writes it
-into the job's status; how far the training is comes with it, or is shown every half minute. It is a tenant's process
-that says what is new: beyond a ration of its job and its namespace that is heard later. A node that is not Ready is not
-given up while the master answers that its pods there train, so it is asked every second then.
+It asks every half minute, and every second while a job changes. News of a group wakes the loop at once, which writes it
+into the job's status; the training's progress comes with it, or every half minute. A master is a tenant's process: news
+beyond the ration of its job and its namespace is read later. A node that is not Ready is not given up while the master
+answers that its pods there train; the master is asked every second then.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ class Progress:
         self._changed()
 
     def _may_tell(self, followed: _Followed, known: Report | None, report: Report) -> bool:
-        """Whether it is worth telling now: what is new of the group while there is a ration, the rest after a while.
+        """Whether to report it now: news of the group while the ration lasts, progress after a while.
 
-        What is held back is heard when the master is asked again, if it still says so.
+        A report that is held back comes with the next answer of the master, unless that differs.
         """
         if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
             return True

@@ -1,4 +1,4 @@
-"""How often tenants may cause work of the operator's: so many times at once, and then one by one as time goes by."""
+"""Rations of work that tenants may cause the operator: a burst, and then one piece at a time at a fixed rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Left:
-    """What is left of a ration at a time."""
+    """The rest of a ration at a point in time."""
 
     left: float
     at: float
@@ -24,7 +24,7 @@ class Ration:
     def __init__(self, most: int, seconds: float, *, now: Callable[[], float]) -> None:
         self._most, self._seconds, self._now = most, seconds, now
         self._known: dict[Hashable, _Left] = {}
-        """Of the keys whose rations are not whole."""
+        """By key; a key whose ration is whole may be missing."""
 
     def has(self, key: Hashable) -> bool:
         """Whether one is left."""

@@ -33,7 +33,7 @@ from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
 from elastic_operator.plan.job import Job, OwnPod
-from elastic_operator.plan.model import JobDemand, Member, PodShape
+from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.reported import Report
@@ -332,12 +332,11 @@ class Reader:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
         demand = demand_of(seen, shape)
         if assumed:
-            members = tuple(Member(a.uid, a.role, a.index, a.node, a.requests, a.host_ports) for a in assumed)
-            demand = with_members(demand, members)
+            demand = with_members(demand, tuple(one.member for one in assumed))
         return as_it_is(demand) if seen.job.stands else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
-        """What these pods hold, read off them and their nodes alone; None where it is no GPU."""
+        """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""
         found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
         flavor = flavor_held(pods, labels, self.settings.gpu_flavors)

@@ -80,7 +80,7 @@ class Breaker:
 
 
 class Reclaimer:
-    """What stands between a decision to take GPUs and the deletes. `changed` has everything decided again.
+    """Carries out decisions to reclaim GPUs, or holds them back. `changed` has everything decided again.
 
     `grace_ceiling` tells by a namespace how many seconds a leaving pod of it gets at most.
     """

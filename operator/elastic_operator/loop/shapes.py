@@ -35,7 +35,7 @@ class _Named:
 
 
 class _Key(NamedTuple):
-    """What a shape was made from."""
+    """The inputs of a shape."""
 
     generation: int
     volumes: VolumeFacts

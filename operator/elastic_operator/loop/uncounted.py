@@ -19,7 +19,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 log = logging.getLogger(__name__)
 
 OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
-"""What the extended resource that is named after a DeviceClass begins with."""
+"""The prefix of the extended resource that is named after a DeviceClass."""
 CLAIMS = (
     "Its pods have resourceClaims. Devices that DRA hands out are not counted yet, so no quota holds for them. Ask for"
     " GPUs as an extended resource of a device plugin, such as nvidia.com/gpu in resources.limits."
@@ -31,7 +31,7 @@ RESOURCE = (
 
 
 class Asked(NamedTuple):
-    """What a job asks for that DRA may hand out: whether its pods have claims, and their extended resources."""
+    """A job's requests that DRA may serve: whether its pods have claims, and their extended resources."""
 
     claims: bool = False
     resources: frozenset[str] = frozenset()

@@ -323,7 +323,7 @@ class View:
         return demand
 
     def _demand_held(self, seen: Observation, stamp: object) -> JobDemand | None:
-        """What pods of a job that wants none still hold; None if that is nothing."""
+        """A demand that holds the GPUs of pods whose job wants none; None if they hold none."""
         uid, pods = seen.job.uid, held(seen)
         demand, known = self.reader.claim(seen.job, pods) if pods else None, self._demanded.get(uid)
         if known is not None and known.demand == demand:

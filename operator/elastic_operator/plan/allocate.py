@@ -109,7 +109,7 @@ class Allocator:
 def allocate(snapshot: Snapshot) -> Allocation:
     """What each job gets.
 
-    A job without sizes gets nothing new (it is ending), and makes way pod by pod.
+    A job without sizes is ending: it gets nothing new, and its pods can be reclaimed one by one.
     """
     return Allocator().allocate(snapshot)
 

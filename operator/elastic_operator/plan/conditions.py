@@ -72,7 +72,7 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
 
 
 def _why_it_stands(seen: Observation) -> str:
-    """What is wrong with its spec, and what is done until it is mended."""
+    """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
     if not seen.live:
         return seen.job.stands
     return f"{seen.job.stands.rstrip('.')}. Until it is edited its {pods(len(seen.live))} go on, and none is made."

@@ -88,8 +88,8 @@ class CreatePod:
     """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
 
     In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`; `old_secret`: with
-    the Secret that pods of an older release know, whom it joins. `own_class`: with the operator's PriorityClass,
-    whatever the template says.
+    the Secret of the pods of an older release that it joins. `own_class`: with the operator's PriorityClass in
+    place of the template's.
     """
 
     role: str

@@ -1,8 +1,8 @@
-"""What the pods of a job hold for which nothing new is made: GPUs that others may be entitled to.
+"""GPUs held by pods of jobs that get no new pods: other teams may be entitled to them.
 
-Each job with live pods has a claim, whatever became of it: one that cannot be read any more, or more of whose pods are
-refused, keeps what it has and gets no more; one that has ended, or is deleted and kept by a finalizer, goes before all
-others. So nobody keeps what he borrowed by leaving the jobs that are decided on.
+Each job with live pods has a claim. A job whose spec cannot be read any more, or whose next pods are refused, keeps its
+pods and gets no more. A job that has ended, or is deleted and kept by a finalizer, is reclaimed before all others. So a
+borrower cannot keep GPUs by taking its job out of the allocation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOWEST_PRIORITY = -(1 << 31) - 1
 
 
 def held(seen: Observation) -> tuple[OwnPod, ...]:
-    """Live pods of a job that wants none, and that nobody makes go: they may be what somebody else is entitled to."""
+    """Live pods of a job that wants none and does not delete them: another team may be entitled to their GPUs."""
     job = seen.job
     if seen.wants_pods:
         return ()
@@ -36,7 +36,7 @@ def held(seen: Observation) -> tuple[OwnPod, ...]:
 
 
 def clean_pod_policy(seen: Observation) -> CleanPodPolicy:
-    """What is to become of the pods of a job that has ended."""
+    """The policy that applies to the pods of a job that has ended."""
     spec, failed = seen.job.spec, seen.status.condition(ConditionType.FAILED)
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
     if policy == CleanPodPolicy.NONE and failed and failed.reason == "DeadlineExceeded":
@@ -70,7 +70,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
 
 
 def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """What these pods hold, of a job of which nothing but its pods is known; all their GPUs are of that flavor.
+    """The claim of a job of which only these pods are known; all their GPUs are of that flavor.
 
     A job that may still run keeps the least size that its pods were made with, or is stopped as a whole.
     """
@@ -113,18 +113,11 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """A live pod as the allocator sees it."""
-    return Member(
-        uid=pod.uid,
-        role=pod.role,
-        index=pod.index,
-        node=pod.node,
-        requests=pod.requests,
-        host_ports=pod.host_ports,
-    )
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
 
 
 def stays(pod: OwnPod) -> bool:
-    """Whether it lives and is not told to go."""
+    """Whether it is alive and not being deleted."""
     return not pod.ended and pod.deleting_since is None
 
 

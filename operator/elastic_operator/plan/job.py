@@ -97,8 +97,8 @@ class Job:
     until the spec changes. `fault` is why the job is set aside: the operator met an error of its own at it.
     `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when
     one last answered, or since when one is asked often, whichever is later: None where that is about to begin, -inf
-    where nobody asks. `disruption` is there while so many nodes are away that none is given up. `uncounted` tells what
-    it asks for that is not counted, `left_out` what its templates say of priorities that its pods are made without.
+    where nobody asks. `disruption` is there while too many nodes are away for any to be given up. `uncounted` names the
+    devices it asks for that are not counted, `left_out` the priorities in its templates that its pods do not get.
     `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
     """
 

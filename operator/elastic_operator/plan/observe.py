@@ -172,31 +172,31 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _unreachable(seen: Observation, now: float) -> Observation:
-    """Pods on nodes that are not given up are waited for, and that is said."""
+    """A condition where pods on nodes that are not given up are waited for."""
     reason, told = _why_kept(seen)
     return _warned(seen, ConditionType.NODES_UNREACHABLE, reason, told, now)
 
 
 def _uncounted(seen: Observation, now: float) -> Observation:
-    """What it asks for that is not counted is said."""
+    """A condition where the job asks for devices that are not counted."""
     reason = "DynamicResourceAllocation" if seen.job.uncounted else ""
     return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
 
 
 def _ignored_priority(seen: Observation, now: float) -> Observation:
-    """A PriorityClass that is passed over is said."""
+    """A condition where the job's PriorityClass is ignored."""
     reason, told = seen.job.ignored_priority
     return _warned(seen, ConditionType.PRIORITY_IGNORED, reason, told, now)
 
 
 def _unknown_fields(seen: Observation, now: float) -> Observation:
-    """Fields of another release of the operator are said."""
+    """A condition where the spec has fields of another release of the operator."""
     reason = "NoSuchField" if seen.job.unknown_fields else ""
     return _warned(seen, ConditionType.FIELDS_IGNORED, reason, seen.job.unknown_fields, now)
 
 
 def _left_out(seen: Observation, now: float) -> Observation:
-    """A class of the template that is not put on pods is said."""
+    """A condition where the PriorityClass of a template is not put on pods."""
     reason = "PodsNeverPreempt" if seen.job.left_out else ""
     return _warned(seen, ConditionType.POD_PRIORITY_IGNORED, reason, seen.job.left_out, now)
 

@@ -1,8 +1,8 @@
 """How many GPUs plain pods, those of no job, may hold in each namespace that a policy covers.
 
-The rule: what a team holds and nobody can take back, its plain pods and its jobs that are not preemptible, is never
-more than it is guaranteed. Its other jobs do not count: what these hold beyond the guarantee goes back to whoever is
-entitled to it. So a team that fills its guarantee with such jobs may still make plain pods, and borrows for its jobs.
+The rule: a team's plain pods and jobs that are not preemptible, whose GPUs cannot be reclaimed, hold no more than its
+guarantee. Its other jobs do not count: GPUs that they hold beyond the guarantee are borrowed, and can be reclaimed. A
+team that fills its guarantee with preemptible jobs may still make plain pods; its jobs then borrow.
 
 The API server enforces the answer, for each namespace and extended resource by itself. It knows no nodes, so flavors of
 one resource add up; and it lets a pod in when it is made, so one that waits for a node counts as one that runs.
@@ -34,7 +34,7 @@ def plain_pod_limits(
 
 
 def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Held:
-    """What pods of jobs that are not preemptible hold."""
+    """GPUs held by pods of jobs that are not preemptible."""
     held: dict[str, Counter[str]] = {}
     for job in jobs:
         if not job.preemptible:
@@ -45,7 +45,7 @@ def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Held:
 
 
 class _Books:
-    """What each team, and each one above it, holds for good."""
+    """GPUs that each team, and each parent, holds and cannot lose."""
 
     def __init__(
         self, teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Held, kept: Held
@@ -70,7 +70,7 @@ class _Books:
             team = self._teams.get(team.parent) if team.parent is not None else None
 
     def _room(self, team: Team, namespace: str, resource: str) -> int:
-        """What is guaranteed of the resource, less all that is held for good but by plain pods of the namespace."""
+        """The guarantee of the resource, less the GPUs held for good by anything but the namespace's plain pods."""
         ours = [flavor for flavor in self._flavors if resource in flavor.resources]
         elsewhere = self._held[team.name][resource] - self._plain.get(namespace, {}).get(resource, 0)
         others = {name for flavor in ours for name in flavor.resources} - {resource}
@@ -78,7 +78,7 @@ class _Books:
         return max(0, _guaranteed(team, ours) - elsewhere - beside)
 
     def _beyond_own(self, team: Team, other: str, shared: Sequence[Flavor]) -> int:
-        """What is held of another resource beyond those of its flavors that are not among the shared ones."""
+        """GPUs held of another resource beyond the guarantees of its flavors that are not shared."""
         own = [flavor for flavor in self._flavors if other in flavor.resources and flavor not in shared]
         return max(0, self._held[team.name][other] - _guaranteed(team, own))
 

@@ -72,14 +72,14 @@ def _plan(
 
 
 def _of_nobody(seen: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
-    """Pods of a job for which nothing is done any more, whose GPUs somebody else is entitled to."""
+    """Deletes of pods of a job that gets no new ones, where another team is entitled to their GPUs."""
     why = _why_smaller(grant)[1] if grant is not None else ""
     pods = [pod for pod in seen.job.pods if grant is not None and pod.uid in grant.release]
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in _in_order(pods))
 
 
 def _unread(seen: Observation, grant: Grant, now: float) -> Plan:
-    """Of a job nothing is known but its pods: they go on, and others get what is theirs of them."""
+    """The plan of a job of which only its pods are known: they run on, and give back borrowed GPUs."""
     seen = _write_down_change(_start_over_if_needed(seen, grant), grant, now)
     deletes = (*_deletes(seen), *_releases(seen, grant))
     staying = replace(seen, live=tuple(pod for pod in seen.live if pod.uid not in grant.release))
@@ -114,7 +114,7 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 
 def _without_pods(seen: Observation, now: float) -> Plan:
-    """Suspended: everything goes. Else what there is, and holds no GPU, goes on, and nothing new is made."""
+    """All pods of a suspended job are deleted. Those of another one run on, if they hold no GPU; none are created."""
     suspended = seen.job.spec is not None and seen.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in seen.live) if suspended else ()
     return _plan(seen, None, (*_deletes(seen), *going), (), now)

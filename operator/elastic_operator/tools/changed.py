@@ -13,6 +13,7 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
+from elastic_operator.loop.priority import not_allowed
 from elastic_operator.plan.demand import demand_of, job_shape
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import JobDemand, PodShape, Snapshot
@@ -20,6 +21,7 @@ from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Namespace, Policy, resolve
 from elastic_operator.plan.shape import shape_of
 from elastic_operator.plan.team import Team
+from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
 
@@ -35,12 +37,15 @@ class Changed:
     notes: tuple[str, ...]
 
 
-def changed(snapshot: Snapshot, changes: Changes) -> Changed:
-    """Apply the changes. Raises InputError where they refer to what is not there."""
+def changed(snapshot: Snapshot, changes: Changes, settings: Settings) -> Changed:
+    """Apply the changes, as an operator with these settings would see them.
+
+    Raises InputError where they refer to what is not there.
+    """
+    notes = list(_drop_classes_not_allowed(changes, settings))
     mistakes = [*_not_there(snapshot, changes), *_unknown_priorities(snapshot, changes)]
     if mistakes:
         raise InputError(mistakes)
-    notes: list[str] = []
     if changes.policies or changes.deleted_policies:
         snapshot = _with_policies(snapshot, changes, notes)
     return Changed(replace(snapshot, jobs=tuple(_jobs(snapshot, changes))), tuple(notes))
@@ -56,6 +61,15 @@ def _not_there(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
+    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would."""
+    for key, spec in changes.jobs.items():
+        name = spec.priority_class_name
+        if name and not settings.job_may_name(name):
+            changes.priority_classes[name] = 0
+            yield f"{'/'.join(key)}: {not_allowed(name, settings)}"
 
 
 def _unknown_priorities(snapshot: Snapshot, changes: Changes) -> Iterator[str]:

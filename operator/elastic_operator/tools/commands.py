@@ -65,9 +65,7 @@ def _add_take(commands: Subparsers) -> None:
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context (its current one)")
-    parser.add_argument(
-        "--settings", type=Path, default=settings.DEFAULT_FILE, help="YAML file of the operator's settings"
-    )
+    _add_settings(parser)
     parser.set_defaults(tool=_take)
 
 
@@ -80,11 +78,7 @@ def _take(arguments: argparse.Namespace) -> str:
 
 
 def _taken(arguments: argparse.Namespace) -> str:
-    try:
-        loaded = settings.load(os.environ, arguments.settings)
-    except settings.SettingsError as error:
-        raise InputError([str(error)]) from None
-    connection = live.connect(arguments.kubeconfig, arguments.context)
+    connection, loaded = live.connect(arguments.kubeconfig, arguments.context), _settings(arguments)
     return snapshot_file.encode(asyncio.run(live.take(connection, loaded)))
 
 
@@ -110,16 +104,30 @@ def _add_simulate(commands: Subparsers) -> None:
         default=[],
         help="a job (job/NAMESPACE/NAME) or policy (policy/NAME) to take away; may be given again",
     )
+    _add_settings(parser)
     parser.set_defaults(tool=_simulate)
 
 
 def _simulate(arguments: argparse.Namespace) -> str:
     snapshot = _snapshot(arguments)
     changes = read_changes(arguments.change, arguments.delete, gpu_resources=snapshot.gpu_resources)
-    after = changed(snapshot, changes)
+    after = changed(snapshot, changes, _settings(arguments))
     if arguments.output == "json":
         return write_json(simulate.as_data(snapshot, after))
     return simulate.as_text(snapshot, after)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--settings", type=Path, default=settings.DEFAULT_FILE, help="YAML file of the operator's settings"
+    )
+
+
+def _settings(arguments: argparse.Namespace) -> settings.Settings:
+    try:
+        return settings.load(os.environ, arguments.settings)
+    except settings.SettingsError as error:
+        raise InputError([str(error)]) from None
 
 
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from elastic_operator.api.policy import COLLECTION
 from elastic_worker import contract
-from tests.api.jobs import make_container, with_gpus
+from tests.api.jobs import make_container, make_template, with_gpus
 from tests.api.policies import make_policy
 from tests.apiserver.faults.lab import MERGE, World, await_service_account, elastic_job
 from tests.apiserver.jobs_api import Jobs, accepted
@@ -275,18 +275,34 @@ def test_pods_of_a_job_preempt_nobody_whatever_class_its_template_names(
 
 
 def borrower_and_owner(
-    estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, **spec: Any
+    estate: Estate, world: World, new_namespace: Callable[[], Jobs], start: Start, *, size: int = 8, **spec: Any
 ) -> World:
-    """A job of the world's namespace has borrowed all 8 GPUs. Returns who is guaranteed them."""
+    """A job of the world's namespace has borrowed GPUs for `size` pods. Returns the team that is guaranteed all 8."""
     bind(estate, ALICE, "edit", world.jobs.namespace)
     owner = World(new_namespace(), world.kubelets)
     policies = Policies(world.api)
     policies.create("a", namespaces=[world.jobs.namespace], flavors=quota(0))
     policies.create("b", namespaces=[owner.jobs.namespace], flavors=quota(8))
     start()
-    world.start(elastic_job("borrower", small=1, big=8, **spec))
-    world.wait_settled("borrower", 8)
+    world.start(elastic_job("borrower", small=1, big=size, **spec))
+    world.wait_settled("borrower", size)
     return owner
+
+
+def edit_as_alice(world: World, **spec: Any) -> None:
+    """The tenant edits the borrower."""
+    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | AS_ALICE, json={"spec": spec}))
+
+
+def wait_invalid(world: World, *told: str) -> None:
+    """Until the borrower's status says that its spec is wrong, in these words."""
+
+    def says() -> bool:
+        conditions = world.status("borrower")["conditions"]
+        invalid = (c["message"] for c in conditions if c["type"] == "Ready" and c["reason"] == "InvalidSpec")
+        return any(all(words in message for words in told) for message in invalid)
+
+    eventually(f"InvalidSpec: {told}", says, report=world.report)
 
 
 def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowed(
@@ -294,8 +310,7 @@ def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowe
 ) -> None:
     install()
     owner = borrower_and_owner(estate, world, new_namespace, start)
-    nameless = {"spec": {"priorityClassName": "nobody-made-it"}}
-    accepted(world.api.patch(f"{world.jobs.path}/borrower", headers=MERGE | AS_ALICE, json=nameless))
+    edit_as_alice(world, priorityClassName="nobody-made-it")
 
     def told() -> bool:
         return any(c["type"] == "PriorityIgnored" for c in world.status("borrower")["conditions"])
@@ -305,6 +320,45 @@ def test_a_borrower_whose_priority_class_is_not_there_gives_back_what_it_borrowe
     owner.start(elastic_job(small=8, big=8))
     owner.wait_settled("toy", 8)
     assert world.pods("borrower") == []
+
+
+def test_a_borrower_whose_spec_cannot_be_read_any_more_gives_back_what_it_borrowed(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """The API server lets the template of a suspended job change, and looks at no amount in it.
+
+    Suspended, spoilt and resumed while no operator runs, the job keeps its pods, and the next leader never read it.
+    """
+    install()
+    first = start()
+    owner = borrower_and_owner(estate, world, new_namespace, lambda: first)
+    first.stop()
+    edit_as_alice(world, suspend=True)
+    spoilt = make_container(resources={"limits": {"nvidia.com/gpu": 1, "cpu": "plenty"}}, image="local/none:1")
+    edit_as_alice(world, suspend=False, template=make_template(spoilt))
+    start()
+    wait_invalid(world, "spec.template.spec.containers[0].resources.limits.cpu: 'plenty'")
+    assert len(world.pods("borrower")) == 8
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert world.pods("borrower") == []
+
+
+def test_a_borrower_more_of_whose_pods_are_refused_keeps_gpus_from_nobody(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """Its workers have a host name that only the API server knows to be wrong; its master has four GPUs."""
+    install()
+    refused = make_template(with_gpus(4, image="local/none:1"), hostname="a_b")
+    owner = borrower_and_owner(estate, world, new_namespace, start, size=1, gpus=4, worker={"template": refused})
+    edit_as_alice(world, maxReplicas=2)
+    wait_invalid(world, "spec.worker.template.spec.hostname", '"a_b"')
+    world.start(elastic_job("mate", small=4, big=4))
+    world.wait_settled("mate", 4)
+    assert len(world.pods("borrower")) == 1
+    owner.start(elastic_job(small=8, big=8))
+    owner.wait_settled("toy", 8)
+    assert world.pods() == []
 
 
 def test_a_borrower_that_is_deleted_and_kept_by_a_finalizer_gives_back_what_it_borrowed(
