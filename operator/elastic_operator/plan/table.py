@@ -259,12 +259,24 @@ class Table:
         """Remember who took what from whom."""
         if claim is taker:
             return
-        self.board.on_undo(partial(setattr, claim, "takers", claim.takers))
-        self.board.on_undo(partial(setattr, taker, "took", taker.took))
-        self.board.on_undo(partial(setattr, claim, "losses", claim.losses))
-        claim.losses += claim.team != taker.team
-        claim.takers = tuple(dict.fromkeys((*claim.takers, taker)))
-        taker.took += tuple((claim, member) for member in members)
+        self._note(claim, "losses", claim.losses + (claim.team != taker.team))
+        self._note(claim, "takers", tuple(dict.fromkeys((*claim.takers, taker))))
+        self._note(taker, "took", (*taker.took, *((claim, member) for member in members)))
+
+    def note_given_back(self, claim: Claim) -> None:
+        """Remember that it has what it had: what it took for that went to those who took from it."""
+        took = claim.took
+        self._note(claim, "took", ())
+        for owner, member in took:
+            there = [taker for taker in claim.takers if owner.at.get(member.uid) in taker.near] or claim.takers
+            others = [taker for taker in owner.takers if taker is not claim]
+            self._note(owner, "takers", tuple(dict.fromkeys((*others, *there))))
+            for taker in there:
+                self._note(taker, "took", (*taker.took, (owner, member)))
+
+    def _note(self, claim: Claim, what: str, value: object) -> None:
+        self.board.on_undo(partial(setattr, claim, what, getattr(claim, what)))
+        setattr(claim, what, value)
 
     def fits_back(self, claim: Claim, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use it."""

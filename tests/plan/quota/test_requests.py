@@ -206,6 +206,13 @@ OTHERS = {
         {"r": "n1 -b-w6", "x": 0, "b": 7},
         waiting(make_request(age=9)),
     ),
+    "who goes for the job that made way goes for the pod, and the job keeps its own": Case(
+        (make_node("n1", 3),),
+        (make_team("a", 3),),
+        (make_job("a", 1, 2, team="a", on="n1 n1"), make_job("b", team="b", on="n1")),
+        {"r": "n1 -b-m0", "a": "m0 w0", "b": "-m0"},
+        waiting(make_request(priority=-10)),
+    ),
 }
 
 ALL = {**PLANS, **OTHERS}
