@@ -29,6 +29,7 @@ from elastic_operator.loop.progress import (
     Target,
 )
 from elastic_operator.loop.said import MAX_SENTENCE, read
+from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
 from tests.kit.virtual_time import START
@@ -306,10 +307,17 @@ async def test_nobody_who_listens_is_no_trouble(listener):
     assert listener.progress.report("job") is None
 
 
+@pytest.mark.parametrize("further", [-1, 0, 1])
+def test_masters_of_the_contract_before_and_of_the_one_after_are_heard(further):
+    assert understood({**SAID, "contract": str(int(contract.VERSION) + further)}).step == 1234
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"contract": "2"},
+        {"contract": str(int(contract.VERSION) + 2)},
+        {"contract": str(int(contract.VERSION) - 2)},
+        {"contract": "one"},
         {"epoch": 1},
         {"generation": -1},
         {"generation": "5"},

@@ -83,7 +83,7 @@ def read(
         said = _decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if said.contract != contract.VERSION or said.epoch != epoch or not all(map(is_member_name, said.members)):
+    if said.contract not in contract.UNDERSTOOD or said.epoch != epoch or not all(map(is_member_name, said.members)):
         return None
     return Report(
         master_uid=master_uid,

@@ -7,7 +7,7 @@ the coordinator's own clock; what members say of times comes as durations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -21,6 +21,11 @@ class Pod:
     processes: int = 1
     is_master: bool = False
     index: int = 0
+
+    @staticmethod
+    def from_message(message: Mapping[str, Any], *, address: str = "") -> Pod:
+        """From JSON of any release; `address` is where it is, if it does not say so. Raises KeyError without a uid."""
+        return Pod(**{"name": message["uid"], "address": address, **_known(Pod, message)})
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Generation:
     """
 
     number: int
-    epoch: int
-    wish: int
-    pods: tuple[Pod, ...]
+    epoch: int = 0
+    wish: int = 0
+    pods: tuple[Pod, ...] = ()
     reason: str = "Start"
     failures: int = 0
     step: int = 0
@@ -91,8 +96,14 @@ class Generation:
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> Generation:
-        """From JSON. Raises TypeError, KeyError for what is none."""
-        return Generation(**{**message, "pods": tuple(Pod(**pod) for pod in message["pods"])})
+        """From JSON of any release. Raises AttributeError, KeyError, TypeError for what is none."""
+        pods = tuple(Pod.from_message(pod) for pod in message["pods"])
+        return Generation(**{**_known(Generation, message), "pods": pods})
+
+
+def _known(kind: type[Pod | Generation], message: Mapping[str, Any]) -> dict[str, Any]:
+    """What this release knows of a message: fields that another one has added are passed over (103)."""
+    return {each.name: message[each.name] for each in fields(kind) if each.name in message}
 
 
 @dataclass(frozen=True)
