@@ -203,6 +203,26 @@ async def test_generations_go_on_counting_under_a_new_master(tmp_path):
         assert (group.number, group.epoch) == (8, 2)
 
 
+async def test_the_step_goes_on_from_what_was_saved_whatever_was_on_its_way_when_the_group_formed(tmp_path):
+    """Else it stands still until all that was lost is done again."""
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        line = await door.dial(0)
+        await hear(line, "form")
+        line.send({"started": 1, "runs": 1, "step": 0})
+        line.send({"beat": 1, "step": 970})
+        line.send({"failed": {"message": "boom"}})
+        line.send({"stopped": await hear(line, "stop"), "step": 1000, "lost": 900, "runs": 0, "store": 4001})
+        assert (await hear(line, "form"))["step"] == 100
+        line.send({"beat": 1, "step": 1000})
+        line.send({"started": 2, "runs": 2, "step": 100})
+        line.send({"beat": 1, "step": 101})
+        await asyncio.sleep(wire.BEAT_SECONDS)
+        status = await hear(line, "status")
+        while status["training"]["step"] != 101:
+            assert status["training"]["step"] <= 101
+            status = await hear(line, "status")
+
+
 async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
     async with coordinator(tmp_path, wish=(0,)) as door:
         first = await door.dial(0)

@@ -24,6 +24,22 @@ def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp
         job.assert_no_epoch_skipped()
 
 
+def test_the_step_that_is_told_goes_on_from_the_checkpoint_when_much_is_lost(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, options=["--save-until", 2]) as job:
+
+        def step():
+            return job.status()["training"].get("step", 0)
+
+        job.start(0, 1)
+        before = job.wait_training(2)
+        far = job.wait("ten epochs", lambda: (told := step()) >= 100 and told)
+        end(job.pods[1].training()[-1])
+        job.wait_training(2, after=before)
+        again = job.wait("the step of the new group", lambda: job.status()["generation"] > before and step())
+        assert again < far, "it goes on where the checkpoint is, 20 steps from the start"
+        job.wait("a further step", lambda: again < step() < far)
+
+
 def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=2) as job:
         job.start(0, 1, 2)

@@ -124,8 +124,8 @@ class Failure:
 class Member:
     """A pod that is, or was, connected.
 
-    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none. `leaving_until`:
-    it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
+    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
+    one whose steps it tells, as that is what it last said it runs. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
     master's store listens.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
@@ -142,6 +142,7 @@ class Member:
     leaving_until: float | None = None
     goodbye: bool = False
     runs: int = 0
+    counts: int = 0
     finished: int = 0
     failure: Failure | None = None
     idle_seconds: float = 0.0

@@ -134,6 +134,8 @@ class Coordinator:
             member.pod = replace(member.pod, processes=int(message["processes"]))
         if "warm" in message:
             member.warm_at = (member.warm_at or now) if message["warm"] else None
+        if "runs" in message:
+            member.counts = int(message["runs"])
         if "leaving" in message:
             member.leaving_until = now + float(message["leaving"])
         if message.get("goodbye"):
@@ -148,6 +150,8 @@ class Coordinator:
         if "started" in message:
             self._carrier.started(member, int(message["started"]), now)
         if "stopped" in message:
+            if self.board.group and message["stopped"] == self.board.group.number:
+                self.board.step = max(self.board.step, int(message.get("step", 0)))
             self._carrier.stopped(member, message.get("lost"))
         if "finished" in message:
             member.finished = int(message["finished"])
@@ -162,7 +166,8 @@ class Coordinator:
         board = self.board
         if message.get("checkpoints") or (board.group and now - board.phase_since >= PROGRESS_SECONDS):
             board.progressed = True
-        if "step" in message and board.group and member.runs == board.group.number:
+        # What was on its way when the group formed is of the one before: some of those steps are done again (104).
+        if "step" in message and board.group and member.counts == board.group.number:
             board.step = max(board.step, int(message["step"]))
         for key in ("lastCheckpointStep", "checkpointError"):
             if key in message:

@@ -82,6 +82,12 @@ class Group:
         """Optimizer steps of the present processes."""
         return max((process.steps.count for process in self.processes), default=0)
 
+    @property
+    def step(self) -> int:
+        """Of the whole training: what the library says, else what was counted since the group formed."""
+        said = self.library.progress().get("step")
+        return int(said) if said is not None else (self.record.step if self.record else 0) + self.steps
+
     def pids(self) -> list[int]:
         """Of the processes that still run."""
         return [process.pid for process in self.processes if not process.exited.done()]
@@ -101,7 +107,8 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0, idle=0.0)
+        told = {"started": record.number, "runs": record.number, "group": record.to_message(), "finished": 0}
+        self.tell(**told, step=record.step, idle=0.0)
 
     async def get_ready(self) -> None:
         """Start the processes that are missing, to be brought into a group that trains."""
@@ -141,8 +148,8 @@ class Group:
         await self._finish_writing(0.0 if dump else seconds / 2)
         left = max(0.0, seconds - _since(began))
         self.cancel_align()
+        number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        number = self.record.number if self.record else 0
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
@@ -153,7 +160,7 @@ class Group:
             watcher.cancel()
         self._watchers, self.frozen = [], False
         self.library.forget()
-        self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
+        self.tell(stopped=number, runs=0, step=step, **({} if lost is None else {"lost": lost}))
 
     async def _finish_writing(self, seconds: float) -> None:
         """Where a checkpoint is still waited for, let the processes finish the file that they write (89).

@@ -42,7 +42,7 @@ class Health:
         while True:
             now = time.monotonic()
             self._end_frozen(now)
-            self._membership.know(idle=round(self._idle(now), 1), step=self._step())
+            self._membership.know(idle=round(self._idle(now), 1), step=self._group.step)
             self._tell_stalls()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -57,12 +57,6 @@ class Health:
         if (told is None) != (self._stuck is None):
             self._membership.tell(stuck=told)
         self._stuck = told
-
-    def _step(self) -> int:
-        """Of the whole training: what the library says, else what was counted since the group formed."""
-        said = self._group.library.progress().get("step")
-        record = self._group.record
-        return int(said) if said is not None else (record.step if record else 0) + self._group.steps
 
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.frozen and p.state() == "T"}
