@@ -28,7 +28,7 @@ from elastic_operator.loop.progress import (
     Progress,
     Target,
 )
-from elastic_operator.loop.said import MAX_SENTENCE, read
+from elastic_operator.loop.said import MAX_GIVEN_UP, MAX_SENTENCE, read
 from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
@@ -305,6 +305,11 @@ async def test_nobody_who_listens_is_no_trouble(listener):
     listener.progress.follow("other", Target("team-a", "toy", "m", "no address", 2))
     await asyncio.sleep(60)
     assert listener.progress.report("job") is None
+
+
+def test_pods_that_are_given_up_are_those_of_the_job_and_no_more_than_are_shown():
+    told = [{"pod": f"{job}-worker-0", "why": "hangs\n"} for job in ("other", *["toy"] * 5)]
+    assert understood({**SAID, "givenUp": told}).given_up == (("toy-worker-0", "hangs"),) * MAX_GIVEN_UP
 
 
 @pytest.mark.parametrize("further", [-1, 0, 1])

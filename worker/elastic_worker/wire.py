@@ -96,8 +96,7 @@ async def dial(host: str, port: int, *, token: str, hello: Message) -> tuple[Lin
     try:
         challenge = await line.receive(seconds=HANDSHAKE_SECONDS)
         theirs, ours = _once(challenge), secrets.token_hex(16)
-        if (version := str(challenge.get("contract", "1"))) not in contract.UNDERSTOOD:
-            raise RefusedError(_foreign(version))
+        _check_contract(challenge)
         line.send({**hello, "once": ours, "proof": _proof(token, "member", theirs, ours, hello)})
         welcome = await line.receive(seconds=HANDSHAKE_SECONDS)
         _check_welcome(welcome, _proof(token, "coordinator", theirs, ours, hello))
@@ -119,14 +118,16 @@ async def receive_hello(line: Line, *, token: str, job_uid: str, incarnation: in
 def _check(hello: Message, *, token: str, job_uid: str, incarnation: int, once: str) -> None:
     if not _equal(hello.get("proof"), _proof(token, "member", once, _once(hello), hello)):
         raise RefusedError("the token is not this job's")
-    if (version := str(hello.get("contract", "1"))) not in contract.UNDERSTOOD:
-        raise RefusedError(_foreign(version))
+    _check_contract(hello)
     if hello.get("job") != job_uid or hello.get("incarnation") != incarnation:
         raise RefusedError(f"incarnation {hello.get('incarnation')} is over, this is {incarnation}")
 
 
-def _foreign(version: str) -> str:
-    return f"it speaks version {version[:20]} of the contract, understood are {', '.join(contract.UNDERSTOOD)}"
+def _check_contract(message: Message) -> None:
+    version = str(message.get("contract", "1"))
+    if version not in contract.UNDERSTOOD:
+        understood = ", ".join(contract.UNDERSTOOD)
+        raise RefusedError(f"it speaks version {version[:20]} of the contract, understood are {understood}")
 
 
 def _check_welcome(welcome: Message, proof: str) -> None:

@@ -28,7 +28,7 @@ FAKE_TORCH = pytest.mark.parametrize("tree", [FAKE])
 
 
 class LocalJob:
-    """Pod 0 is the master. `options` go to the training script, `environ` to the launchers. `worker` is the package that
+    """Pod 0 is the master. `options` go to the training script, `environ` to the launchers. `worker`: the package that
     the next pods run."""
 
     def __init__(

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.worker.job.local import REAL_TORCH, LocalJob, end
+from tests.kit.unkillable import unkillable
+from tests.worker.job.local import FAKE_TORCH, REAL_TORCH, LocalJob, end
 from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
@@ -116,4 +117,20 @@ def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path, tree):
         before = job.wait_training(2)
         os.kill(job.pods[1].training()[0], signal.SIGSTOP)
         job.wait_training(2, after=before)
+        job.assert_no_epoch_skipped()
+
+
+@FAKE_TORCH
+def test_a_process_that_sigkill_cannot_end_costs_its_pod_and_not_the_job(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        with unkillable(job.pods[2].training()[0]):
+            end(job.pods[1].training()[0])
+            shrunk = job.wait_training(2, after=before)
+            [given_up] = job.status()["givenUp"]
+            assert given_up["pod"] == "toy-worker-1"
+            assert "cannot be ended by SIGKILL" in given_up["why"]
+        job.wait_training(3, after=shrunk)
+        assert job.status()["givenUp"] == []
         job.assert_no_epoch_skipped()

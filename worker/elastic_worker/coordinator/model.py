@@ -125,8 +125,9 @@ class Member:
     """A pod that is, or was, connected.
 
     `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
-    one whose steps it tells, as that is what it last said it runs. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
-    master's store listens.
+    one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of it any more,
+    though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its
+    own word. `store_port`: where the master's store listens.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
     brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
@@ -141,6 +142,7 @@ class Member:
     warm_at: float | None = None
     leaving_until: float | None = None
     goodbye: bool = False
+    given_up: str = ""
     runs: int = 0
     counts: int = 0
     finished: int = 0
@@ -158,8 +160,13 @@ class Member:
 
     @property
     def here(self) -> bool:
-        """Whether it may take part in a new group: a pod that leaves, or is cut off, may not."""
-        return self.connected and self.leaving_until is None
+        """Whether it may take part in a new group: a pod that leaves, is cut off or given up may not."""
+        return self.connected and self.leaving_until is None and not self.given_up
+
+    @property
+    def still_runs(self) -> bool:
+        """Whether its processes are to be waited for."""
+        return self.connected and bool(self.runs) and not self.given_up
 
 
 class Phase:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -121,10 +122,7 @@ class Coordinator:
         """Take in what a member says. Of what makes no sense the rest is taken in, each by itself."""
         now = time.monotonic()
         for part in (self._take_state, self._take_events, self._carrier.in_place.hear, self._take_progress):
-            try:
-                part(member, message, now)
-            except wire.UNREADABLE as error:
-                log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
+            _read(part, member, message, now)
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()
 
@@ -136,6 +134,8 @@ class Coordinator:
             member.warm_at = (member.warm_at or now) if message["warm"] else None
         if "runs" in message:
             member.counts = int(message["runs"])
+        if "unkillable" in message:
+            member.given_up = str(message["unkillable"])
         if "leaving" in message:
             member.leaving_until = now + float(message["leaving"])
         if message.get("goodbye"):
@@ -152,7 +152,7 @@ class Coordinator:
         if "stopped" in message:
             if self.board.group and message["stopped"] == self.board.group.number:
                 self.board.step = max(self.board.step, int(message.get("step", 0)))
-            self._carrier.stopped(member, message.get("lost"))
+            self._carrier.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
         if "finished" in message:
             member.finished = int(message["finished"])
         if "failed" in message:
@@ -236,6 +236,16 @@ class Coordinator:
                 self._carrier.release()
                 return decision.until
             self._carrier.do(decision, now)
+
+
+Take = Callable[[Member, wire.Message, float], None]
+
+
+def _read(take: Take, member: Member, message: wire.Message, now: float) -> None:
+    try:
+        take(member, message, now)
+    except wire.UNREADABLE as error:
+        log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
 
 
 def _introduced(hello: wire.Message, *, address: str) -> tuple[Pod, Generation | None]:

@@ -39,6 +39,7 @@ LASTING = (
     "kind",
     "stuck",
     "idle",
+    "unkillable",
 )
 """What a hello repeats."""
 
