@@ -10,7 +10,7 @@ WALL = 0x40000000
 
 @contextlib.contextmanager
 def unkillable(pid):
-    """While it lasts. The parent of a traced process hears of its end when the tracer has. Needs root, and one thread."""
+    """The parent of a traced process hears of its end when the tracer has. Needs root, and one thread."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_SEIZE, pid, None, None):
         raise OSError(ctypes.get_errno(), f"process {pid} cannot be traced")

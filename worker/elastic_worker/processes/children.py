@@ -80,6 +80,10 @@ class Process:
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
+    def moved_bytes(self) -> int:
+        """What it and its data loaders have read and written so far, as far as that can be seen."""
+        return sum(linux.moved_bytes(Path(f"/proc/{pid}")) for pid in linux.session_of(self.pid))
+
     def dump_stacks(self) -> None:
         """Have the process print the stacks of its threads to its stderr, if it has got as far as to know how."""
         if not self.exited.done() and self._catches(linux.DUMP_SIGNAL):
