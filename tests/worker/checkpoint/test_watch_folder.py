@@ -1,4 +1,4 @@
-"""A checkpoint path that is a folder: complete when nothing more comes, or with the metadata of torch."""
+"""A checkpoint path that is a folder: complete with its marker, or when nothing more comes."""
 
 import asyncio
 import pickle
@@ -6,6 +6,7 @@ import pickle
 from elastic_worker.checkpoint import candidates
 from elastic_worker.checkpoint.candidates import QUIET_SECONDS
 from elastic_worker.checkpoint.inotify import Inotify
+from tests.kit.wait import within
 from tests.worker.checkpoint.writing import running, safetensors_bytes, settled, wait_for, watching, zip_bytes
 
 
@@ -57,6 +58,24 @@ async def test_an_open_file_makes_it_wait_however_long_it_is_quiet(tmp_path):
             await asyncio.to_thread(wait_for, lambda: optimizer.exists() and optimizer.stat().st_size == 1000)
             await asyncio.sleep(2.5 * QUIET_SECONDS)
             assert (watch.completed, watch.pending, watch.being_written()) == (0, True, True)
+            script.go_on()
+            await completed(watch, 1)
+
+
+async def test_a_marker_may_be_empty_and_waits_for_files_that_are_still_open(tmp_path):
+    (tmp_path / "model.pt").write_bytes(zip_bytes())
+    code = f"""
+        file = open({str(tmp_path / "rng_state_1.pth")!r}, "wb")
+        input()
+        file.write(b"state"); file.close()
+        input()
+    """
+    with running(code) as script:
+        async with watching(tmp_path, script, marker="*.done") as watch:
+            await asyncio.to_thread(wait_for, watch.being_written)
+            (tmp_path / "8.done").touch()
+            assert await within(20, watch.next_look()) is False
+            assert await within(20, watch.next_look()) is False
             script.go_on()
             await completed(watch, 1)
 

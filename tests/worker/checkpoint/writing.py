@@ -68,9 +68,9 @@ def running(code, kind=None):
 
 
 @contextlib.asynccontextmanager
-async def watching(path, *scripts):
+async def watching(path, *scripts, marker=""):
     """A watch on the path that knows these scripts as the training processes."""
-    watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts])
+    watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts], marker=marker)
     await watch.open()
     try:
         yield watch

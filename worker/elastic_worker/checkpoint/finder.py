@@ -17,16 +17,17 @@ from elastic_worker.checkpoint.writers import open_for_writing
 class Finder:
     """Watches from the moment it is made. `find` is for one thread at a time; the rest may be asked beside it.
 
-    Raises OSError where the path can be neither watched nor read.
+    `marker`: see `Candidates`. Raises OSError where the path can be neither watched nor read.
     """
 
-    def __init__(self, path: Path, writers: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, path: Path, writers: Callable[[], Iterable[int]], *, marker: str = "") -> None:
         self._tree = Tree(path)
         self._writers = writers
-        self._candidates = Candidates()
+        self._candidates = Candidates(marker)
+        self._ends = (*names.MARKERS, marker)
         self._newest: tuple[Path, Print] | None = None
         try:
-            self._tree.watch()  # what lies there already is nobody's present work
+            self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
         except OSError:
             self._tree.close()
             raise
@@ -43,7 +44,7 @@ class Finder:
     def read(self) -> tuple[list[Notice], bool]:
         """What to hand to `find`, and whether it may be the end of a checkpoint. Does not touch the mount."""
         notices = self._tree.read()
-        return notices, any(self._tree.may_complete(notice) for notice in notices)
+        return notices, any(self._tree.may_complete(notice, self._ends) for notice in notices)
 
     def find(self, notices: Sequence[Notice]) -> bool:
         """Whether a checkpoint has just become complete."""
@@ -53,10 +54,11 @@ class Finder:
         due_at = self._candidates.due_at()
         if due_at is None or time.monotonic() < due_at:
             return False
-        if not self._candidates.at_once and self.being_written():
+        if is_folder and self.being_written():
             self._candidates.postpone(time.monotonic())
             return False
-        return self._judge(self._candidates.take())
+        is_marked = self._candidates.is_marked
+        return self._judge(self._candidates.take(), is_marked=is_marked)
 
     def being_written(self) -> bool:
         """Whether one of the writers has a file of the checkpoint open for writing."""
@@ -72,11 +74,11 @@ class Finder:
         """Watch no more."""
         self._tree.close()
 
-    def _judge(self, written: list[PurePath]) -> bool:
-        """Whether the newest of these is whole, and is not just an empty file."""
+    def _judge(self, written: list[PurePath], *, is_marked: bool) -> bool:
+        """Whether the newest of these is whole, and is not just an empty file; a marker may be empty."""
         newest = self._tree.root() / written[-1]
         found = print_of(newest)
-        if found is None or (found.size == 0 and len(written) == 1):
+        if found is None or (found.size == 0 and len(written) == 1 and not is_marked):
             return False
         # The name itself may be open once more; then it will also be closed once more.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):

@@ -69,8 +69,8 @@ class Launcher:
             folder=scratch,
         )
         self._membership = Membership(settings, self._hear)
-        path = settings.checkpoint_path
-        self._watch = CheckpointWatch(Path(path), writers=self._pids) if path else None
+        path, marker = settings.checkpoint_path, settings.checkpoint_complete
+        self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
         self._library = Library(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
