@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
-from elastic_worker.checkpoint.candidates import Candidates
+from elastic_worker.checkpoint.candidates import GATHER_SECONDS, Candidates
 from elastic_worker.checkpoint.tree import Deed, Happening
 
 MINUTE = 60.0
@@ -27,10 +27,10 @@ def completions(files, *, marker="", lay_there=()):
         candidates.note([Happening(PurePath(each), Deed.WRITTEN) for each in name.split()], at * MINUTE, is_folder=True)
         due_at = candidates.due_at()
         if due_at is not None and due_at < (at + 1) * MINUTE:
-            assert candidates.unfinished
+            assert candidates.unfinished(at * MINUTE)
             candidates.take()
             found.append(name)
-            assert not candidates.unfinished
+            assert not candidates.unfinished(at * MINUTE)
     return found
 
 
@@ -80,6 +80,12 @@ def test_the_marker_that_the_job_names_alone_counts(marker):
 def test_a_marker_that_was_ever_seen_is_waited_for(known):
     files = ["8/latest", "16/model.pt", "16/optimizer.pt", "16/latest"]
     assert completions(files[bool(known) :], **known) == ["8/latest", "16/latest"][bool(known) :]
+
+
+def test_a_checkpoint_is_under_way_until_its_marker_comes_or_nothing_more_does():
+    candidates = Candidates("done")
+    candidates.note([Happening(PurePath("8/model.bin"), Deed.WRITTEN)], 0.0, is_folder=True)
+    assert [candidates.unfinished(now) for now in (0.0, GATHER_SECONDS - 1.0, GATHER_SECONDS)] == [True, True, False]
 
 
 def test_a_part_whose_checkpoint_is_deleted_is_waited_for_no_more():

@@ -7,7 +7,15 @@ from elastic_worker.checkpoint import candidates
 from elastic_worker.checkpoint.candidates import QUIET_SECONDS
 from elastic_worker.checkpoint.inotify import Inotify
 from tests.kit.wait import within
-from tests.worker.checkpoint.writing import running, safetensors_bytes, settled, wait_for, watching, zip_bytes
+from tests.worker.checkpoint.writing import (
+    is_pending,
+    running,
+    safetensors_bytes,
+    settled,
+    wait_for,
+    watching,
+    zip_bytes,
+)
 
 
 async def completed(watch, count):
@@ -57,7 +65,7 @@ async def test_an_open_file_makes_it_wait_however_long_it_is_quiet(tmp_path):
             script.go_on()
             await asyncio.to_thread(wait_for, lambda: optimizer.exists() and optimizer.stat().st_size == 1000)
             await asyncio.sleep(2.5 * QUIET_SECONDS)
-            assert (watch.completed, watch.pending, watch.being_written()) == (0, True, True)
+            assert (watch.completed, is_pending(watch), watch.being_written()) == (0, True, True)
             script.go_on()
             await completed(watch, 1)
 
@@ -131,7 +139,7 @@ async def test_a_torn_newest_file_makes_no_checkpoint_and_spoils_no_later_one(tm
     async with watching(out) as watch:
         (out / "a.safetensors").write_bytes(safetensors_bytes())
         (out / "b.safetensors").write_bytes(safetensors_bytes()[:-1])
-        await asyncio.to_thread(wait_for, lambda: watch.pending)
+        await asyncio.to_thread(wait_for, lambda: is_pending(watch))
         await settled(watch)
         assert watch.completed == 0
         (out / "c.safetensors").write_bytes(safetensors_bytes())

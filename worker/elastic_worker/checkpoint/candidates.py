@@ -16,6 +16,8 @@ from elastic_worker.checkpoint import names
 from elastic_worker.checkpoint.tree import HERE, Deed, Happening
 
 QUIET_SECONDS = 1.0
+GATHER_SECONDS = 60.0
+"""The longest between two files of a checkpoint; what was written before is a file that no marker follows."""
 LOOK_SECONDS = 0.1
 """Until it is looked again whether the other files of a checkpoint are closed whose marker is there."""
 
@@ -44,10 +46,10 @@ class Candidates:
         """Whether that is known by a marker."""
         return bool(self._ends)
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether something was written that is not a complete checkpoint yet."""
-        return self.at_once or self._makes_one() or bool(self._open_parts)
+    def unfinished(self, now: float) -> bool:
+        """Whether a checkpoint is under way: something was just written, and more is to follow or to be looked at."""
+        is_part = self.at_once or self._makes_one() or bool(self._open_parts)
+        return is_part and now < self._changed_at + GATHER_SECONDS
 
     def learn(self, lay_there: Iterable[Happening]) -> None:
         """Take in which markers were written before anybody watched."""
@@ -57,7 +59,7 @@ class Candidates:
         """Take in what happened."""
         for happening in happenings:
             if not is_folder:
-                self._note_file(happening)
+                self._note_file(happening, now)
             elif self._is_own(happening.below) or not names.is_log(happening.below):
                 self._note_below(happening, now)
 
@@ -80,10 +82,11 @@ class Candidates:
         """Count the quiet time from now, and look at a marker again soon: somebody still writes."""
         self._changed_at, self._not_before = now, now + LOOK_SECONDS
 
-    def _note_file(self, happening: Happening) -> None:
+    def _note_file(self, happening: Happening, now: float) -> None:
         if happening.below != HERE:
             return
         self._written.pop(HERE, None)
+        self._changed_at = now
         if happening.deed is Deed.WRITTEN:
             self._written[HERE] = None
 

@@ -25,6 +25,8 @@ class Finder:
         self._writers = writers
         self._candidates = Candidates(marker)
         self._ends = (*names.MARKERS, marker)
+        self.marked = False
+        """Whether a marker told of the last complete checkpoint."""
         self._newest: tuple[Path, Print] | None = None
         try:
             self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
@@ -57,14 +59,18 @@ class Finder:
         if is_folder and self.being_written():
             self._candidates.postpone(time.monotonic())
             return False
-        is_marked = self._candidates.is_marked
-        return self._judge(self._candidates.take(), is_marked=is_marked)
+        self.marked = self._candidates.is_marked
+        return self._judge(self._candidates.take())
 
     def being_written(self) -> bool:
         """Whether one of the writers has a file of the checkpoint open for writing."""
         root, is_folder = self._tree.root(), self._tree.is_folder()
         belongs = _belongs_to_folder if is_folder else _belongs_to_file
         return any(belongs(path, root) for path in open_for_writing(self._writers()))
+
+    def unfinished(self) -> bool:
+        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        return self._candidates.unfinished(time.monotonic())
 
     def verify(self) -> bool:
         """Whether the last candidate still is as it was found, to its end."""
@@ -74,11 +80,11 @@ class Finder:
         """Watch no more."""
         self._tree.close()
 
-    def _judge(self, written: list[PurePath], *, is_marked: bool) -> bool:
+    def _judge(self, written: list[PurePath]) -> bool:
         """Whether the newest of these is whole, and is not just an empty file; a marker may be empty."""
         newest = self._tree.root() / written[-1]
         found = print_of(newest)
-        if found is None or (found.size == 0 and len(written) == 1 and not is_marked):
+        if found is None or (found.size == 0 and len(written) == 1 and not self.marked):
             return False
         # The name itself may be open once more; then it will also be closed once more.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):

@@ -85,11 +85,14 @@ class CheckpointWatch:
             self._alarms.remove(ring)
 
     @property
-    def pending(self) -> bool:
-        """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
-        if self._finder is None:
-            return False
-        return self.behind or self._finder.due_at() is not None
+    def unfinished(self) -> bool:
+        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        return self.behind or (self._finder is not None and self._finder.unfinished())
+
+    @property
+    def marked(self) -> bool:
+        """Whether a marker told of the last complete checkpoint: then no pod has more of it to write."""
+        return self._finder is not None and self._finder.marked
 
     @property
     def behind(self) -> bool:

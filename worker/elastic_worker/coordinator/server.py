@@ -139,7 +139,9 @@ class Coordinator:
         if "failed" in message:
             member.failure = _failure(member, message["failed"], now)
         if "aligned" in message:
-            self._carrier.aligned(member, whole=bool(message["aligned"]))
+            self._carrier.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
+        if "still" in message:
+            self._carrier.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
         if "stepped" in message:
             self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
         if "idle" in message:
