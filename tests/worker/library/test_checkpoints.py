@@ -242,6 +242,42 @@ def test_who_is_cut_off_is_refused(tmp_path, newer):
         old.save({"w": 1}, step=12, order=(2, 5), wait=True)
 
 
+def test_a_later_master_writes_a_step_again_that_an_earlier_one_has_written(tmp_path):
+    """Both save the same steps, as at the ends of epochs; the later one's are those that count."""
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    for step in (1000, 1100):
+        old.save({"w": 1}, step=step, order=(1, 5), wait=True)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    found = new.newest()
+    assert (found.order, new.load(found)) == ((2, 6), {"w": 2})
+    with pytest.raises(CheckpointError, match=r"this one \(epoch 1\) is cut off"):
+        old.save({"w": 1}, step=1200, order=(1, 5), wait=True)
+    assert names(tmp_path) == ["latest", "step-1000", "step-1100"]
+
+
+def test_the_newest_is_the_later_master_s_although_an_earlier_one_has_got_further(tmp_path):
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    for step in (1000, 1200):
+        old.save({"w": 1}, step=step, order=(1, 5), wait=True)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    assert new.newest().step == 1100
+    assert names(tmp_path) == ["latest", "step-1100", "step-1200"]
+    Checkpoints(tmp_path, keep=1).save({"w": 2}, step=1150, order=(2, 6), wait=True)
+    assert names(tmp_path) == ["latest", "step-1150"]
+
+
+def test_a_later_master_that_has_written_nothing_yet_keeps_an_earlier_one_from_writing(tmp_path):
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    old.begin("job", epoch=1)
+    old.save({"w": 1}, step=1000, order=(1, 5), wait=True)
+    new.begin("job", epoch=2)
+    with pytest.raises(CheckpointError, match=r"this one \(epoch 1\) is cut off"):
+        old.save({"w": 1}, step=1100, order=(1, 5), wait=True)
+    Checkpoints(tmp_path).begin("another job", epoch=3)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    assert new.newest().order == (2, 6)
+
+
 def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):
     """As an old master that was cut off in the middle of a save, and comes back."""
     complete = Attempt.complete

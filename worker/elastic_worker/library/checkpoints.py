@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from elastic_worker.coordinator.succession import Succession
 from elastic_worker.library import checkpoint_dcp as dcp
 from elastic_worker.library.checkpoint_attempt import STRUCTURE, Attempt
 from elastic_worker.library.checkpoint_folder import Folder
@@ -79,6 +80,15 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._told: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
+
+    def begin(self, job_uid: str, *, epoch: int) -> None:
+        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began."""
+        try:
+            self._folder.create()
+            self._folder.masters = Succession(str(self._folder.path), job_uid=job_uid, epoch=epoch)
+            self._folder.masters.look()
+        except OSError as error:
+            logger.warning("an earlier master that is cut off will not learn of this one: %s", error)
 
     def save(
         self,

@@ -55,10 +55,12 @@ class Job:
 
     def __init__(self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int) -> None:
         self.current_state: State | None = None
-        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ)
+        folder = str(Path(checkpoints).absolute()) if checkpoints else ""
+        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ, checkpoints=folder)
         self._standing.load, self._standing.save = self._load, self._save_now
         self._standing.save_together = self._save_together
         self._standing.entered = self._entered
+        self._epoch_begun = 0
         self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
@@ -159,9 +161,16 @@ class Job:
             log.warning(told, idle, self.world_size)
 
     def _entered(self) -> None:
+        self._begin_epoch(self._in_group("epoch"))
         self._reports.entered(self._in_group("generation").generation)
         for call in self._on_regroup:
             call(self)
+
+    def _begin_epoch(self, place: Place) -> None:
+        """Under a new master: before the first step, whoever writes says so where an earlier one would see it."""
+        if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
+            self._epoch_begun = place.epoch
+            self._checkpoints.begin(self._job_uid, epoch=place.epoch)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
