@@ -74,7 +74,7 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
         return decision
     if board.attempt is None:
         attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
-        attempt = replace(attempt, sentence=decision.sentence, starts_again=True)
+        attempt = replace(attempt, sentence=decision.sentence, starts_again=True, margin=1)
         return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
     return follow_to_checkpoint(board, board.attempt, decision, now)
 

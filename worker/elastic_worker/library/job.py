@@ -14,7 +14,7 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.library import ddp, groups
-from elastic_worker.library.checkpoints import Checkpoints, Found
+from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
@@ -355,18 +355,11 @@ class Job:
         state = self.current_state
         if self._checkpoints is None or state is None:
             return
-        found = self._newest(self._checkpoints, state)
+        together = state.is_sharded and dist.is_initialized()
+        found = self._checkpoints.newest(dist.group.WORLD if together else None)
         if found is None:
             return
         same_job = found.meta.get("job") == self._job_uid
         state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
         state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
         log.info("step %d is restored from %s", found.step, found.path)
-
-    def _newest(self, checkpoints: Checkpoints, state: State) -> Found | None:
-        """Only one rank reads them all to see which is whole."""
-        if not state.is_sharded or not dist.is_initialized():
-            return checkpoints.newest()
-        told: list[Found | None] = [checkpoints.newest() if dist.get_rank() == 0 else None]
-        dist.broadcast_object_list(told)
-        return told[0]
