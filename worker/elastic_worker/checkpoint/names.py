@@ -21,7 +21,7 @@ _DEEPSPEED = re.compile(r"_(?:model|optim)_states\.pt$")
 
 _TEMPORARY_ENDS = (".tmp", ".temp", ".part", ".partial", ".incomplete", "~")
 _TEMPORARY_STARTS = ("tmp", ".tmp")
-_LOG_ENDS = (".log", ".out", ".err", ".jsonl", ".csv", ".lock", ".pid")
+_LOG_ENDS = (".log", ".out", ".err", ".jsonl", ".csv", ".lock", ".pid", ".wandb")
 _DESCRIPTION_ENDS = (".yaml", ".yml", ".toml", ".ini", ".md", ".txt", ".py")
 
 
