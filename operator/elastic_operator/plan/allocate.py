@@ -108,17 +108,16 @@ class Allocator:
         return Allocation(table)
 
     def _serve(self, snapshot: Snapshot) -> Table:
-        """The table, served. Who had a job go that does not come back, and has nothing in the end, does not have it go:
-        all is served again, and everybody else gets what is theirs without it.
+        """The table, served. Who had a job go that does not come back as it was, and has nothing in the end, does not
+        have it go: all is served again, and everybody else gets what is theirs without it.
         """
         table, in_vain = self._table, frozenset[str]()
         for _ in range(_MOST_TRIES):
             table = table.renewed(snapshot) if table else Table(snapshot)
             table.in_vain = in_vain
             serve(table)
-            more = {
-                taker.job.uid for claim in table.displaced if not claim.size for taker in claim.takers if not taker.size
-            }
+            broken = [claim for claim in table.displaced if claim.displaced and claim.gives]
+            more = {taker.job.uid for claim in broken for taker in claim.takers if not taker.size}
             if more <= in_vain:
                 break
             in_vain |= more

@@ -129,6 +129,24 @@ GANGS = {
         ),
         {"a": "+m0@n1", "low": "m0", "high": ""},
     ),
+    "no job loses a worker on a closed node for one that takes its room and loses it again": Case(
+        (
+            make_node("n1", 2, cpu=3),
+            make_node("n2", 1, used=1, by="c"),
+            make_node("n3", 1, used=1, by="d"),
+            make_node("n4", 2),
+            make_node("n5", 0, cordoned=True),
+        ),
+        (),
+        (
+            make_job("a", team="a", on="n4"),
+            make_job("b", team="b", on="n4"),
+            make_job("c", team="c", shape=TWO_GPUS, age=5),
+            make_job("d", team="d"),
+            make_job("x", 1, 2, team="x", shape=make_shape(cpu=3), on="n1 n5", age=9),
+        ),
+        {"a": "m0", "b": "m0", "c": "", "d": "", "x": "m0 w0"},
+    ),
     "a job that loses its room in a pass and wins it back keeps its master, and gets no second one": Case(
         (make_node("n1", 1, cpu=5), make_node("n2", 7, cpu=9), make_node("n3", 3, cpu=5)),
         (make_team("a", min_runtime_seconds=600),),
