@@ -21,9 +21,8 @@ help: ## List what can be made
 demo: venv ## A real cluster from nothing, and a job on it that grows from 4 to 8 processes and back, in both modes
 	@$(RUN) python -m demo elastic --name $(NAME) --nodes $(NODES) --gpus $(GPUS) $(ARGS)
 
-demo-quota: NAME = demo-quota
 demo-quota: venv ## Three teams on six GPUs: one borrows what is idle, and the owner gets it back when it asks
-	@$(RUN) python -m demo quota --name $(NAME) $(ARGS)
+	@$(RUN) python -m demo quota $(if $(filter-out file,$(origin NAME)),--name $(NAME)) $(ARGS)
 
 env: venv ## What a shell needs for the local cluster NAME: eval "$$(make env)", then kubectl and helm
 	@$(RUN) python -m devcluster env --name $(NAME)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import DEFAULT_NAME, QUOTA_NAME
 from demo.install import REPOSITORY
 from devcluster import cluster
 from devcluster.progress import Progress
@@ -24,6 +25,16 @@ def environment() -> Iterator[dict[str, str]]:
     """A cluster name of the test's own; the cluster is gone when the test ends."""
     yield {**os.environ, "NAME": NAME}
     cluster.take_down(NAME, progress=Progress(quiet=True))
+
+
+def test_each_demo_has_a_cluster_of_its_own_unless_one_is_named():
+    given = {name: value for name, value in os.environ.items() if name not in {"NAME", "MAKEFLAGS"}}
+    for named, shown in (({}, ""), ({"NAME": NAME}, f"--name {NAME}")):
+        command = ["make", "--dry-run", "demo-quota"]
+        told = subprocess.run(command, cwd=REPOSITORY, env=given | named, capture_output=True, text=True, check=True)
+        (line,) = [line for line in told.stdout.splitlines() if "-m demo quota" in line]
+        assert line.partition("-m demo quota")[2].split() == shown.split()
+    assert QUOTA_NAME != DEFAULT_NAME
 
 
 @pytest.mark.extended
