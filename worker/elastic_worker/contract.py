@@ -4,7 +4,10 @@ Imports nothing. What stands here is read by pods of older releases, so values a
 """
 
 VERSION = "1"
-"""Of this contract; carried by every pod as an annotation."""
+"""Of this contract; carried by every pod as an annotation. A new field does not raise it, a new meaning does."""
+UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
+"""Who says one of these is heard: an operator, or a master, is replaced while pods of the release before, or after,
+train on. What is not said is of version 1."""
 
 GROUP = "elastic-pytorch.dev"
 

@@ -47,6 +47,7 @@ class Carrier:
             "resume": lambda: self._resume(now),
             "stop": lambda: self._stop(decision, now),
             "stopped": lambda: self._stopped(now),
+            "give_up": lambda: self._give_up(decision),
             "form": lambda: self._form(decision, now),
             "done": lambda: self._done(now),
             "fail": lambda: self._fail(decision, now),
@@ -95,6 +96,11 @@ class Carrier:
                 self._tell(member.pod.uid, told)
             elif not member.connected:
                 member.runs = 0
+
+    def _give_up(self, decision: Decision) -> None:
+        """Pods that do not say that their processes have ended; they may train again once they say so."""
+        for pod in decision.pods:
+            self.board.members[pod.uid].given_up = "it does not say that its processes have ended"
 
     def _stopped(self, now: float) -> None:
         board = self.board
@@ -178,9 +184,9 @@ class Carrier:
             change.marks["started"] = now
         member.runs = generation
 
-    def stopped(self, member: Member, steps_lost: int | None) -> None:
-        """None of a member's processes runs."""
-        member.runs = 0
+    def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str) -> None:
+        """None of a member's processes runs, but for one that is `unkillable`."""
+        member.runs, member.given_up = 0, unkillable
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
@@ -218,7 +224,7 @@ class Carrier:
         for member in board.members.values():
             if not member.connected or member.leaving_until is None or member.goodbye:
                 continue
-            if member.runs and not board.parked:
+            if member.still_runs and not board.parked:
                 continue
             if member.pod.uid == board.me and self._others_stop():
                 continue
@@ -245,6 +251,9 @@ class Carrier:
             "members": [pod.name for pod in group.pods] if training and group else [],
             "worldSize": group.world_size if training and group else 0,
             "failures": board.failures,
+            "givenUp": [
+                {"pod": m.pod.name, "why": m.given_up} for m in board.members.values() if m.connected and m.given_up
+            ],
             "training": {**({"step": board.step} if board.step else {}), **self.training},
             "changes": self.changes.shown(),
         }
@@ -282,7 +291,7 @@ class Carrier:
             self._tell(uid, message)
 
     def _others_stop(self) -> bool:
-        others = [m for m in self.board.members.values() if m.connected and m.runs and m.pod.uid != self.board.me]
+        others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]
         return bool(others) and not self.board.parked
 
     def _is_in_group(self, member: Member) -> bool:

@@ -71,7 +71,7 @@ def lost(board: Board, group: Generation, now: float) -> list[Pod]:
 
 
 def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
-    if member is None:
+    if member is None or member.given_up:
         return True
     if member.connected:
         return False
@@ -112,6 +112,8 @@ def _too_few(board: Board) -> str:
     master = board.member(board.me)
     if master is None or not master.connected:
         return "the master's own launcher is not connected yet"
+    if master.given_up:
+        return f"the master's pod is given up ({master.given_up}); the others wait for a new one"
     if not master.here:
         return "the master is about to leave; the others wait for a new one"
     if not _is_able(board, master):

@@ -27,6 +27,8 @@ from elastic_worker.coordinator.words import member, what_changes
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
 MAX_BACKOFF_SECONDS = 60.0
+MOST_STOP_SECONDS = 90.0
+"""More than a launcher takes to end its processes, or to see that they cannot be ended."""
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
 CAUSE_SECONDS = 1.0
@@ -38,7 +40,7 @@ def decide(board: Board, now: float) -> Decision:
     if board.phase in (Phase.DONE, Phase.FAILED):
         return Decision("stay", "the job is over")
     if board.phase == Phase.STOPPING:
-        return _stopping(board)
+        return _stopping(board, now)
     if board.is_past:
         return _gives_way(board)
     if board.phase == Phase.WAITING:
@@ -148,11 +150,17 @@ def _align_until(board: Board, going: list[Pod], now: float) -> float | None:
     return min([began + board.rules.align_seconds, *(end - LEAVE_MARGIN_SECONDS for end in ends if end is not None)])
 
 
-def _stopping(board: Board) -> Decision:
-    running = [m.pod.name for m in board.members.values() if m.connected and m.runs]
-    if running:
-        return Decision("stay", f"{', '.join(sorted(running)[:3])} still stop their processes")
-    return Decision("stopped", "all processes are stopped")
+def _stopping(board: Board, now: float) -> Decision:
+    """A launcher gives up what it cannot end, and says so; one that does not even say that is given up itself (105)."""
+    running = [m.pod for m in board.members.values() if m.still_runs]
+    if not running:
+        return Decision("stopped", "all processes are stopped")
+    until = board.phase_since + MOST_STOP_SECONDS
+    names = ", ".join(sorted(pod.name for pod in running)[:3])
+    if now >= until:
+        told = f"{names} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
+        return Decision("give_up", told, pods=tuple(running))
+    return Decision("stay", f"{names} still stop their processes", until=until)
 
 
 def _gives_way(board: Board) -> Decision:

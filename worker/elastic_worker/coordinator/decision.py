@@ -12,7 +12,7 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: stay, adopt, align, resume, stop, stopped, form, done or fail.
+    """What to do: stay, adopt, align, resume, stop, stopped, give_up, form, done or fail.
 
     In place also candidates, prepare, ask, propose, bind, cancel, refuse, park or count.
 

@@ -94,11 +94,11 @@ def why_stalled(board: Board, group: Generation) -> Decision | None:
 
 
 def why_idle(board: Board, group: Generation) -> Decision | None:
-    """Nobody who has not finished has used its CPU for far too long: it hangs, at its end if others have finished."""
+    """Nobody who has not finished has done anything for far too long: it hangs, at its end if others have finished."""
     working = [m for pod in group.pods if (m := words.member(board, pod)).finished != group.number]
     if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
         return None
-    told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
+    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
     if len(working) < len(group.pods):
         told += f"; {working[0].pod.name} has not ended though others have finished"
     return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))

@@ -64,6 +64,7 @@ class Group:
         self._watchers: list[asyncio.Task[None]] = []
         self._align: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[bool] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self.unready: Callable[[str], None] = log.warning
         """Told when a process ends before it was in a group."""
 
@@ -81,6 +82,12 @@ class Group:
     def steps(self) -> int:
         """Optimizer steps of the present processes."""
         return max((process.steps.count for process in self.processes), default=0)
+
+    @property
+    def step(self) -> int:
+        """Of the whole training: what the library says, else what was counted since the group formed."""
+        said = self.library.progress().get("step")
+        return int(said) if said is not None else (self.record.step if self.record else 0) + self.steps
 
     def pids(self) -> list[int]:
         """Of the processes that still run."""
@@ -101,7 +108,8 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0, idle=0.0)
+        told = {"started": record.number, "runs": record.number, "group": record.to_message(), "finished": 0}
+        self.tell(**told, step=record.step, idle=0.0)
 
     async def get_ready(self) -> None:
         """Start the processes that are missing, to be brought into a group that trains."""
@@ -109,6 +117,9 @@ class Group:
         self._stopping = False
         failed, self._failed = self._failed, []
         await asyncio.gather(*(process.stop(END_SECONDS) for process in failed))
+        if unkillable := self._give_up(failed):
+            self.tell(unkillable=unkillable)
+            return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
         missing = [rank for rank in range(self.size) if rank not in running]
@@ -141,19 +152,36 @@ class Group:
         await self._finish_writing(0.0 if dump else seconds / 2)
         left = max(0.0, seconds - _since(began))
         self.cancel_align()
+        number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        number = self.record.number if self.record else 0
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
         await asyncio.gather(*(process.stop(left) for process in processes))
+        told = {"unkillable": unkillable} if (unkillable := self._give_up(processes)) else {}
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers, self.frozen = [], False
         self.library.forget()
-        self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
+        self.tell(stopped=number, runs=0, step=step, **told, **({} if lost is None else {"lost": lost}))
+
+    def _give_up(self, processes: list[TrainingProcess]) -> str:
+        """What is told of those that do not end; "" if all have. No other takes their place before they do (105)."""
+        left = [process for process in processes if not process.exited.done()]
+        if not left:
+            return ""
+        told = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
+        log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", told)
+        self._ending = asyncio.ensure_future(self._await_end(left))
+        return f"{told} cannot be ended by SIGKILL"
+
+    async def _await_end(self, processes: list[TrainingProcess]) -> None:
+        """A pod that was given up may train again when they have ended after all."""
+        await asyncio.wait({process.exited for process in processes})
+        log.info("all processes have ended after all")
+        self.tell(unkillable="")
 
     async def _finish_writing(self, seconds: float) -> None:
         """Where a checkpoint is still waited for, let the processes finish the file that they write (89).

@@ -173,18 +173,22 @@ class Launcher:
             self._told = message["status"]
             self._totals.add(self._told)
         if "form" in message:
-            await self._form(Generation.from_message(message["form"]))
+            await self._form(message["form"])
         if "align" in message:
             self._group.align(message["align"])
         if "resume" in message:
             self._group.cancel_align()
         if "stop" in message:
             await self._readiness.cancel()
-            await self._group.stop(seconds=self._at_most(float(message["seconds"])), dump=bool(message.get("dump")))
+            await self._group.stop(
+                seconds=self._at_most(float(message.get("seconds", 5.0))), dump=bool(message.get("dump"))
+            )
         if "done" in message:
             self._end_with(DONE)
         if "fail" in message:
-            self._end_with(Ending(int(message["fail"]["exitCode"]), str(message["fail"]["message"])))
+            told = message["fail"]
+            code = int(told.get("exitCode", contract.EXIT_DO_NOT_RETRY))
+            self._end_with(Ending(code, str(told.get("message", "the job has failed"))))
         if "leave" in message:
             self._save = bool(message.get("save"))
             self._end_with(LEFT)
@@ -194,16 +198,18 @@ class Launcher:
             self._go_over(Generation.from_message(message["bind"]))
         self._library.hear(message)
 
-    async def _form(self, record: Generation) -> None:
+    async def _form(self, message: Mapping[str, Any]) -> None:
+        """The coordinator takes processes for started, so it is told of whatever keeps them from it."""
         await self._readiness.cancel()
         try:
+            record = Generation.from_message(message)
             await self._group.form(record)
             self._use_store(record)
-        except (OSError, RuntimeError) as error:
-            told = f"{self.settings.pod_name} cannot start its processes: {error}"
-            log.warning("%s", told)
-            rank = record.first_rank(self.settings.pod_uid)
-            self._membership.tell(failed={"generation": record.number, "rank": rank, "exitCode": 1, "message": told})
+        except (OSError, RuntimeError, *wire.UNREADABLE) as error:
+            told = f"{self.settings.pod_name} cannot start its processes: {error!r}"
+            log.warning("%s", told, exc_info=True)
+            failure = {"exitCode": 1, "message": told}
+            self._membership.tell(failed={"generation": int(message.get("number", 0)), "rank": -1, **failure})
 
     def _go_over(self, record: Generation) -> None:
         """The processes change to another group, as they are."""

@@ -188,7 +188,7 @@ class Library:
                 self._each(lambda _rank: message)
             else:
                 record = Generation.from_message(record_message)
-                self._each(lambda rank: {"bind": self._place(record, rank), "at": message["at"]})
+                self._each(lambda rank: {"bind": self._place(record, rank), "at": message.get("at")})
 
     def _place(self, record: Generation, local_rank: int) -> Message:
         """What one process needs to know of a group; rank -1 if it is not in it."""
