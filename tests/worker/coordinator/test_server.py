@@ -195,6 +195,17 @@ async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
         assert await hear(returned, "stop") == 5
 
 
+async def test_a_later_master_is_found_in_the_folder_that_only_the_training_processes_know(tmp_path):
+    group, folder = make_group(0, 1, number=5).to_message(), tmp_path / "run"
+    folder.mkdir()
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        line = await door.dial(0, runs=5, group=group)
+        await door.dial(1, runs=5, group=group, checkpointFolder=str(folder))
+        later = Succession(str(folder), job_uid="job", epoch=2)
+        await asyncio.to_thread(later.look)
+        assert await hear(line, "stop") == 5
+
+
 async def test_generations_go_on_counting_under_a_new_master(tmp_path):
     async with coordinator(tmp_path, wish=(0, 1), epoch=2) as door:
         await door.dial(1, group=make_group(9, 1, number=7, epoch=1).to_message())

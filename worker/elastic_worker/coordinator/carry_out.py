@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_worker import contract
+from elastic_worker.coordinator.aligning import Aligning
 from elastic_worker.coordinator.carry_in_place import InPlace
 from elastic_worker.coordinator.changes import Change, Changes
 from elastic_worker.coordinator.choose import lost
@@ -33,7 +34,7 @@ class Carrier:
         self.board, self._tell = board, tell
         self.changes = Changes()
         self.training: dict[str, Any] = {}
-        self._answered: dict[str, bool] = {}
+        self.aligning = Aligning(board, tell)
         self.in_place = InPlace(self, board, tell)
 
     def do(self, decision: Decision, now: float) -> None:
@@ -65,12 +66,10 @@ class Carrier:
         assert self.board.group is not None
         again = self.board.phase == Phase.ALIGNING
         self.board.why, self.board.planned_at = decision.reason, now
-        self._answered.clear()
         if not again:
             self.begin(decision, now)
         self._enter(Phase.ALIGNING, now)
-        for pod in self.board.group.pods:
-            self._tell(pod.uid, {"align": decision.seconds})
+        self.aligning.begin(decision.seconds, decision.last_call, now)
 
     def _resume(self, now: float) -> None:
         assert self.board.group is not None
@@ -192,16 +191,11 @@ class Carrier:
             lost = int(steps_lost)
             change.lost = lost if change.lost is None else min(change.lost, lost)
 
-    def aligned(self, member: Member, *, whole: bool) -> None:
+    def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A member's processes stand right after a checkpoint (`whole`), or there was none in time."""
-        board = self.board
-        if board.phase != Phase.ALIGNING or board.group is None:
-            return
-        self._answered[member.pod.uid] = whole
-        if whole and self.changes.latest is not None:
+        if whole and self.board.phase == Phase.ALIGNING and self.changes.latest is not None:
             self.changes.latest.lost = 0
-        asked = {pod.uid for pod in board.group.pods if board.members[pod.uid].connected}
-        board.aligned = whole or asked <= set(self._answered)
+        self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:
         """A member's processes did their first step of that generation; `pause` is what a survivor measured."""
@@ -284,7 +278,9 @@ class Carrier:
             self.changes.latest.marks[name] = now
 
     def _enter(self, phase: str, now: float) -> None:
-        self.board.phase, self.board.phase_since, self.board.aligned = phase, now, False
+        board = self.board
+        board.phase, board.phase_since = phase, now
+        board.aligned, board.in_vain, board.still_until = False, False, None
 
     def _tell_all(self, message: dict[str, Any]) -> None:
         for uid in self.board.members:

@@ -16,7 +16,8 @@ class Decision:
 
     In place also candidates, prepare, ask, propose, bind, cancel, refuse, park or count.
 
-    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change.
+    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change. To align: a checkpoint is
+    to begin within `seconds`, and to end within `last_call` seconds.
     """
 
     act: str
@@ -26,6 +27,7 @@ class Decision:
     group: Generation | None = None
     failure: Failure | None = None
     seconds: float | None = None
+    last_call: float | None = None
     pods: tuple[Pod, ...] = ()
     attempt: Attempt | None = None
 

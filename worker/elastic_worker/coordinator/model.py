@@ -225,6 +225,7 @@ class Rules:
     """What the job's spec says. `align_seconds` None: planned changes wait for no checkpoint."""
 
     align_seconds: float | None = None
+    grace_seconds: float = 30.0
     max_failures: int = 3
     stall_seconds: float = 1800.0
 
@@ -234,7 +235,8 @@ class Board:
     """Everything a decision is made from.
 
     `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a
-    checkpoint was just completed, or none is to be waited for any more.
+    checkpoint was just completed, or none is to be waited for any more (`in_vain`). `still_until`: so long pods have to
+    answer whether they write.
     """
 
     me: str
@@ -250,6 +252,8 @@ class Board:
     """The reason of the change under way: Start, Join, Leave, Loss, Failure, MasterLost."""
     planned_at: float = 0.0
     aligned: bool = False
+    in_vain: bool = False
+    still_until: float | None = None
     failures: int = 0
     failure: Failure | None = None
     restart_at: float = 0.0

@@ -158,9 +158,13 @@ class Coordinator:
         if "failed" in message:
             member.failure = _failure(member, message["failed"], now)
         if "aligned" in message:
-            self._carrier.aligned(member, whole=bool(message["aligned"]))
+            self._carrier.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
+        if "still" in message:
+            self._carrier.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
         if "stepped" in message:
             self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
+        if "checkpointFolder" in message:
+            self._succession.add(str(message["checkpointFolder"]))
 
     def _take_progress(self, member: Member, message: wire.Message, now: float) -> None:
         board = self.board
@@ -204,11 +208,8 @@ class Coordinator:
 
     async def _watch_masters(self) -> None:
         """In a thread: storage may hang where the network is cut."""
-        if not self._succession.is_known:
-            return
-        await asyncio.to_thread(self._succession.note)
-        while True:
-            newest = await asyncio.to_thread(self._succession.newest)
+        while self.board.phase not in (Phase.DONE, Phase.FAILED):
+            newest = await asyncio.to_thread(self._succession.look)
             if newest > self.board.newest_epoch:
                 self.board.newest_epoch = newest
                 self._wake.set()
@@ -236,6 +237,8 @@ class Coordinator:
                 self._carrier.release()
                 return decision.until
             self._carrier.do(decision, now)
+            if decision.act in ("done", "fail"):
+                asyncio.ensure_future(asyncio.to_thread(self._succession.forget))  # noqa: RUF006 (ends with the loop)
 
 
 Take = Callable[[Member, wire.Message, float], None]

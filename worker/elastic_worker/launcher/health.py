@@ -57,9 +57,9 @@ class Health:
         self._stuck = told
 
     def _end_frozen(self, now: float) -> None:
-        frozen = {p.pid: p for p in self._group.processes if not self._group.frozen and p.state() == "T"}
+        frozen = {p.pid: p for p in self._group.processes if not self._group.aligning.frozen and p.state() == "T"}
         self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
-        patience = ALIGNING_FROZEN_SECONDS if self._group.aligning else FROZEN_SECONDS
+        patience = ALIGNING_FROZEN_SECONDS if self._group.aligning.under_way else FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
             if now >= since + patience:
                 log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)

@@ -98,6 +98,8 @@ class Library:
             hello = json.loads(await reader.readline())
             trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
             self._trainees[trainee.local_rank] = trainee
+            if folder := str(hello.get("checkpoints", "")):
+                self._tell(checkpointFolder=folder)
             self._look()
             while line := await reader.readline():
                 self._hear(trainee, json.loads(line))

@@ -26,6 +26,7 @@ QUIET_SECONDS = 30.0
 
 LASTING = (
     "processes",
+    "checkpointFolder",
     "warm",
     "leaving",
     "store",

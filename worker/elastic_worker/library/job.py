@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.library import ddp, groups, replicas, seeds
-from elastic_worker.library.checkpoints import Checkpoints, Found
+from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
@@ -63,10 +63,12 @@ class Job:
         self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int, compare_every: int
     ) -> None:
         self.current_state: State | None = None
-        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ)
+        folder = str(Path(checkpoints).absolute()) if checkpoints else ""
+        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ, checkpoints=folder)
         self._standing.load, self._standing.save = self._load, self._save_now
         self._standing.save_together = self._save_together
         self._standing.entered = self._entered
+        self._epoch_begun = 0
         self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
@@ -172,9 +174,16 @@ class Job:
             log.warning(told, idle, self.world_size)
 
     def _entered(self) -> None:
+        self._begin_epoch(self._in_group("epoch"))
         self._reports.entered(self._in_group("generation").generation)
         for call in self._on_regroup:
             call(self)
+
+    def _begin_epoch(self, place: Place) -> None:
+        """Under a new master: before the first step, whoever writes says so where an earlier one would see it."""
+        if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
+            self._epoch_begun = place.epoch
+            self._checkpoints.begin(self._job_uid, epoch=place.epoch)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -391,18 +400,11 @@ class Job:
         state = self.current_state
         if self._checkpoints is None or state is None:
             return
-        found = self._newest(self._checkpoints, state)
+        together = state.is_sharded and dist.is_initialized()
+        found = self._checkpoints.newest(dist.group.WORLD if together else None)
         if found is None:
             return
         same_job = found.meta.get("job") == self._job_uid
         state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
         state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
         log.info("step %d is restored from %s", found.step, found.path)
-
-    def _newest(self, checkpoints: Checkpoints, state: State) -> Found | None:
-        """Only one rank reads them all to see which is whole."""
-        if not state.is_sharded or not dist.is_initialized():
-            return checkpoints.newest()
-        told: list[Found | None] = [checkpoints.newest() if dist.get_rank() == 0 else None]
-        dist.broadcast_object_list(told)
-        return told[0]
