@@ -183,8 +183,8 @@ class Recovery(ApiModel):
         ge=10,
         le=MAX_SECONDS,
         description="Elastic only. Seconds without any sign of progress after which the training processes are started"
-        " over: no step, by a script that has done some, and hardly anything read or written; or no CPU used. It must be"
-        " longer than an evaluation that reads nothing.",
+        " over: no step, by a script that has done some, and hardly anything read or written; or no CPU used. It must"
+        " be longer than an evaluation that reads nothing.",
     )
 
 

@@ -301,7 +301,7 @@ def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_oth
     [named] = carrier.status("")["givenUp"]
     assert named["pod"] == "toy-worker-1"
     carrier.do(formed, waits.until + 20.0)
-    carrier.stopped(board.members["u2"], None, unkillable="")
+    carrier.stopped(board.members["u2"], None)
     assert decide(board, waits.until + 40.0).reason == "Join", "it has stopped after all"
 
 

@@ -183,7 +183,7 @@ class Carrier:
             change.marks["started"] = now
         member.runs = generation
 
-    def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str) -> None:
+    def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
         """None of a member's processes runs, but for one that is `unkillable`."""
         member.runs, member.given_up = 0, unkillable
         change = self.changes.latest
