@@ -96,7 +96,7 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
     group = SimpleNamespace(library=library, settings=settings, record=make_group(0, 1), running=True)
-    vars(group).update(processes=[], frozen=False, aligning=False, step=30)
+    vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
     membership = SimpleNamespace(know=lambda **_: None, tell=lambda **what: told.update(what))
     Health(group, membership).look(0.0)
     assert (told.get("stuck") is not None) is is_stuck
