@@ -28,3 +28,18 @@ def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest, a
     assert cluster.over == "failed" or cluster.board.phase == Phase.RUNNING
     if cluster.board.phase == Phase.RUNNING:
         assert cluster.board.group.uids == uids
+
+
+def test_a_pod_that_left_an_earlier_group_excuses_no_failure_of_a_later_one():
+    cluster = Cluster()
+    cluster.live(
+        [*(("arrive", index) for index in range(3)), *(("warm", index) for index in range(3)), ("wish", {0, 1, 2})]
+    )
+    cluster.live([("leave", 2), ("settle",), ("wish", {0, 1})])
+    assert cluster.board.group.uids == {"u0", "u1"}
+    for failures in (1, 2, 3):
+        assert cluster.board.phase == Phase.RUNNING
+        cluster.live([("fail", 1), ("settle",)])
+        assert (cluster.board.failures, cluster.board.why) == (failures, "Failure")
+        cluster.wait(60.0)
+    assert cluster.over == "failed"

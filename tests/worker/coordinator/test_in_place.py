@@ -242,3 +242,12 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
     late = decide(board, 39.0)
     assert late.act == "stop"
     assert "was not written" in late.sentence
+
+
+def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
+    board = in_place(0, 1, kind=RESTART)
+    board.members["u3"] = member(3, connected=False, goodbye=True, leaving_until=4.0)
+    board.members["u1"].leaving_until = 40.0
+    parks = decide(board, 10.0)
+    board.attempt = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
+    assert (decide(board, 11.0).act, decide(board, 11.0).until) == ("stay", 38.0)

@@ -12,7 +12,7 @@ from elastic_worker import contract
 from elastic_worker.coordinator.aligning import Aligning
 from elastic_worker.coordinator.carry_in_place import InPlace
 from elastic_worker.coordinator.changes import Change, Changes
-from elastic_worker.coordinator.choose import lost
+from elastic_worker.coordinator.choose import leaving, lost
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
@@ -122,8 +122,7 @@ class Carrier:
 
     def is_blamed(self, group: Generation, now: float) -> bool:
         """Whether a failure is the script's, and not that of pods which went."""
-        leaving = any(m.leaving_until is not None for m in self.board.members.values())
-        return not (lost(self.board, group, now) or leaving)
+        return not (lost(self.board, group, now) or leaving(self.board, group))
 
     def _form(self, decision: Decision, now: float) -> None:
         board, group = self.board, decision.group

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_worker.coordinator import words
-from elastic_worker.coordinator.choose import in_order, is_wanted, lost, reconnects, why_not
+from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
 from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Member, Pod, Stage
 
@@ -253,8 +253,8 @@ def follow_to_checkpoint(board: Board, attempt: Attempt, change: Decision, now: 
         return following if following.act in ("ask", "propose", "bind", "stay") else replace(change, act="stop")
     assert board.group is not None
     missing = [pod.name for pod in board.group.pods if pod.uid not in attempt.saved]
-    leaving = [m.leaving_until - SAVE_MARGIN_SECONDS for m in board.members.values() if m.leaving_until is not None]
-    until = min([attempt.since + SAVE_SECONDS, *leaving])
+    ends = [end - SAVE_MARGIN_SECONDS for end in leaving(board, board.group)]
+    until = min([attempt.since + SAVE_SECONDS, *ends])
     if missing and now < until:
         return Decision("stay", f"{change.sentence}; {missing[0]} still writes its checkpoint", until=until)
     whole = not missing and all(attempt.saved.values())
