@@ -81,6 +81,11 @@ def control_device(formed: Formed) -> torch.device:
     return torch.device("cpu")
 
 
+def default_store() -> Any:
+    """That of torch's default group, which `init_process_group` has made."""
+    return c10d._get_default_store()
+
+
 def collectives_begun() -> int | None:
     """How many this process has begun, in all of torch's groups; None where one of them does not count."""
     try:

@@ -48,8 +48,8 @@ def init(
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
     the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
     by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
-    formed here, as `fully_shard` needs it. After every `compare_every` steps (0: never) all ranks make sure that they
-    have the same weights. Raises SurroundingsError.
+    formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
+    had the same weights at the last comparison. Raises SurroundingsError.
     """
     return Job(
         checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep, compare_every=compare_every
@@ -73,7 +73,7 @@ class Job:
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
         self._batch: Batch | None = None
-        self._compare_every = compare_every
+        self._comparison = replicas.Comparison(compare_every)
         self.micro: Micro | None = None
         """The one that is computed."""
         self._evaluated = 0
@@ -292,16 +292,10 @@ class Job:
         self._reports.committed(state, loss, self._checkpoints)
 
     def compare_replicas(self) -> None:
-        """Every so many steps, that all ranks have the same weights. Raises DivergedError. Called by Step."""
+        """Every so many steps, that all ranks had the same weights. Raises DivergedError. Called by Step."""
         state, formed = self._state_now("job.step"), self._standing.formed
-        every = self._compare_every
-        if formed is None or formed.world == 1 or not state.models or not every or state.step % every:
-            return
-        try:
-            replicas.compare(formed, replicas.fingerprint(state.replicas()), step=state.step, every=every)
-        except Exception as error:
-            if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
-                raise
+        if formed is not None and formed.world > 1 and state.models and self._comparison.is_due(state.step):
+            self._comparison.compare(formed, replicas.fingerprint(state.replicas()), step=state.step)
 
     def _begin_update(self, name: str, *_: Any) -> None:
         if self._active is not None:

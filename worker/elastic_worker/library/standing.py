@@ -118,7 +118,8 @@ class Standing:
             return None
         if not dist.is_initialized():
             dist.init_process_group(self.backend, rank=self._own.rank, world_size=self._own.world)
-        return groups.Formed(self.backend, dist.get_rank(), dist.get_world_size(), "default", dist.group.WORLD, None)
+        store = groups.default_store()
+        return groups.Formed(self.backend, dist.get_rank(), dist.get_world_size(), "default", dist.group.WORLD, store)
 
     # -- from group to group -------------------------------------------------------------------------------------------
 
