@@ -17,6 +17,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from elastic_worker.library.checkpoint_attempt import Attempt
+from elastic_worker.library.checkpoint_values import UnknownNameError, find
 from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
 
 ORDER = (1, 0)
@@ -170,6 +171,19 @@ def test_a_pickle_that_somebody_else_has_put_there_runs_no_code(tmp_path):
     with pytest.raises(CheckpointError, match=f"{os.mkdir.__module__}.mkdir is not taken from a checkpoint"):
         checkpoints.load(found)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._utils", "_rebuild_tensor.__builtins__.get"),
+        ("torch._utils", "_rebuild_device_tensor_from_numpy.__code__.replace"),
+        ("numpy.dtypes", "Float64DType.__init_subclass__.DType"),
+    ],
+)
+def test_a_name_that_is_allowed_leads_to_no_other(module, name):
+    with pytest.raises(UnknownNameError, match=f"{module}.{name} is not taken from a checkpoint"):
+        find(module, name)
 
 
 def test_the_state_of_the_call_is_saved_whatever_happens_to_it_afterwards(tmp_path):

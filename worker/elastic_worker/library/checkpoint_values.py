@@ -26,6 +26,10 @@ _NAMES = {
     "copyreg": "_reconstructor",
     "_codecs": "encode",
     "torch": "Size device Tensor Generator",
+    "torch._utils": "_rebuild_parameter _rebuild_parameter_with_state _rebuild_tensor _rebuild_tensor_v2"
+    " _rebuild_tensor_v3 _rebuild_qtensor _rebuild_sparse_tensor _rebuild_meta_tensor_no_storage"
+    " _rebuild_nested_tensor _rebuild_wrapper_subclass _rebuild_device_tensor_from_numpy"
+    " _rebuild_device_tensor_from_cpu_tensor",
     "torch.nn.parameter": "Parameter Buffer UninitializedParameter UninitializedBuffer",
     "torch.serialization": "_get_layout",
     "torch.storage": "TypedStorage UntypedStorage",
@@ -54,10 +58,9 @@ def check(module: str, name: str) -> None:
     """Raises UnknownNameError where the values of a checkpoint may not name this."""
     allowed = (
         (module, name) in _ALLOWED
-        or (module == "torch._utils" and name.startswith("_rebuild_"))
         or (module == "torch.storage" and name == "_load_from_bytes")
         or (module == "torch" and isinstance(getattr(torch, name, None), _VALUES_OF_TORCH))
-        or (module == "numpy.dtypes" and name.endswith("DType"))
+        or (module == "numpy.dtypes" and name.isidentifier() and name.endswith("DType"))
         or (module, name) in _told_to_torch()
     )
     if not allowed:
