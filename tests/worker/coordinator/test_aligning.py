@@ -30,10 +30,10 @@ class Played:
         return told
 
     def whole(self, index, *, marked=False):
-        self.carrier.aligning.answered(self.board.members[f"u{index}"], self.now, whole=True, marked=marked)
+        self.carrier.aligned(self.board.members[f"u{index}"], self.now, whole=True, marked=marked)
 
     def in_vain(self, index):
-        self.carrier.aligning.answered(self.board.members[f"u{index}"], self.now, whole=False, marked=False)
+        self.carrier.aligned(self.board.members[f"u{index}"], self.now, whole=False, marked=False)
 
     def still(self, index, still, round_=1):
         self.carrier.aligning.stood(self.board.members[f"u{index}"], self.now, still=still, round_=round_)
@@ -56,6 +56,7 @@ def test_a_checkpoint_that_one_pod_sees_complete_is_one_when_no_other_pod_writes
     job.still(2, True)
     assert all("stop" in words[0] for words in job.act().values())
     assert job.board.phase == Phase.STOPPING
+    assert job.carrier.changes.latest.lost == 0
 
 
 def test_while_another_pod_writes_who_stands_still_goes_on():
@@ -74,6 +75,28 @@ def test_while_another_pod_writes_who_stands_still_goes_on():
     job.whole(1)
     job.act()
     assert job.board.phase == Phase.STOPPING
+
+
+def test_a_pod_that_says_late_that_it_stands_still_goes_on_as_well():
+    """Its answer takes longer than that of a pod which writes, and ends the round."""
+    job = Played()
+    job.whole(1)
+    job.act()
+    job.still(0, False)
+    assert job.act().keys() == {"u1"}
+    job.still(2, True)
+    assert job.act() == {"u2": [{"align": 60.0, "lastCall": 300.0}]}
+
+
+def test_only_a_checkpoint_that_all_stood_still_for_loses_no_step():
+    job = Played()
+    job.whole(1)
+    job.still(0, False)
+    job.now = PLANNED + 300.0
+    job.act()
+    assert job.board.phase == Phase.STOPPING
+    job.carrier.stopped(job.board.members["u0"], 7)
+    assert job.carrier.changes.latest.lost == 7
 
 
 def test_who_does_not_answer_holds_nobody_up_for_ever():

@@ -53,9 +53,13 @@ class Aligning:
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
         """A pod's processes stand still and write nothing; or they do write, and it waits for a checkpoint itself."""
-        if self._board.phase != Phase.ALIGNING or round_ != self._round or self._board.still_until is None:
+        if self._board.phase != Phase.ALIGNING or round_ != self._round:
             return
         uid = member.pod.uid
+        if self._board.still_until is None:
+            if still:  # another one's "no" has ended the round before this answer came
+                self._wait({uid}, now)
+            return
         self._in_vain.discard(uid)
         if still:
             self._still.add(uid)

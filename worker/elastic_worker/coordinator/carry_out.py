@@ -82,8 +82,9 @@ class Carrier:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
         board.attempt, board.attempts, board.parked = None, 0, ""
+        is_whole = board.aligned and not board.in_vain
         self.begin(decision, now)
-        if decision.seconds == 0.0 and self.changes.latest is not None:
+        if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
         for member in board.members.values():
@@ -192,8 +193,6 @@ class Carrier:
 
     def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A member's processes stand right after a checkpoint (`whole`), or there was none in time."""
-        if whole and self.board.phase == Phase.ALIGNING and self.changes.latest is not None:
-            self.changes.latest.lost = 0
         self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:
