@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
-from elastic_worker.checkpoint.candidates import GATHER_SECONDS, Candidates
+from elastic_worker.checkpoint.candidates import GATHER_SECONDS, QUIET_SECONDS, Candidates
 from elastic_worker.checkpoint.tree import Deed, Happening
 
 MINUTE = 60.0
@@ -76,6 +76,10 @@ def test_the_marker_that_the_job_names_alone_counts(marker):
     assert completions(["8/model.bin", "8/done.log", "8/done.tmp"], marker="done*") == ["8/done.log", "8/done.tmp"]
 
 
+def test_a_marker_counts_when_its_folder_has_got_its_name():
+    assert completions(["8.tmp/model.bin", "8.tmp/done", "8/model.bin 8/done"], marker="done") == ["8/model.bin 8/done"]
+
+
 @pytest.mark.parametrize("known", [{"lay_there": ["8/model.pt", "8/latest"]}, {}])
 def test_a_marker_that_was_ever_seen_is_waited_for(known):
     files = ["8/latest", "16/model.pt", "16/optimizer.pt", "16/latest"]
@@ -86,6 +90,12 @@ def test_a_checkpoint_is_under_way_until_its_marker_comes_or_nothing_more_does()
     candidates = Candidates("done")
     candidates.note([Happening(PurePath("8/model.bin"), Deed.WRITTEN)], 0.0, is_folder=True)
     assert [candidates.unfinished(now) for now in (0.0, GATHER_SECONDS - 1.0, GATHER_SECONDS)] == [True, True, False]
+
+
+def test_a_pod_that_wrote_parts_is_done_when_it_is_quiet_for_another_one_writes_what_follows():
+    candidates = Candidates()
+    candidates.note([Happening(PurePath("8/model/__1_0.distcp"), Deed.WRITTEN)], 0.0, is_folder=True)
+    assert [candidates.unfinished(now) for now in (0.0, QUIET_SECONDS - 0.1, QUIET_SECONDS)] == [True, True, False]
 
 
 def test_a_part_whose_checkpoint_is_deleted_is_waited_for_no_more():

@@ -47,9 +47,14 @@ class Candidates:
         return bool(self._ends)
 
     def unfinished(self, now: float) -> bool:
-        """Whether a checkpoint is under way: something was just written, and more is to follow or to be looked at."""
-        is_part = self.at_once or self._makes_one() or bool(self._open_parts)
-        return is_part and now < self._changed_at + GATHER_SECONDS
+        """Whether a checkpoint is under way: something was just written, and more is to follow or to be looked at.
+
+        What follows parts of torch.distributed.checkpoint is another pod's `.metadata`, which may never be seen here.
+        """
+        since = now - self._changed_at
+        if self.at_once or self._makes_one():
+            return since < GATHER_SECONDS
+        return bool(self._open_parts) and since < QUIET_SECONDS
 
     def learn(self, lay_there: Iterable[Happening]) -> None:
         """Take in which markers were written before anybody watched."""
@@ -98,7 +103,7 @@ class Candidates:
         self._changed_at = now
         if happening.deed is Deed.BEGUN or below == HERE:
             return
-        if self._is_own(below):
+        if self._is_own(below) and not names.is_temporary(below.parent):
             self._ends.add(below)
         elif not names.is_temporary(below):
             self._note_written(below)
