@@ -43,14 +43,14 @@ REFUSED = [
     in_spec("elasticity.checkpointPath", "", ABSOLUTE, runtime=ELASTIC, elasticity={"checkpointPath": "ckpt"}),
     in_spec(
         "elasticity.checkpointComplete",
-        '"a/b"',
+        "a/b",
         FILE_NAME,
         runtime=ELASTIC,
         elasticity={"checkpointPath": "/c", "checkpointComplete": "a/b"},
     ),
     in_spec(
         "elasticity.checkpointComplete",
-        '"done"',
+        "done",
         NEEDS_PATH,
         runtime=ELASTIC,
         elasticity={"checkpointComplete": "done"},
