@@ -25,6 +25,9 @@ STEPS, BATCH = 500, 64
 class Nothing:
     """In the place of a loss."""
 
+    def __mul__(self, weight: float) -> "Nothing":
+        return self
+
     def backward(self) -> None:
         """Does nothing."""
 
@@ -57,8 +60,8 @@ def library_round(job: elastic.Job, state: elastic.State) -> None:
     loss = Nothing()
     for batch in job.batches(state.data):
         with job.step(state) as step:
-            for _ in batch.micro:
-                step.backward(loss)
+            for micro in batch.micro:
+                step.backward(loss * micro.weight)
             step.update(loss=None)
 
 

@@ -114,6 +114,8 @@ def test_parsing_leaves_the_object_as_it_is():
         ({"runtime": {"mode": "MPI"}}, "spec.runtime.mode: 'MPI': must be 'Torchrun' or 'Elastic'"),
         ({"runtime": {"preload": ["a", "b c"]}}, "spec.runtime.preload[1]: 'b c': must be the name of a Python module"),
         ({"elasticity": {"checkpointPath": "c"}}, "spec.elasticity.checkpointPath: 'c': must be an absolute path"),
+        ({"elasticity": {"checkpointComplete": "a/b"}}, "spec.elasticity.checkpointComplete: 'a/b': must be the name"),
+        ({"elasticity": {"checkpointComplete": "a"}}, "'a': must be left out where elasticity.checkpointPath is"),
         ({"suspend": "maybe"}, "spec.suspend: 'maybe': must be true or false"),
         ({"elasticity": 3}, "spec.elasticity: 3: must be a mapping"),
         ({"bogus": 1}, "spec.bogus: 1: must be absent: there is no such field"),

@@ -45,6 +45,7 @@ def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
             "gracePeriodSeconds": 120,
             "scaleUpDelaySeconds": 30,
             "checkpointPath": "",
+            "checkpointComplete": "",
             "alignTimeoutSeconds": 60,
         },
         "recovery": {

@@ -20,6 +20,8 @@ EXCLUSIVE = "must be absent beside allowedReplicas"
 NPROC = "must be an integer from 1 to 1024, or auto"
 MODULES = "every entry must be the name of a Python module"
 ABSOLUTE = "must be an absolute path in the main container"
+FILE_NAME = "must be the name of a file without its folder"
+NEEDS_PATH = "must be left out where elasticity.checkpointPath is"
 ELASTIC_ONLY = "must be left out where runtime.mode is Torchrun; or set runtime.mode to Elastic"
 
 ELASTIC = {"mode": "Elastic"}
@@ -39,10 +41,25 @@ REFUSED = [
     in_spec("runtime.preload", "", MODULES, runtime={"mode": "Elastic", "preload": ["torch", "a-b"]}),
     in_spec("runtime.preload", "", MODULES, runtime={"mode": "Elastic", "preload": ["a,b"]}),
     in_spec("elasticity.checkpointPath", "", ABSOLUTE, runtime=ELASTIC, elasticity={"checkpointPath": "ckpt"}),
+    in_spec(
+        "elasticity.checkpointComplete",
+        "a/b",
+        FILE_NAME,
+        runtime=ELASTIC,
+        elasticity={"checkpointPath": "/c", "checkpointComplete": "a/b"},
+    ),
+    in_spec(
+        "elasticity.checkpointComplete",
+        "done",
+        NEEDS_PATH,
+        runtime=ELASTIC,
+        elasticity={"checkpointComplete": "done"},
+    ),
     in_spec("runtime.inject", "", ELASTIC_ONLY, runtime={"inject": False}),
     in_spec("runtime.python", "", ELASTIC_ONLY, runtime={"python": "python3.12"}),
     in_spec("runtime.preload", "", ELASTIC_ONLY, runtime={"preload": ["numpy"]}),
     in_spec("elasticity.checkpointPath", "", ELASTIC_ONLY, elasticity={"checkpointPath": "/ckpt"}),
+    in_spec("elasticity.checkpointComplete", "", ELASTIC_ONLY, elasticity={"checkpointComplete": "done"}),
     in_spec("elasticity.alignTimeoutSeconds", "", ELASTIC_ONLY, elasticity={"alignTimeoutSeconds": 5}),
     in_spec("recovery.stallSeconds", "", ELASTIC_ONLY, recovery={"stallSeconds": 60}),
 ]
@@ -64,7 +81,7 @@ ACCEPTED = [
     make_job(runtime=ELASTIC),
     make_job(
         runtime={**ELASTIC, "inject": False, "python": "/opt/conda/bin/python", "preload": ["numpy", "torch.nn._x1"]},
-        elasticity={"checkpointPath": "/checkpoints/last.pt", "alignTimeoutSeconds": 0},
+        elasticity={"checkpointPath": "/checkpoints", "checkpointComplete": "*.done", "alignTimeoutSeconds": 0},
         recovery={"stallSeconds": 60},
     ),
 ]

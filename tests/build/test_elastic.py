@@ -93,7 +93,12 @@ def test_the_environment_is_what_the_spec_says():
     spec = elastic(
         runtime={"preload": ["numpy", "torchvision.models"]},
         nprocPerNode=3,
-        elasticity={"checkpointPath": "/c", "alignTimeoutSeconds": 7, "gracePeriodSeconds": 0},
+        elasticity={
+            "checkpointPath": "/c",
+            "checkpointComplete": "*.done",
+            "alignTimeoutSeconds": 7,
+            "gracePeriodSeconds": 0,
+        },
         recovery={"stallSeconds": 90, "maxFailuresWithoutProgress": 5},
     )
     env = env_of(built(spec, index=4, incarnation=2))
@@ -108,6 +113,7 @@ def test_the_environment_is_what_the_spec_says():
         "ELASTIC_NPROC": "3",
         "ELASTIC_PRELOAD": "numpy,torchvision.models",
         "ELASTIC_CHECKPOINT_PATH": "/c",
+        "ELASTIC_CHECKPOINT_COMPLETE": "*.done",
         "ELASTIC_ALIGN_SECONDS": "7",
         "ELASTIC_GRACE_SECONDS": "1",
         "ELASTIC_STALL_SECONDS": "90",

@@ -28,7 +28,8 @@ from elastic_operator.loop.progress import (
     Progress,
     Target,
 )
-from elastic_operator.loop.said import MAX_SENTENCE, read
+from elastic_operator.loop.said import MAX_GIVEN_UP, MAX_SENTENCE, read
+from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
 from tests.kit.virtual_time import START
@@ -306,10 +307,22 @@ async def test_nobody_who_listens_is_no_trouble(listener):
     assert listener.progress.report("job") is None
 
 
+def test_pods_that_are_given_up_are_those_of_the_job_and_no_more_than_are_shown():
+    told = [{"pod": f"{job}-worker-0", "why": "hangs\n"} for job in ("other", *["toy"] * 5)]
+    assert understood({**SAID, "givenUp": told}).given_up == (("toy-worker-0", "hangs"),) * MAX_GIVEN_UP
+
+
+@pytest.mark.parametrize("further", [-1, 0, 1])
+def test_masters_of_the_contract_before_and_of_the_one_after_are_heard(further):
+    assert understood({**SAID, "contract": str(int(contract.VERSION) + further)}).step == 1234
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"contract": "2"},
+        {"contract": str(int(contract.VERSION) + 2)},
+        {"contract": str(int(contract.VERSION) - 2)},
+        {"contract": "one"},
         {"epoch": 1},
         {"generation": -1},
         {"generation": "5"},

@@ -20,6 +20,7 @@ _HOMES = {
     "StateError": "state",
     "StepError": "step",
     "CheckpointError": "checkpoints",
+    "DivergedError": "replicas",
     "HuggingFaceCallback": "huggingface",
     "LightningCallback": "lightning",
     "accumulation_steps": "trainers",
@@ -28,6 +29,7 @@ _HOMES = {
 }
 __all__ = [
     "CheckpointError",
+    "DivergedError",
     "HuggingFaceCallback",
     "Job",
     "LightningCallback",

@@ -4,7 +4,10 @@ Imports nothing. What stands here is read by pods of older releases, so values a
 """
 
 VERSION = "1"
-"""Of this contract; carried by every pod as an annotation."""
+"""Of this contract; carried by every pod as an annotation. A new field does not raise it, a new meaning does."""
+UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
+"""Who says one of these is heard: an operator, or a master, is replaced while pods of the release before, or after,
+train on. What is not said is of version 1."""
 
 GROUP = "elastic-pytorch.dev"
 
@@ -76,6 +79,8 @@ ENV_WARM = "ELASTIC_WARM"
 ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
 """0: no optimizer hook that counts steps in scripts that know nothing of us."""
 ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
+ENV_CHECKPOINT_COMPLETE = "ELASTIC_CHECKPOINT_COMPLETE"
+"""Name of the file that ends a checkpoint in that folder, with * and ?; empty or absent: known by its format."""
 ENV_ALIGN_SECONDS = "ELASTIC_ALIGN_SECONDS"
 ENV_GRACE_SECONDS = "ELASTIC_GRACE_SECONDS"
 ENV_STALL_SECONDS = "ELASTIC_STALL_SECONDS"

@@ -34,6 +34,7 @@ class Settings:
     warm: bool
     count_steps: bool
     checkpoint_path: str
+    checkpoint_complete: str
     align_seconds: float
     grace_seconds: float
     stall_seconds: float
@@ -73,6 +74,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         warm=of.text(contract.ENV_WARM, "1") != "0",
         count_steps=of.text(contract.ENV_COUNT_STEPS, "1") != "0",
         checkpoint_path=of.text(contract.ENV_CHECKPOINT_PATH, ""),
+        checkpoint_complete=of.text(contract.ENV_CHECKPOINT_COMPLETE, ""),
         align_seconds=of.number(contract.ENV_ALIGN_SECONDS, 60),
         grace_seconds=of.number(contract.ENV_GRACE_SECONDS, 30),
         stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),

@@ -3,6 +3,9 @@
 The token itself never travels: each side sends a number used once, and proves with an HMAC over both that it knows the
 job's secret. Job and incarnation are part of what is proven, so a pod of an older incarnation is refused. Membership is
 what is protected; what training processes say among themselves is theirs.
+
+The two may be of different releases (`contract.UNDERSTOOD`): a key that is not known is passed over, one that lacks has
+a default, and a message that makes no sense is logged, and costs nobody the connection (103).
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ SILENCE_SECONDS = 5.0
 
 class RefusedError(Exception):
     """The other side does not belong to this job, or says so of us; the message says why."""
+
+
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading a message raises that makes no sense here."""
 
 
 class EndedError(ConnectionError):
@@ -89,6 +96,7 @@ async def dial(host: str, port: int, *, token: str, hello: Message) -> tuple[Lin
     try:
         challenge = await line.receive(seconds=HANDSHAKE_SECONDS)
         theirs, ours = _once(challenge), secrets.token_hex(16)
+        _check_contract(challenge)
         line.send({**hello, "once": ours, "proof": _proof(token, "member", theirs, ours, hello)})
         welcome = await line.receive(seconds=HANDSHAKE_SECONDS)
         _check_welcome(welcome, _proof(token, "coordinator", theirs, ours, hello))
@@ -110,8 +118,16 @@ async def receive_hello(line: Line, *, token: str, job_uid: str, incarnation: in
 def _check(hello: Message, *, token: str, job_uid: str, incarnation: int, once: str) -> None:
     if not _equal(hello.get("proof"), _proof(token, "member", once, _once(hello), hello)):
         raise RefusedError("the token is not this job's")
+    _check_contract(hello)
     if hello.get("job") != job_uid or hello.get("incarnation") != incarnation:
         raise RefusedError(f"incarnation {hello.get('incarnation')} is over, this is {incarnation}")
+
+
+def _check_contract(message: Message) -> None:
+    version = str(message.get("contract", "1"))
+    if version not in contract.UNDERSTOOD:
+        understood = ", ".join(contract.UNDERSTOOD)
+        raise RefusedError(f"it speaks version {version[:20]} of the contract, understood are {understood}")
 
 
 def _check_welcome(welcome: Message, proof: str) -> None:

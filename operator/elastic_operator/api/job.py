@@ -33,6 +33,9 @@ MAX_MODULE_NAME = 128
 MODULE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
 MAX_PATH = 1024
 """Characters of a path in a container."""
+MAX_FILE_NAME = 255
+FILE_NAME = "must be the name of a file without its folder, such as trainer_state.json or *.done; or empty"
+NEEDS_PATH = "must be left out where elasticity.checkpointPath is; or write there in which folder that file is"
 
 
 class ApiModel(BaseModel):
@@ -60,6 +63,12 @@ def _absolute(path: str) -> str:
     if path and not path.startswith("/"):
         raise ValueError("must be an absolute path in the main container, such as /checkpoints; or empty for none")
     return path
+
+
+def _file_name(name: str) -> str:
+    if "/" in name:
+        raise ValueError(FILE_NAME)
+    return name
 
 
 def _module_name(name: str) -> str:
@@ -130,11 +139,19 @@ class Elasticity(ApiModel):
         description="Elastic only. The file or folder in the main container that the script writes its checkpoints to:"
         " a planned change of size comes right after one is complete. Empty: at any time.",
     )
+    checkpoint_complete: Annotated[str, AfterValidator(_file_name)] = Field(
+        default="",
+        max_length=MAX_FILE_NAME,
+        description="Elastic only. The name of the file that the script writes last of each checkpoint, where"
+        " checkpointPath is a folder; * and ? as in a shell. Empty: known by the format of Hugging Face's trainer,"
+        " Megatron, DeepSpeed or torch.distributed.checkpoint, else a second after the last write.",
+    )
     align_timeout_seconds: int = Field(
         default=60,
         ge=0,
         le=86_400,
-        description="Elastic only. Seconds that pods to be taken away wait for a checkpoint, at most.",
+        description="Elastic only. Seconds that pods to be taken away wait for a checkpoint to begin, at most. One that"
+        " is being written then is waited for as long as the grace period allows.",
     )
 
 
@@ -166,7 +183,8 @@ class Recovery(ApiModel):
         ge=10,
         le=MAX_SECONDS,
         description="Elastic only. Seconds without any sign of progress after which the training processes are started"
-        " over.",
+        " over: no step, by a script that has done some, and hardly anything read or written; or no CPU used. It must"
+        " be longer than an evaluation that reads nothing.",
     )
 
 

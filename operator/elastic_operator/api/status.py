@@ -63,6 +63,7 @@ class ConditionType(StrEnum):
     PRIORITY_IGNORED = "PriorityIgnored"
     FIELDS_IGNORED = "FieldsIgnored"
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
+    PODS_GIVEN_UP = "PodsGivenUp"
 
 
 class Phase(StrEnum):

@@ -12,6 +12,8 @@ from elastic_operator.plan.reported import Goodput, GroupChange, Report
 from elastic_worker import contract
 
 MAX_CHANGES = 20
+MAX_GIVEN_UP = 3
+"""Pods that are named; more of them have one cause."""
 MAX_SENTENCE = 256
 """Characters of a text that is shown; longer ones are cut."""
 
@@ -60,6 +62,11 @@ class _Change(_Struct, frozen=True):
     lost_steps: Count | None = None
 
 
+class _GivenUp(_Struct, frozen=True):
+    pod: str
+    why: str = ""
+
+
 class _Status(_Struct, frozen=True):
     contract: str
     epoch: Count
@@ -68,6 +75,7 @@ class _Status(_Struct, frozen=True):
     reason: str = ""
     members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
     world_size: Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS * MAX_PROCESSES)] = 0
+    given_up: Annotated[tuple[_GivenUp, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
     training: _Training = _Training()
     changes: Annotated[tuple[_Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
 
@@ -83,8 +91,9 @@ def read(
         said = _decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if said.contract != contract.VERSION or said.epoch != epoch or not all(map(is_member_name, said.members)):
+    if said.contract not in contract.UNDERSTOOD or said.epoch != epoch or not all(map(is_member_name, said.members)):
         return None
+    given_up = [(one.pod, _plain(one.why)) for one in said.given_up if is_member_name(one.pod)]
     return Report(
         master_uid=master_uid,
         read_at=now,
@@ -93,6 +102,7 @@ def read(
         reason=_plain(said.reason),
         members=said.members if len(set(said.members)) == len(said.members) else (),
         world_size=said.world_size,
+        given_up=tuple(given_up[:MAX_GIVEN_UP]),
         step=said.training.step,
         last_checkpoint_step=said.training.last_checkpoint_step,
         checkpoint_error=_plain(said.training.checkpoint_error) or None,

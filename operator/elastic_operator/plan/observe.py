@@ -28,6 +28,7 @@ from elastic_operator.plan.observation import (
     seconds,
     set_condition,
 )
+from elastic_operator.plan.progress import report_of
 from elastic_operator.plan.still_training import fresh_until, still_training
 from elastic_operator.plan.taken_back import blocked, refused, stuck
 from elastic_operator.plan.words import listed, pods
@@ -201,6 +202,16 @@ def _left_out(seen: Observation, now: float) -> Observation:
     return _warned(seen, ConditionType.POD_PRIORITY_IGNORED, reason, seen.job.left_out, now)
 
 
+def _given_up(seen: Observation, now: float) -> Observation:
+    """Pods that the master has given up though they run are said, with the node to look at (105)."""
+    report = report_of(seen)
+    node_of = {pod.name: pod.node for pod in seen.live}
+    given_up = report.given_up if report else ()
+    named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in given_up if name in node_of)
+    told = f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""
+    return _warned(seen, ConditionType.PODS_GIVEN_UP, "CannotBeEnded" if named else "", told, now)
+
+
 def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
     """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
     known = seen.status.condition(kind)
@@ -259,6 +270,7 @@ _TORCHRUN = (
     _ignored_priority,
     _unknown_fields,
     _left_out,
+    _given_up,
     losses,
     refused,
     blocked,
@@ -276,6 +288,7 @@ _ELASTIC = (
     _ignored_priority,
     _unknown_fields,
     _left_out,
+    _given_up,
     elastic.losses,
     elastic.absence,
     refused,

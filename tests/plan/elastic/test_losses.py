@@ -105,6 +105,22 @@ def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it
         assert seen.wake_at == (known["heard"] + FRESH_SECONDS,)
 
 
+def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
+    pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
+    grant = make_grant(keep=["master-0", "worker-0", "worker-1"])
+    why = "process 77 (state D) cannot be ended by SIGKILL"
+    told = replace(TOLD, members=TOLD.members[:2], given_up=(("toy-worker-1", why), ("toy-worker-9", why)))
+    job = replace(make_elastic_job(pods), **{**TRAINS, "report": told})
+    planned = plan(job, grant)
+    assert planned.deletes == ()
+    assert reasons(planned)["PodsGivenUp"] == ("True", "CannotBeEnded")
+    [event] = [event for event in planned.events if event.reason == "PodsGivenUp"]
+    assert f"toy-worker-1 on node n2: {why}" in event.message
+    assert "toy-worker-9" not in event.message
+    again = replace(job, status=planned.status, report=TOLD)
+    assert reasons(plan(again, grant))["PodsGivenUp"] == ("False", "Over")
+
+
 def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_when_that_is_over():
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
     grant = make_grant(keep=["master-0", "worker-0", "worker-1"])

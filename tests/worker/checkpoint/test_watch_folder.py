@@ -1,4 +1,4 @@
-"""A checkpoint path that is a folder: complete when nothing more comes, or with the metadata of torch."""
+"""A checkpoint path that is a folder: complete with its marker, or when nothing more comes."""
 
 import asyncio
 import pickle
@@ -6,7 +6,16 @@ import pickle
 from elastic_worker.checkpoint import candidates
 from elastic_worker.checkpoint.candidates import QUIET_SECONDS
 from elastic_worker.checkpoint.inotify import Inotify
-from tests.worker.checkpoint.writing import running, safetensors_bytes, settled, wait_for, watching, zip_bytes
+from tests.kit.wait import within
+from tests.worker.checkpoint.writing import (
+    is_pending,
+    running,
+    safetensors_bytes,
+    settled,
+    wait_for,
+    watching,
+    zip_bytes,
+)
 
 
 async def completed(watch, count):
@@ -56,7 +65,25 @@ async def test_an_open_file_makes_it_wait_however_long_it_is_quiet(tmp_path):
             script.go_on()
             await asyncio.to_thread(wait_for, lambda: optimizer.exists() and optimizer.stat().st_size == 1000)
             await asyncio.sleep(2.5 * QUIET_SECONDS)
-            assert (watch.completed, watch.pending, watch.being_written()) == (0, True, True)
+            assert (watch.completed, is_pending(watch), watch.being_written()) == (0, True, True)
+            script.go_on()
+            await completed(watch, 1)
+
+
+async def test_a_marker_may_be_empty_and_waits_for_files_that_are_still_open(tmp_path):
+    (tmp_path / "model.pt").write_bytes(zip_bytes())
+    code = f"""
+        file = open({str(tmp_path / "rng_state_1.pth")!r}, "wb")
+        input()
+        file.write(b"state"); file.close()
+        input()
+    """
+    with running(code) as script:
+        async with watching(tmp_path, script, marker="*.done") as watch:
+            await asyncio.to_thread(wait_for, watch.being_written)
+            (tmp_path / "8.done").touch()
+            assert await within(20, watch.next_look()) is False
+            assert await within(20, watch.next_look()) is False
             script.go_on()
             await completed(watch, 1)
 
@@ -112,7 +139,7 @@ async def test_a_torn_newest_file_makes_no_checkpoint_and_spoils_no_later_one(tm
     async with watching(out) as watch:
         (out / "a.safetensors").write_bytes(safetensors_bytes())
         (out / "b.safetensors").write_bytes(safetensors_bytes()[:-1])
-        await asyncio.to_thread(wait_for, lambda: watch.pending)
+        await asyncio.to_thread(wait_for, lambda: is_pending(watch))
         await settled(watch)
         assert watch.completed == 0
         (out / "c.safetensors").write_bytes(safetensors_bytes())

@@ -68,9 +68,9 @@ def running(code, kind=None):
 
 
 @contextlib.asynccontextmanager
-async def watching(path, *scripts):
+async def watching(path, *scripts, marker=""):
     """A watch on the path that knows these scripts as the training processes."""
-    watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts])
+    watch = CheckpointWatch(Path(path), writers=lambda: [script.pid for script in scripts], marker=marker)
     await watch.open()
     try:
         yield watch
@@ -81,7 +81,12 @@ async def watching(path, *scripts):
 async def settled(watch, *, seconds=0.3):
     """Wait until everything that has happened is seen and judged: for what must not happen."""
     await asyncio.sleep(seconds)
-    await asyncio.to_thread(wait_for, lambda: not watch.pending)
+    await asyncio.to_thread(wait_for, lambda: not is_pending(watch))
+
+
+def is_pending(watch):
+    """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
+    return watch.behind or watch._patience() is not None
 
 
 def zip_bytes(size=5000):

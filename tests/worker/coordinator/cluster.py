@@ -10,7 +10,7 @@ from tests.worker.coordinator.boards import failure, make_pod, make_wish
 
 
 class Cluster:
-    """Pods 0 to 5; the master is pod 0. Members stop only when `settle` is called."""
+    """Pods 0 to 5; the master is pod 0. Members stop only when `settle` is called, some answer only then, too."""
 
     def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
@@ -19,6 +19,8 @@ class Cluster:
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()
+        self.writing: set[str] = set()
+        self.asked: dict[str, int] = {}
         self.over = ""
         self.wishes = 0
 
@@ -81,18 +83,33 @@ class Cluster:
         self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
         self.look()
 
-    def checkpoint(self):
-        if self.board.phase == Phase.ALIGNING:
-            for pod in self.board.group.pods:
-                if self.board.members[pod.uid].connected:
-                    self.carrier.aligned(self.board.members[pod.uid], whole=True)
-                    break
+    def checkpoint(self, index):
+        """A pod has found one complete."""
+        member = self._here(index)
+        if member is not None:
+            self.writing.discard(member.pod.uid)
+            if self.board.phase == Phase.ALIGNING and member.pod.uid in self.board.group.uids:
+                self.carrier.aligned(member, self.now, whole=True, marked=False)
+        self.look()
+
+    def write(self, index):
+        """A pod begins to write one, unless it may have been asked to stand still."""
+        member = self._here(index)
+        if member is not None and member.runs and self.board.still_until is None:
+            self.writing.add(member.pod.uid)
+
+    def answer(self):
+        """All who were asked whether they stand still say so."""
+        asked, self.asked = self.asked, {}
+        for uid, round_ in asked.items():
+            still = uid not in self.writing
+            self.carrier.aligning.stood(self.board.members[uid], self.now, still=still, round_=round_)
         self.look()
 
     def settle(self):
         """Everybody who was told to stop has stopped."""
         for uid in sorted(self.stopping):
-            self.carrier.stopped(self.board.members[uid], None)
+            self.carrier.stopped(self.board.members[uid], None, unkillable="")
         self.stopping.clear()
         self.look()
 
@@ -106,6 +123,7 @@ class Cluster:
             if decision.act == "stay":
                 self.carrier.release()
                 return
+            self._check_nobody_writes(decision)
             self.carrier.do(decision, self.now)
         raise AssertionError(f"it decides without end: {decision}")
 
@@ -117,8 +135,13 @@ class Cluster:
         member = self.board.members.get(uid)
         if member is None or not member.connected:
             return
+        if "still" in message:
+            self.asked[uid] = message["still"]["round"]
+        if "align" in message:
+            self.asked.pop(uid, None)
         if "stop" in message:
             self.stopping.add(uid)
+            self.writing.discard(uid)
         if "form" in message:
             member.store_port = 4000
             self._check(Generation.from_message(message["form"]), uid)
@@ -126,6 +149,12 @@ class Cluster:
             assert not member.runs, f"{uid} may go while its processes run"
             member.connected, member.goodbye, member.since = False, True, self.now
             self.gone.add(uid)
+
+    def _check_nobody_writes(self, decision):
+        planned = decision.act == "stop" and decision.reason in ("Join", "Leave")
+        if planned and self.board.rules.align_seconds is not None and "; " not in decision.sentence:
+            here = {uid for uid in self.board.group.uids if self.board.members[uid].connected}
+            assert not here & self.writing, "it is stopped while it writes, and nothing is said of it"
 
     def _check(self, group, uid):
         assert uid in group.uids

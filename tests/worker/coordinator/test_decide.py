@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import ADOPT_SECONDS, CAUSE_SECONDS, backoff, decide
 from elastic_worker.coordinator.model import Phase, Rules
@@ -281,6 +282,27 @@ def test_stopping_lasts_until_every_member_has_stopped():
     board.members["u0"].runs = 0
     lose(board, "u1", at=5.0)
     assert decide(board, 5.0).act == "stopped"
+
+
+def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_others_go_on():
+    board = training(0, 1, 2)
+    board.phase, board.phase_since, board.why = Phase.STOPPING, 5.0, "Failure"
+    board.members["u0"].runs = board.members["u1"].runs = 0
+    waits = decide(board, 6.0)
+    assert decide(board, waits.until - 0.1).act == "stay"
+    gives_up = decide(board, waits.until)
+    assert (gives_up.act, [pod.uid for pod in gives_up.pods]) == ("give_up", ["u2"])
+    carrier = Carrier(board, lambda _uid, _message: None)
+    carrier.do(gives_up, waits.until)
+    assert decide(board, waits.until).act == "stopped"
+    carrier.do(decide(board, waits.until), waits.until)
+    formed = decide(board, waits.until + 20.0)
+    assert [pod.uid for pod in formed.group.pods] == ["u0", "u1"]
+    [named] = carrier.status("")["givenUp"]
+    assert named["pod"] == "toy-worker-1"
+    carrier.do(formed, waits.until + 20.0)
+    carrier.stopped(board.members["u2"], None)
+    assert decide(board, waits.until + 40.0).reason == "Join", "it has stopped after all"
 
 
 def test_a_master_that_leaves_stops_all_and_nobody_goes_on():

@@ -230,6 +230,9 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
     board.members["u2"].leaving_until = 40.0
     parks = decide(board, 10.0)
     assert (parks.act, parks.reason, parks.attempt.starts_again) == ("park", "Leave", True)
+    asked = board.attempt = replace(parks.attempt, stage=Stage.ASKING, passed={"u0": 7, "u1": 6, "u2": 7})
+    assert decide(board, 10.0).act == "propose"
+    assert max(asked.passed.values()) + asked.margin == 8, "no step more than the one under way"
     board.attempt = saving = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
     assert decide(board, 11.0).act == "stay"
     saving.saved.update(dict.fromkeys(["u0", "u1", "u2"], True))
@@ -239,3 +242,12 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
     late = decide(board, 39.0)
     assert late.act == "stop"
     assert "was not written" in late.sentence
+
+
+def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
+    board = in_place(0, 1, kind=RESTART)
+    board.members["u3"] = member(3, connected=False, goodbye=True, leaving_until=4.0)
+    board.members["u1"].leaving_until = 40.0
+    parks = decide(board, 10.0)
+    board.attempt = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
+    assert (decide(board, 11.0).act, decide(board, 11.0).until) == ("stay", 38.0)

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import time
 
 import pytest
 
-from elastic_worker import wire
-from elastic_worker.coordinator.model import Board, Generation, Rules
+from elastic_worker import contract, wire
+from elastic_worker.coordinator.model import Board, Generation, Pod, Rules
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
@@ -54,14 +55,13 @@ class Door:
         return line
 
 
-async def dial(port, index, *, token=TOKEN, incarnation=3, **state):
-    pod = make_pod(index)
+async def dial(port, index, *, token=TOKEN, incarnation=3, pod=None, **state):
     hello = {
-        "uid": pod.uid,
+        "uid": f"u{index}",
         "job": "job",
         "incarnation": incarnation,
         "epoch": 0,
-        "pod": vars(pod),
+        "pod": vars(make_pod(index)) if pod is None else pod,
         "warm": True,
         "runs": 0,
         **({"store": 4000} if index == 0 else {}),
@@ -105,12 +105,50 @@ async def test_members_that_know_the_token_are_formed_into_a_group(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [({"token": "guessed"}, "token"), ({"incarnation": 2}, "incarnation 2 is over"), ({"epoch": 5}, "newer master")],
+    [
+        ({"token": "guessed"}, "token"),
+        ({"incarnation": 2}, "incarnation 2 is over"),
+        ({"epoch": 5}, "newer master"),
+        ({"contract": str(int(contract.VERSION) + 2)}, "contract"),
+        ({"contract": str(int(contract.VERSION) - 2)}, "contract"),
+    ],
 )
 async def test_whoever_does_not_belong_is_told_why(tmp_path, given, why):
     async with coordinator(tmp_path, wish=(0, 1)) as door:
         with pytest.raises(wire.RefusedError, match=why):
             await door.dial(1, **given)
+
+
+OPTIONAL = [field.name for field in dataclasses.fields(Pod) if field.name not in ("uid", "is_master")]
+
+
+@pytest.mark.parametrize("lacking", OPTIONAL)
+async def test_a_pod_of_another_release_is_let_in_without_what_that_one_does_not_say(tmp_path, lacking):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        pod = {key: value for key, value in vars(make_pod(1)).items() if key != lacking}
+        await door.dial(1, pod={**pod, "new": 1}, new={"new": 1}, contract=str(int(contract.VERSION) + 1))
+        group = Generation.from_message(await hear(await door.dial(0), "form"))
+        assert [pod.uid for pod in group.pods] == ["u0", "u1"]
+        assert group.pods[1].address, "the others must find it"
+
+
+@pytest.mark.parametrize("wrong", [{"started": "?"}, {"failed": 1}, {"stepped": None}, {"ready": 1, "joined": {}}])
+async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, wrong):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        line = await door.dial(1, **wrong)
+        line.send(wrong)
+        line.send({"idle": 7.5})
+        await hear(await door.dial(0), "form")
+        member = door.board.members["u1"]
+        assert (member.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
+
+
+async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        line = await door.dial(0)
+        line.send({"started": await hear(line, "form") and 1, "runs": 1})
+        line.send({"failed": {"new": 1}})
+        assert await hear(line, "stop") == 1
 
 
 async def test_a_coordinator_that_does_not_know_the_token_is_not_obeyed():
@@ -157,12 +195,43 @@ async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
         assert await hear(returned, "stop") == 5
 
 
+async def test_a_later_master_is_found_in_the_folder_that_only_the_training_processes_know(tmp_path):
+    group, folder = make_group(0, 1, number=5).to_message(), tmp_path / "run"
+    folder.mkdir()
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        line = await door.dial(0, runs=5, group=group)
+        await door.dial(1, runs=5, group=group, checkpointFolder=str(folder))
+        later = Succession(str(folder), job_uid="job", epoch=2)
+        await asyncio.to_thread(later.look)
+        assert await hear(line, "stop") == 5
+
+
 async def test_generations_go_on_counting_under_a_new_master(tmp_path):
     async with coordinator(tmp_path, wish=(0, 1), epoch=2) as door:
         await door.dial(1, group=make_group(9, 1, number=7, epoch=1).to_message())
         line = await door.dial(0)
         group = Generation.from_message(await hear(line, "form"))
         assert (group.number, group.epoch) == (8, 2)
+
+
+async def test_the_step_goes_on_from_what_was_saved_whatever_was_on_its_way_when_the_group_formed(tmp_path):
+    """Else it stands still until all that was lost is done again."""
+    async with coordinator(tmp_path, wish=(0,)) as door:
+        line = await door.dial(0)
+        await hear(line, "form")
+        line.send({"started": 1, "runs": 1, "step": 0})
+        line.send({"beat": 1, "step": 970})
+        line.send({"failed": {"message": "boom"}})
+        line.send({"stopped": await hear(line, "stop"), "step": 1000, "lost": 900, "runs": 0, "store": 4001})
+        assert (await hear(line, "form"))["step"] == 100
+        line.send({"beat": 1, "step": 1000})
+        line.send({"started": 2, "runs": 2, "step": 100})
+        line.send({"beat": 1, "step": 101})
+        await asyncio.sleep(wire.BEAT_SECONDS)
+        status = await hear(line, "status")
+        while status["training"]["step"] != 101:
+            assert status["training"]["step"] <= 101
+            status = await hear(line, "status")
 
 
 async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):

@@ -21,6 +21,7 @@ CASES = {
     "scaler": ("mlp32", {"scaler": True, "magnify": 64.0}),
     "scaler and clip": ("mlp32", {"scaler": True, "magnify": 64.0, "clip": 0.05}),
     "autocast": ("mlp32", {"autocast": True}),
+    "fsdp": ("mlp", {"fsdp": True, "length": 98, "micro": 4}),
 }
 """Name -> the model, and what differs from BASE. Not `whole`: the model sees micro-batches, also in plain torch."""
 TOLERANCE = {"autocast": 1e-2, "scaler": 1e-5, "scaler and clip": 1e-5}
@@ -33,20 +34,24 @@ def arguments(name):
     return ["--models", model, *words]
 
 
+ONLY_OF_THE_LIBRARY = ("fsdp",)
+RUNS = [(name, world) for name in CASES for world in (1, 4) if world > 1 or name != "fsdp"]
+"""Nothing is sharded by one process."""
+
+
 @pytest.fixture(scope="module")
 def fixed(tmp_path_factory):
     """(name, world) -> the run."""
-    keys = [(name, world) for name in CASES for world in (1, 4)]
-    cases = {f"{name} {world}": (world, arguments(name)) for name, world in keys}
+    cases = {f"{name} {world}": (world, arguments(name)) for name, world in RUNS}
     written = runs.several(tmp_path_factory.mktemp("features"), cases)
-    return {key: written[f"{key[0]} {key[1]}"] for key in keys}
+    return {key: written[f"{key[0]} {key[1]}"] for key in RUNS}
 
 
-@pytest.mark.parametrize("world", [1, 4])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "world"), RUNS)
 def test_it_trains_as_plain_torch_does(fixed, name, world):
     model, more = CASES[name]
-    expected = plain.train(model, **{**BASE, **more}).state_dict()
+    how = {key: value for key, value in {**BASE, **more}.items() if key not in ONLY_OF_THE_LIBRARY}
+    expected = plain.train(model, **how).state_dict()
     distance = runs.farthest(fixed[name, world].final(model), expected, only=runs.is_parameter)
     print(name, world, distance)
     assert distance < TOLERANCE.get(name, 1e-12)
@@ -77,3 +82,14 @@ def test_running_statistics_are_of_what_rank_0_saw(fixed):
         expected = {key: value for key, value in expected.state_dict().items() if "num_batches" not in key}
         found = {key: value for key, value in fixed["norm", world].final("norm").items() if key in expected}
         assert runs.farthest(found, expected) < 1e-12
+
+
+def test_what_a_script_draws_around_a_step_does_not_depend_on_rank_or_size(fixed):
+    drawn = [
+        {step: {tuple(line["drawn"]) for line in lines} for step, lines in fixed["dropout", world].commits().items()}
+        for world in (1, 4)
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(len(of_step) == 1 for of_step in drawn[1].values())
+    numbers = [number for of_step in drawn[1].values() for number in next(iter(of_step))[1:]]
+    assert len({*numbers}) == len(numbers), "each step draws numbers of its own"

@@ -106,3 +106,12 @@ def test_in_fp32_the_last_epochs_loss_is_as_far_from_fixed_sizes_as_those_are_fr
 def test_every_rank_ends_with_the_same_parameters(changed):
     for name in ("mlp", "conv", "mlp32", "conv32"):
         assert all(runs.farthest(changed.final(name, rank), changed.final(name)) == 0 for rank in range(4))
+
+
+def test_newcomers_draw_what_the_others_draw_around_a_step(changed, fixed):
+    drawn = [
+        {step: {tuple(line["drawn"]) for line in lines} for step, lines in run.commits().items()}
+        for run in (changed, fixed["4 processes"])
+    ]
+    assert drawn[0] == drawn[1]
+    assert all(len(of_step) == 1 for of_step in drawn[1].values())

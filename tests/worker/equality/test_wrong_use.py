@@ -17,6 +17,15 @@ ERRORS = {
     "a_wrapped_model": ["TypeError", "DistributedDataParallel already", "pass the bare module to job.wrap"],
     "a_model_of_tensor_parallelism": ["TypeError", "0.weight", "tensor or pipeline parallelism", "fully_shard"],
     "an_option_of_ddp_that_is_the_jobs": ["TypeError", "process_group=...", "the job chooses the group"],
+    "an_option_that_needs_as_many_micro_batches_on_all_ranks": ["TypeError", "static_graph=...", "leave it out"],
+    "a_hook_with_a_state_that_newcomers_lack": ["TypeError", "allreduce", "dict", "job.state", "in_place=False"],
+    "a_model_that_is_not_wrapped": ["StateError", "weight", "model=job.wrap(model)"],
+    "a_parameter_of_no_model": ["StateError", "second", "(3,)", "belongs to no model", "job.wrap"],
+    "the_bare_model_is_called": ["StepError", "added up over no other rank", "what job.wrap returned"],
+    "a_loss_without_its_weight": ["StepError", "step.backward(loss * micro.weight)"],
+    "a_backward_after_an_optimizers_step": ["StepError", "SGD", "all backwards first", "in_place=False"],
+    "an_optimizer_that_communicates": ["StepError", "muon (Sharing)", "communicates in step()", "in_place=False"],
+    "a_rank_with_other_weights": ["DivergedError", "step 2", "rank 2", "ranks 0, 1", "compare_every=0"],
     "a_step_without_update": ["StepError", "without an update", "call step.update()"],
     "a_batch_that_is_not_applied": ["StepError", "a batch was not applied", "with job.step(state) as step"],
     "a_step_outside_of_batches": ["StepError", "for batch in job.batches(...)"],
@@ -40,18 +49,27 @@ ERRORS = {
     "a_rank_beyond_the_world": ["SurroundingsError", "RANK", "2", "WORLD_SIZE"],
     "a_result_before_the_end": ["RuntimeError", "read .result after the loop"],
 }
-"""Case of wrong.py -> words of its error."""
+"""Case of wrong.py -> words of its error, on each rank."""
+RANKS = {
+    "the_bare_model_is_called": 2,
+    "an_optimizer_that_communicates": 2,
+    "a_rank_with_other_weights": 3,
+}
+"""One for the other cases."""
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    return runs.several(tmp_path_factory.mktemp("wrong"), {case: (1, [case]) for case in ERRORS}, script=SCRIPT)
+    return runs.several(
+        tmp_path_factory.mktemp("wrong"), {case: (RANKS.get(case, 1), [case]) for case in ERRORS}, script=SCRIPT
+    )
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_the_error_says_what_to_do(written, case):
-    file = written[case].folder / "error"
-    assert file.exists(), f"no error\n{written[case].output}"
-    said = file.read_text()
-    for words in ERRORS[case]:
-        assert words in said, said
+    for rank in range(RANKS.get(case, 1)):
+        file = written[case].folder / f"error-{rank}"
+        assert file.exists(), f"no error on rank {rank}\n{written[case].output}"
+        said = file.read_text()
+        for words in ERRORS[case]:
+            assert words in said, said

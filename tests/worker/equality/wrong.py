@@ -1,4 +1,4 @@
-"""Uses the library in a wrong way: wrong.py FOLDER CASE. Writes what that raised to FOLDER/error, as KIND: TEXT."""
+"""Uses the library in a wrong way: wrong.py FOLDER CASE. FOLDER/error-RANK gets what that raised, as KIND: TEXT."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ from torch import nn
 
 import elastic_worker as elastic
 
-FOLDER = Path(sys.argv[1])
+FOLDER, RANK = Path(sys.argv[1]), os.environ["RANK"]
 BATCH, MICRO = 8, 4
 
 
-def job_and_state(*, length=32, width=4, checkpoints=None, **more):
-    job = elastic.init(checkpoints=checkpoints)
+def job_and_state(*, length=32, width=4, checkpoints=None, compare_every=100, **more):
+    job = elastic.init(checkpoints=checkpoints, compare_every=compare_every)
     model = job.wrap(nn.Linear(width, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     data = elastic.Sampler(length, global_batch=BATCH, micro_batch=MICRO)
@@ -27,11 +27,21 @@ def restored(**how):
     return job, state
 
 
-def backward(step, state, batch, *, most=None):
-    for number, _ in enumerate(batch.micro):
+def backward(step, state, batch, *, most=None, called=None):
+    """Of `called`, or of the model that was wrapped."""
+    for number, micro in enumerate(batch.micro):
         if number == most:
             break
-        step.backward(state.objects["model"](torch.ones(1, 4)).sum())
+        step.backward((called or state.objects["model"])(torch.ones(1, 4)).sum() * micro.weight)
+
+
+def train(job, state, *, change=lambda _: None, **how):
+    """All steps of an epoch; after each of them `change(state)`."""
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch, **how)
+            step.update()
+        change(state)
 
 
 def saved():
@@ -121,6 +131,81 @@ def a_model_of_tensor_parallelism():
 
 def an_option_of_ddp_that_is_the_jobs():
     elastic.init().wrap(nn.Linear(4, 1), process_group=None)
+
+
+def an_option_that_needs_as_many_micro_batches_on_all_ranks():
+    elastic.init().wrap(nn.Linear(4, 1), static_graph=True)
+
+
+def a_hook_with_a_state_that_newcomers_lack():
+    job, state = job_and_state()
+    state.objects["model"].register_comm_hook({"error": 0.0}, allreduce)
+    job.restore(state)
+
+
+def allreduce(state: object, bucket):  # noqa: ARG001 (as torch calls it)
+    return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda all: all.value()[0])
+
+
+def a_model_that_is_not_wrapped():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = elastic.Sampler(32, global_batch=BATCH, micro_batch=MICRO)
+    elastic.init().state(model=model, optimizer=optimizer, data=data)
+
+
+def a_parameter_of_no_model():
+    job_and_state(second=torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1))
+
+
+def the_bare_model_is_called():
+    job, state = restored()
+    train(job, state, called=state.objects["model"].module)
+
+
+def a_loss_without_its_weight():
+    job, state = restored()
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            for _ in batch.micro:
+                step.backward(state.objects["model"](torch.ones(1, 4)).sum())
+
+
+def a_backward_after_an_optimizers_step():
+    job, state = restored()
+    for batch in job.batches(state.data):
+        with job.step(state) as step:
+            backward(step, state, batch)
+            state.objects["optimizer"].step()
+            step.backward(state.objects["model"](torch.ones(1, 4)).sum())
+
+
+def an_optimizer_that_communicates():
+    class Sharing(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    torch.distributed.broadcast(parameter.data, 0)
+
+    job = elastic.init()
+    model = job.wrap(nn.Linear(4, 1))
+    data = elastic.Sampler(32, global_batch=BATCH, micro_batch=MICRO)
+    state = job.state(model=model, muon=Sharing(model.parameters(), lr=0.1), data=data)
+    job.restore(state)
+    train(job, state)
+
+
+def a_rank_with_other_weights():
+    job, state = job_and_state(compare_every=2)
+    job.restore(state)
+
+    def change(state):
+        if job.rank == 2 and state.step == 1:
+            with torch.no_grad():
+                state.objects["model"].module.weight[0, 1] += 1e-6
+
+    train(job, state, change=change)
 
 
 def a_step_without_update():
@@ -250,4 +335,4 @@ if __name__ == "__main__":
     try:
         globals()[sys.argv[2]]()
     except Exception as error:  # noqa: BLE001 (whatever it is, it is what the test wants to see)
-        (FOLDER / "error").write_text(f"{type(error).__name__}: {error}")
+        (FOLDER / f"error-{RANK}").write_text(f"{type(error).__name__}: {error}")

@@ -86,7 +86,7 @@ TOGETHER = """
     found = averaged
     if formed.backend == "gloo":  # as where groups change in place
         model.regroup(formed, can_be_given_up=True)
-        found = [grad / 2 if model.adds_up else grad for grad in gradient(model, mine)]
+        found = gradient(model, mine)
         formed.calls.check()
     state = [*bare.state_dict().values(), *(value for each in optimizer.state.values() for value in each.values())]
     everybodys = [None, None]
@@ -96,7 +96,6 @@ TOGETHER = """
         on=sorted({str(each["exp_avg"].device) for each in optimizer.state.values()}),
         same=everybodys[0] == everybodys[1],
         close=all(torch.allclose(one, two, atol=1e-5) for one, two in zip(expected * 2, averaged + found)),
-        adds_up=model.adds_up,
     )
 """
 
@@ -138,11 +137,10 @@ def test_a_process_alone_goes_from_one_nccl_group_to_the_next_and_on_after_an_ab
     assert told["device"] == "cpu", "gloo is there for host tensors"
 
 
-def test_gloo_hands_the_state_on_gpus_to_a_newcomer_and_adds_up_gradients():
+def test_gloo_hands_the_state_on_gpus_to_a_newcomer_and_averages_gradients():
     """Two processes on one GPU: NCCL refuses that, gloo does not."""
     told = processes.run(PRELUDE + TOGETHER.replace("BACKEND", "'gloo'"), 2, cold=True, seconds=120)
     check_together(told, on=[["cuda:0"], ["cuda:0"]])
-    assert [each["adds_up"] for each in told] == [True, True]
 
 
 def test_gloo_frees_who_waits_with_a_gpu_tensor_for_a_lost_peer():
@@ -151,7 +149,7 @@ def test_gloo_frees_who_waits_with_a_gpu_tensor_for_a_lost_peer():
 
 
 @two_gpus
-def test_nccl_hands_the_state_to_a_newcomer_and_adds_up_gradients():
+def test_nccl_hands_the_state_to_a_newcomer_and_averages_gradients():
     told = processes.run(on_gpus_of_their_own(TOGETHER), 2, cold=True, seconds=120)
     check_together(told, on=[["cuda:0"], ["cuda:1"]])
 

@@ -28,7 +28,8 @@ FAKE_TORCH = pytest.mark.parametrize("tree", [FAKE])
 
 
 class LocalJob:
-    """Pod 0 is the master. `options` go to the training script, `environ` to the launchers."""
+    """Pod 0 is the master. `options` go to the training script, `environ` to the launchers. `worker`: the package that
+    the next pods run."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class LocalJob:
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
         self.folder.mkdir(parents=True, exist_ok=True)
         self.command = command or ["--", str(SCRIPTS / script), str(folder), *map(str, options)]
+        self.worker = WORKER
         self.environ = {**torch_environment(tree), **dict(environ)}
         if checkpoint:
             self.environ[contract.ENV_CHECKPOINT_PATH] = str(self.folder / "checkpoint.pt")
@@ -115,7 +117,7 @@ class LocalJob:
             **environ,
         }
         everything = {**self.environ, **{key: str(value) for key, value in own.items()}}
-        command = [PYTHON, str(WORKER), *self.command]
+        command = [PYTHON, str(self.worker), *self.command]
         log = self.folder / f"log-{uid}.txt"
         pod = LocalPod(name, uid, [*command], environ=everything, log=log, inside=inside, place=place)
         pod.scratch = scratch

@@ -14,7 +14,7 @@ def add_failures(parser):
     """Options for `fail_if_asked`."""
     parser.add_argument("--fail-at", type=int, default=-1)
     parser.add_argument("--fail-rank", type=int, default=0)
-    parser.add_argument("--fail-how", default="raise", choices=["raise", "hang", "kill"])
+    parser.add_argument("--fail-how", default="raise", choices=["raise", "hang", "spin", "kill"])
     parser.add_argument("--fail-once", action="store_true")
 
 
@@ -29,6 +29,10 @@ def fail_if_asked(options, rank, step):
     if options.fail_how == "hang":
         print("it hangs now", flush=True)
         time.sleep(10_000)
+    if options.fail_how == "spin":
+        print("it spins now", flush=True)
+        while True:
+            pass
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from elastic_worker import contract
-from tests.worker.job.local import FAKE_TORCH, REAL_TORCH, SCRIPTS, LocalJob
+from tests.worker.job.local import FAKE_TORCH, SCRIPTS, LocalJob
 from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
@@ -71,9 +71,10 @@ def test_progress_forgets_earlier_failures(tmp_path, tree):
         job.assert_no_epoch_skipped()
 
 
-@REAL_TORCH
-def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path, tree):
-    options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", "hang", "--fail-once"]
+@pytest.mark.parametrize(("how", "tree"), [("hang", REAL), ("spin", FAKE)])
+def test_a_rank_that_hangs_is_found_and_named_with_its_stack(tmp_path, how, tree):
+    """Also where it uses all of its CPU, as ranks do that wait in a collective of NCCL's."""
+    options = ["--epochs", 8, "--fail-at", 35, "--fail-rank", 1, "--fail-how", how, "--fail-once"]
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, environ={contract.ENV_STALL_SECONDS: "4"}) as job:
         job.start(0, 1)
         assert [job.wait_code(pod) for pod in job.all_pods] == [0, 0]

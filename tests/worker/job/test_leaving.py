@@ -75,21 +75,24 @@ def test_a_checkpoint_that_is_written_in_place_is_never_cut_by_a_planned_change(
 
 @FAKE_TORCH
 def test_the_second_file_of_a_checkpoint_is_never_cut_although_other_pods_cannot_see_who_writes_it(tmp_path, tree):
-    """A folder is complete when it was quiet for 1 s. Only the pod of the writer sees that a file is still open."""
+    """A folder is complete when it was quiet for 1 s, as in each epoch. Others find it so while a file is open."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    options = ["--save-second", 1.8, "--steps", 3, "--pause", 0.01]
+    options = ["--save-second", 1.8, "--steps", 10, "--pause", 0.2]
     environ = {contract.ENV_CHECKPOINT_PATH: folder}
     with LocalJob(tmp_path, tree=tree, fewest=2, options=options, checkpoint=False, environ=environ) as job:
         job.start(0, 1)
         before = job.wait_training(2)
         job.start(2)
         grown = job.wait_training(3, after=before)
+        second = folder / "optimizer.pt"
+        job.wait("half of the second file", lambda: second.exists() and second.stat().st_size == 1000)
         job.pods[2].terminate()
         job.wish(0, 1)
         job.wait_training(2, after=grown)
         assert job.status()["failures"] == 0
         assert "failed with exit code" not in job.pods[0].said()
+        assert "no checkpoint came in time" not in job.pods[0].said()
 
 
 def test_a_leaver_whose_script_ignores_the_signal_is_ended_within_its_grace(tmp_path, tree):

@@ -127,6 +127,8 @@ def test_the_network_is_cut_and_heals_and_an_old_master_returns(tmp_path):
         job.wait("more steps", lambda: len(job.steps()) > steps + 300)
         assert job.generation() == after, "the old master disturbs those who train"
         assert job.status()["epoch"] == 2
+        notes = list((tmp_path / "checkpoints").glob(".elastic-master-*"))
+        assert [int(note.read_text()) for note in notes] == [2]
         steps = [step for step in job.steps() if step["master"] == 1 and step["generation"] > whole]
         assert not steps, "the old master trains on"
         job.assert_exactly_once()

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.worker.job.local import REAL_TORCH, LocalJob, end
+from tests.kit.unkillable import unkillable
+from tests.worker.job.local import FAKE_TORCH, REAL_TORCH, LocalJob, end
 from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(240)]
@@ -22,6 +23,22 @@ def test_a_killed_training_process_makes_all_start_again_from_the_checkpoint(tmp
         assert job.status()["changes"][0]["reason"] == "Failure"
         assert all(pod.code is None for pod in job.all_pods)
         job.assert_no_epoch_skipped()
+
+
+def test_the_step_that_is_told_goes_on_from_the_checkpoint_when_much_is_lost(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2, options=["--save-until", 2]) as job:
+
+        def step():
+            return job.status()["training"].get("step", 0)
+
+        job.start(0, 1)
+        before = job.wait_training(2)
+        far = job.wait("ten epochs", lambda: (told := step()) >= 100 and told)
+        end(job.pods[1].training()[-1])
+        job.wait_training(2, after=before)
+        again = job.wait("the step of the new group", lambda: job.status()["generation"] > before and step())
+        assert again < far, "it goes on where the checkpoint is, 20 steps from the start"
+        job.wait("a further step", lambda: again < step() < far)
 
 
 def test_a_killed_worker_pod_costs_the_others_no_wait_for_its_replacement(tmp_path, tree):
@@ -100,4 +117,20 @@ def test_a_process_that_somebody_stops_is_ended_and_all_go_on(tmp_path, tree):
         before = job.wait_training(2)
         os.kill(job.pods[1].training()[0], signal.SIGSTOP)
         job.wait_training(2, after=before)
+        job.assert_no_epoch_skipped()
+
+
+@FAKE_TORCH
+def test_a_process_that_sigkill_cannot_end_costs_its_pod_and_not_the_job(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_training(3)
+        with unkillable(job.pods[2].training()[0]):
+            end(job.pods[1].training()[0])
+            shrunk = job.wait_training(2, after=before)
+            [given_up] = job.status()["givenUp"]
+            assert given_up["pod"] == "toy-worker-1"
+            assert "cannot be ended by SIGKILL" in given_up["why"]
+        job.wait_training(3, after=shrunk)
+        assert job.status()["givenUp"] == []
         job.assert_no_epoch_skipped()

@@ -48,7 +48,7 @@ def main():
                 optimizer.step()
                 time.sleep(pause(options, step))
                 write(log, rank=rank, world=dist.get_world_size(), epoch=epoch, step=step)
-            if rank == 0:
+            if rank == 0 and epoch < options.save_until:
                 save(saved, epoch, model, pause=options.save_pause, in_place=options.save_in_place)
                 if options.save_second:
                     save(second, epoch, model, pause=options.save_second, in_place=True)
@@ -67,6 +67,7 @@ def parse():
     parser.add_argument("--pause", type=float, default=0.02)
     parser.add_argument("--save-pause", type=float, default=0.0)
     parser.add_argument("--save-in-place", action="store_true")
+    parser.add_argument("--save-until", type=int, default=100_000)
     parser.add_argument("--save-second", type=float, default=0.0)
     add_failures(parser)
     parser.add_argument("--fail-each-epoch", action="store_true")

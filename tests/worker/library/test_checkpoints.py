@@ -1,16 +1,23 @@
 """What is saved comes back bit for bit, with its types; and the folder is kept as promised."""
 
 import collections
+import datetime
 import json
 import logging
 import math
+import os
+import pathlib
+import pickle
 import types
+from decimal import Decimal
 
+import numpy
 import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from elastic_worker.library.checkpoint_attempt import Attempt
+from elastic_worker.library.checkpoint_values import UnknownNameError, find
 from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
 
 ORDER = (1, 0)
@@ -91,6 +98,9 @@ def names(folder):
             "list": [[], (), {}, [torch.ones(1)]],
         },
         {"ordered": collections.OrderedDict(b=torch.ones(1), a=2), "pair": Pair(torch.ones(2), [1])},
+        {"numpy": [numpy.float64(2.5), numpy.arange(5).tolist(), numpy.random.RandomState(1).get_state()[0]]},
+        {"dtype": torch.bfloat16, "size": torch.Size([2, 3]), "device": torch.device("cpu"), "layout": torch.strided},
+        {"when": datetime.timedelta(seconds=3), "where": pathlib.Path("/a"), "span": range(3), "number": Decimal("2")},
         {"sparse": torch.eye(3).to_sparse().coalesce().indices(), "default": collections.defaultdict(int, a=1)},
         [torch.ones(2), {"x": torch.zeros(1)}],
         {},
@@ -98,6 +108,7 @@ def names(folder):
     ids=lambda state: " ".join(map(str, state))[:40],
 )
 def test_every_kind_of_state_comes_back_as_it_was(tmp_path, state):
+    torch.serialization.add_safe_globals([Pair])
     assert_same(state, saved(tmp_path, state))
 
 
@@ -128,6 +139,51 @@ def test_tensors_that_share_memory_come_back_equal(tmp_path):
 def test_a_tensor_inside_an_object_is_saved(tmp_path):
     holder = types.SimpleNamespace(tensor=torch.arange(5))
     assert torch.equal(saved(tmp_path, {"sampler": holder})["sampler"].tensor, torch.arange(5))
+
+
+class Custom:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_a_class_of_the_script_is_refused_when_it_is_saved_unless_torch_was_told_that_it_is_safe(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(CheckpointError, match=r"state/sampler \(Custom\).*add_safe_globals\(\[Custom\]\)"):
+        checkpoints.save({"sampler": Custom(3)}, step=1, order=ORDER, wait=True)
+    torch.serialization.add_safe_globals([Custom])
+    try:
+        assert saved(tmp_path, {"sampler": Custom(3)})["sampler"].value == 3
+    finally:
+        torch.serialization.clear_safe_globals()
+    with pytest.raises(CheckpointError, match="is not taken from a checkpoint, as its code would run"):
+        checkpoints.load(checkpoints.newest())
+
+
+def test_a_pickle_that_somebody_else_has_put_there_runs_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "run"),)
+
+    checkpoints = Checkpoints(tmp_path / "folder")
+    checkpoints.save({"w": torch.ones(1)}, step=1, order=ORDER, wait=True)
+    found = checkpoints.newest()
+    (found.path / "structure.pickle").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(CheckpointError, match=f"{os.mkdir.__module__}.mkdir is not taken from a checkpoint"):
+        checkpoints.load(found)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._utils", "_rebuild_tensor.__builtins__.get"),
+        ("torch._utils", "_rebuild_device_tensor_from_numpy.__code__.replace"),
+        ("numpy.dtypes", "Float64DType.__init_subclass__.DType"),
+    ],
+)
+def test_a_name_that_is_allowed_leads_to_no_other(module, name):
+    with pytest.raises(UnknownNameError, match=f"{module}.{name} is not taken from a checkpoint"):
+        find(module, name)
 
 
 def test_the_state_of_the_call_is_saved_whatever_happens_to_it_afterwards(tmp_path):
@@ -240,6 +296,42 @@ def test_who_is_cut_off_is_refused(tmp_path, newer):
     (tmp_path / "latest").unlink()  # the manifests say the same
     with pytest.raises(CheckpointError, match="is cut off"):
         old.save({"w": 1}, step=12, order=(2, 5), wait=True)
+
+
+def test_a_later_master_writes_a_step_again_that_an_earlier_one_has_written(tmp_path):
+    """Both save the same steps, as at the ends of epochs; the later one's are those that count."""
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    for step in (1000, 1100):
+        old.save({"w": 1}, step=step, order=(1, 5), wait=True)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    found = new.newest()
+    assert (found.order, new.load(found)) == ((2, 6), {"w": 2})
+    with pytest.raises(CheckpointError, match=r"this one \(epoch 1\) is cut off"):
+        old.save({"w": 1}, step=1200, order=(1, 5), wait=True)
+    assert names(tmp_path) == ["latest", "step-1000", "step-1100"]
+
+
+def test_the_newest_is_the_later_master_s_although_an_earlier_one_has_got_further(tmp_path):
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    for step in (1000, 1200):
+        old.save({"w": 1}, step=step, order=(1, 5), wait=True)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    assert new.newest().step == 1100
+    assert names(tmp_path) == ["latest", "step-1100", "step-1200"]
+    Checkpoints(tmp_path, keep=1).save({"w": 2}, step=1150, order=(2, 6), wait=True)
+    assert names(tmp_path) == ["latest", "step-1150"]
+
+
+def test_a_later_master_that_has_written_nothing_yet_keeps_an_earlier_one_from_writing(tmp_path):
+    old, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    old.begin("job", epoch=1)
+    old.save({"w": 1}, step=1000, order=(1, 5), wait=True)
+    new.begin("job", epoch=2)
+    with pytest.raises(CheckpointError, match=r"this one \(epoch 1\) is cut off"):
+        old.save({"w": 1}, step=1100, order=(1, 5), wait=True)
+    Checkpoints(tmp_path).begin("another job", epoch=3)
+    new.save({"w": 2}, step=1100, order=(2, 6), wait=True)
+    assert new.newest().order == (2, 6)
 
 
 def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):

@@ -15,7 +15,8 @@ LIMIT_SECONDS = 120
 
 RANK = """
     from torch.distributed.device_mesh import init_device_mesh
-    from elastic_worker.library.checkpoints import Checkpoints
+    from elastic_worker.library import manifest
+    from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
     try:
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
     except ImportError:
@@ -33,7 +34,11 @@ RANK = """
     checkpoints.save(state(whole, Shard(0), step=4, tuple=(1, None)), step=4, order=(1, 0), wait=True, group=world)
     told["files"] = sorted(json.load(open(f"{folder}/step-4/manifest.json"))["files"])
 
-    found = checkpoints.newest()
+    read, digest_of = [], manifest.digest_of
+    manifest.digest_of = lambda file: read.append(file.name) or digest_of(file)
+    found = checkpoints.newest(world)
+    told["found"], told["read"] = found.path.name, sorted(read)
+    manifest.digest_of = digest_of
     for name, placement in (("rows", Shard(0)), ("columns", Shard(1)), ("copies", Replicate())):
         template = state(torch.zeros(11, 2), placement)
         loaded = checkpoints.load(found, template)
@@ -63,6 +68,19 @@ RANK = """
     checkpoints.save(state(whole + 1, Shard(0)), step=10, order=(1, 0), group=world, wait=True)
     checkpoints.save(state(whole + 2, Shard(0)), step=10, order=(1, 0), group=world, wait=True)
     told["last"] = checkpoints.last_step
+
+    torn = Checkpoints(f"{folder}-torn")
+    for step in (1, 2):
+        torn.save(state(whole + step, Shard(0)), step=step, order=(1, 0), group=world, wait=True)
+    told["torn"] = []
+    for step in (2, 1):
+        if rank == 0:
+            open(f"{folder}-torn/step-{step}/__1_0.distcp", "r+b").write(b"torn")
+        dist.barrier()
+        try:
+            told["torn"].append(torn.newest(world).path.name)
+        except CheckpointError as error:
+            told["torn"].append(str(error))
     tell(**told)
     dist.barrier()
     dist.destroy_process_group()
@@ -89,6 +107,19 @@ def test_shards_are_read_into_other_shards(ranks):
     _, told = ranks
     for name in ("rows", "columns", "copies"):
         assert [rank[name] for rank in told] == [[True, True, [7.0] * 3]] * WORLD
+
+
+def test_each_file_is_checked_by_one_rank(ranks):
+    _, told = ranks
+    assert [rank["found"] for rank in told] == ["step-4"] * WORLD
+    assert [rank["read"] for rank in told] == [[".metadata", "__0_0.distcp", "structure.pickle"], ["__1_0.distcp"]]
+
+
+def test_what_one_rank_finds_torn_is_passed_over_by_all(ranks):
+    _, told = ranks
+    assert told[0]["torn"] == told[1]["torn"]
+    assert told[0]["torn"][0] == "step-1"
+    assert "step-1: __1_0.distcp has checksum" in told[0]["torn"][1]
 
 
 def test_one_process_reads_what_two_have_saved(ranks):

@@ -127,6 +127,26 @@ def test_a_rank_without_samples_gets_one_real_sample_of_weight_zero():
     assert [sampler.idle_ranks(world) for world in (1, 2, 3, 5)] == [0, 0, 1, 3]
 
 
+@given(sizes, st.integers(1, 40))
+def test_even_shares_have_as_many_micro_batches_and_no_other_samples_or_weights(size, world):
+    length, micro, micros = size
+    plain, even = (make_sampler(length, micro=micro, micros=micros) for _ in range(2))
+    even.even_shares = True
+    while shares := shares_of(plain, world):
+        padded = shares_of(even, world)
+        assert len({len(share.micro) for share in padded}) == 1
+        for share, more in zip(shares, padded, strict=True):
+            count = 0 if share.is_dummy else len(share.micro)
+            counted, rest = more.micro[:count], more.micro[count:]
+            assert [m.indices for m in counted] == [m.indices for m in share.micro[:count]]
+            assert {m.weight for m in rest} <= {0.0}
+            assert {tuple(m.indices) for m in rest} <= {tuple(shares[0].micro[0].indices)}
+            assert [m.last for m in more.micro].index(True) == len(more.micro) - 1
+            assert more.is_dummy == share.is_dummy
+        plain.commit(shares[0])
+        even.commit(padded[0])
+
+
 def test_the_state_can_be_saved_as_json_and_taken_over_with_other_batch_sizes():
     for committed in range(5):
         sampler = make_sampler(50, micro=4, micros=3, seed=9)

@@ -18,10 +18,10 @@ SETTINGS = settings.Settings(
 
 
 class Coordinator:
-    """Lets everybody in, and remembers what it was told last."""
+    """Lets everybody in, and remembers what it was told last. It says `says` at first."""
 
-    def __init__(self) -> None:
-        self.state, self.turns = {}, 0
+    def __init__(self, says=()) -> None:
+        self.state, self.says = {}, says
 
     async def welcome(self, reader, writer):
         line = wire.Line(reader, writer)
@@ -29,6 +29,8 @@ class Coordinator:
             hello, proof = await wire.receive_hello(line, token="secret", job_uid="job", incarnation=3)
             self.state.update(hello)
             line.send({"proof": proof, "epoch": 1})
+            for message in self.says:
+                line.send(message)
             while True:
                 self.state.update(await line.receive())
         except ConnectionError:
@@ -36,11 +38,11 @@ class Coordinator:
 
 
 @contextlib.asynccontextmanager
-async def joining():
+async def joining(says=(), heard=lambda _message: asyncio.sleep(0)):
     """A launcher that has begun to connect, and the coordinator that it finds."""
-    coordinator, port = Coordinator(), free_port()
+    coordinator, port = Coordinator(says), free_port()
     server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
-    membership = Membership(dataclasses.replace(SETTINGS, port=port), lambda _message: asyncio.sleep(0))
+    membership = Membership(dataclasses.replace(SETTINGS, port=port), heard)
     membership.tell(warm=False)
     running = asyncio.ensure_future(membership.run())
     try:
@@ -82,3 +84,15 @@ async def test_a_coordinator_that_says_nothing_is_given_up_after_the_silence_and
         assert heard == [True]
         await asyncio.sleep(2)
         assert heard[:2] == [True, False]
+
+
+async def test_a_word_that_cannot_be_read_ends_neither_the_launcher_nor_the_line():
+    """Of a coordinator of another release, as of a script that spoils what the launcher knows."""
+    heard = []
+
+    async def hear(message):
+        heard.append(int(message["number"]))
+
+    async with joining([{"word": 1}, {"number": "?"}, {"number": None}, {"number": 5}], hear) as (membership, _):
+        await asyncio.sleep(2)
+        assert (heard, membership.connected) == ([5], True)

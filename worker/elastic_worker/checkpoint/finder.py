@@ -17,16 +17,19 @@ from elastic_worker.checkpoint.writers import open_for_writing
 class Finder:
     """Watches from the moment it is made. `find` is for one thread at a time; the rest may be asked beside it.
 
-    Raises OSError where the path can be neither watched nor read.
+    `marker`: see `Candidates`. Raises OSError where the path can be neither watched nor read.
     """
 
-    def __init__(self, path: Path, writers: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, path: Path, writers: Callable[[], Iterable[int]], *, marker: str = "") -> None:
         self._tree = Tree(path)
         self._writers = writers
-        self._candidates = Candidates()
+        self._candidates = Candidates(marker)
+        self._ends = (*names.MARKERS, marker)
+        self.marked = False
+        """Whether a marker told of the last complete checkpoint."""
         self._newest: tuple[Path, Print] | None = None
         try:
-            self._tree.watch()  # what lies there already is nobody's present work
+            self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
         except OSError:
             self._tree.close()
             raise
@@ -43,7 +46,7 @@ class Finder:
     def read(self) -> tuple[list[Notice], bool]:
         """What to hand to `find`, and whether it may be the end of a checkpoint. Does not touch the mount."""
         notices = self._tree.read()
-        return notices, any(self._tree.may_complete(notice) for notice in notices)
+        return notices, any(self._tree.may_complete(notice, self._ends) for notice in notices)
 
     def find(self, notices: Sequence[Notice]) -> bool:
         """Whether a checkpoint has just become complete."""
@@ -53,9 +56,10 @@ class Finder:
         due_at = self._candidates.due_at()
         if due_at is None or time.monotonic() < due_at:
             return False
-        if not self._candidates.at_once and self.being_written():
+        if is_folder and self.being_written():
             self._candidates.postpone(time.monotonic())
             return False
+        self.marked = self._candidates.is_marked
         return self._judge(self._candidates.take())
 
     def being_written(self) -> bool:
@@ -63,6 +67,10 @@ class Finder:
         root, is_folder = self._tree.root(), self._tree.is_folder()
         belongs = _belongs_to_folder if is_folder else _belongs_to_file
         return any(belongs(path, root) for path in open_for_writing(self._writers()))
+
+    def unfinished(self) -> bool:
+        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        return self._candidates.unfinished(time.monotonic())
 
     def verify(self) -> bool:
         """Whether the last candidate still is as it was found, to its end."""
@@ -73,10 +81,10 @@ class Finder:
         self._tree.close()
 
     def _judge(self, written: list[PurePath]) -> bool:
-        """Whether the newest of these is whole, and is not just an empty file."""
+        """Whether the newest of these is whole, and is not just an empty file; a marker may be empty."""
         newest = self._tree.root() / written[-1]
         found = print_of(newest)
-        if found is None or (found.size == 0 and len(written) == 1):
+        if found is None or (found.size == 0 and len(written) == 1 and not self.marked):
             return False
         # The name itself may be open once more; then it will also be closed once more.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):

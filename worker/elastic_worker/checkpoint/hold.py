@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from elastic_worker.checkpoint.candidates import QUIET_SECONDS
 from elastic_worker.checkpoint.watch import CheckpointWatch
 from elastic_worker.checkpoint.writers import all_stopped
 
 LOOK_SECONDS = 0.05
 NOTICE_SECONDS = 0.2
 """Until the watch has surely been told of a file that was just closed."""
+TURN_SECONDS = 0.001
+"""Of the event loop: it has seen by then what the kernel told it before."""
 FREEZE_SECONDS = 2.0
 """A process that waits for a disk stops only when that is done."""
 LONGEST_SECONDS = 10.0
@@ -37,7 +38,7 @@ async def stop_at_checkpoint(
 ) -> bool:
     """Freeze the processes right after the next complete checkpoint; True: they are frozen and it is whole.
 
-    Waits at most `seconds`, longer only while a checkpoint is being written, and never beyond `last_call` (monotonic
+    Waits at most `seconds`, longer only while a checkpoint is under way, and never beyond `last_call` (monotonic
     seconds). False: there was none, and the processes run. So they do if this is cancelled.
     """
     deadline = _Deadline(watch, time.monotonic() + seconds, last_call)
@@ -81,6 +82,32 @@ async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Free
         hold.thaw()
 
 
+async def stand_still(watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float, marked: bool) -> bool:
+    """Freeze the processes, since another pod has found a checkpoint complete.
+
+    False: they have a part of it, or of the next one, to write, and run. Where it is `marked` it has all its parts, so
+    that only files matter that are open; these may be written to their end, within `seconds`.
+    """
+    if not await freeze_between_writes(watch, processes, seconds=seconds):
+        return False
+    if marked or not await is_under_way(watch):
+        return True
+    for process in processes:
+        process.thaw()
+    return False
+
+
+async def is_under_way(watch: CheckpointWatch) -> bool:
+    """Whether a checkpoint is, after a moment in which the watch is told of files that were just closed."""
+    until = time.monotonic() + FREEZE_SECONDS
+    await asyncio.sleep(TURN_SECONDS)
+    while watch.behind:
+        if time.monotonic() >= until:
+            return True
+        await asyncio.sleep(TURN_SECONDS)
+    return watch.unfinished
+
+
 class _Hold:
     """The processes, frozen or not; not for long, unless they are kept so."""
 
@@ -115,7 +142,7 @@ class _Deadline:
 
     def __init__(self, watch: CheckpointWatch, deadline: float, last_call: float | None) -> None:
         self._watch, self._deadline, self._last_call = watch, deadline, last_call
-        self._settled_at = self._noticed_at = deadline
+        self._noticed_at = deadline
 
     async def next_look(self) -> bool | None:
         """Whether the next look found a complete checkpoint; None: there was no other look in time."""
@@ -133,18 +160,16 @@ class _Deadline:
         return max(0.0, min(until, self._last_call or until) - now)
 
     async def _is_worth_waiting(self) -> bool:
-        """In time, or one is being written, or was until just now and may turn out to be complete."""
+        """In time, or one is under way, or was written until just now and may turn out to be complete."""
         now = time.monotonic()
         if self._last_call is not None and now >= self._last_call:
             return False
         if now < self._deadline:
             return True
-        if await asyncio.to_thread(self._watch.being_written):
+        if self._watch.unfinished or await asyncio.to_thread(self._watch.being_written):
             self._noticed_at = time.monotonic() + NOTICE_SECONDS
-            self._settled_at = time.monotonic() + 2 * QUIET_SECONDS
             return True
-        pending = self._watch.pending or now < self._noticed_at
-        return pending and now < max(self._settled_at, self._deadline + 2 * QUIET_SECONDS)
+        return now < self._noticed_at
 
 
 async def _is_safe(watch: CheckpointWatch, processes: Sequence[Freezable]) -> bool:
@@ -159,5 +184,5 @@ async def _stand_still(processes: Sequence[Freezable], until: float) -> bool:
     while not all_stopped(pids):
         if time.monotonic() >= until:
             return False
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(TURN_SECONDS)
     return True

@@ -1,16 +1,27 @@
-"""What the names of files say: a temporary one, a log, a part of a checkpoint, a description."""
+"""What the names of files say: a temporary one, a log, a description, a checkpoint's part, or its marker.
+
+A marker is the file that a format writes last of all. Formats contain each other: Hugging Face's trainer has a
+checkpoint of DeepSpeed, or two of torch, inside its own, so the marker of the outer one counts.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 DCP_METADATA = ".metadata"
 """torch.distributed.checkpoint writes it last, after all ranks have written their parts."""
 DCP_PART = ".distcp"
 
+MARKERS = ("trainer_state.json", "latest_checkpointed_iteration.txt", "latest", DCP_METADATA)
+"""Of Hugging Face's trainer, Megatron, DeepSpeed and torch; a format may contain those that follow it here."""
+_HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+/(?:training_args\.bin$|pytorch_model_fsdp|global_step\d+/)")
+_MEGATRON = re.compile(r"(?:^|/)iter_\d{7}/")
+_DEEPSPEED = re.compile(r"_(?:model|optim)_states\.pt$")
+
 _TEMPORARY_ENDS = (".tmp", ".temp", ".part", ".partial", ".incomplete", "~")
 _TEMPORARY_STARTS = ("tmp", ".tmp")
-_LOG_ENDS = (".log", ".out", ".err", ".jsonl", ".csv", ".lock", ".pid")
+_LOG_ENDS = (".log", ".out", ".err", ".jsonl", ".csv", ".lock", ".pid", ".wandb")
 _DESCRIPTION_ENDS = (".yaml", ".yml", ".toml", ".ini", ".md", ".txt", ".py")
 
 
@@ -30,14 +41,29 @@ def is_description(below: PurePath) -> bool:
     return name.endswith(_DESCRIPTION_ENDS) or (name.endswith(".json") and "config" in name)
 
 
-def ends_a_checkpoint(below: PurePath) -> bool:
-    """Whether nothing follows it: the metadata of the checkpoint at the path itself or in a folder right below.
+def marker(below: PurePath) -> str:
+    """Which of MARKERS the file is; "" if none.
 
-    Deeper ones are parts of a larger checkpoint, which has one for the model and one for the optimizer.
+    Torch's is one only at the path itself or in a folder right below. Deeper ones may be parts of a larger checkpoint,
+    which has one for the model and one for the optimizer.
     """
-    return below.name == DCP_METADATA and len(below.parts) <= 2
+    if below.name == DCP_METADATA and len(below.parts) > 2:
+        return ""
+    return below.name if below.name in MARKERS else ""
+
+
+def announced(below: PurePath) -> str:
+    """Which of MARKERS follows this file, as its format is known by the names that it gives; "" if none is known."""
+    path = below.as_posix()
+    if _HUGGING_FACE.search(path):
+        return "trainer_state.json"
+    if _MEGATRON.search(path):
+        return "latest_checkpointed_iteration.txt"
+    if _DEEPSPEED.search(path):
+        return "latest"
+    return DCP_METADATA if is_part(below) else ""
 
 
 def is_part(below: PurePath) -> bool:
-    """Whether it counts only together with the metadata that follows."""
+    """Whether it counts only together with torch's metadata, which follows in the same folder."""
     return below.name.endswith(DCP_PART)

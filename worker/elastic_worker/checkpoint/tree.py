@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
-from elastic_worker.checkpoint import inotify, names
+from elastic_worker.checkpoint import inotify
 
 
 class Deed(Enum):
@@ -88,10 +89,15 @@ class Tree:
         """What the kernel has noticed since. Does not touch the files, so it takes no time."""
         return self._inotify.read()
 
-    def may_complete(self, notice: inotify.Notice) -> bool:
-        """Whether by its name this may be the end of a checkpoint. Does not touch the files either."""
-        is_end = notice.name in (self.path.name, self._root_name, names.DCP_METADATA)
-        return is_end and notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO)
+    def may_complete(self, notice: inotify.Notice, ends: Iterable[str]) -> bool:
+        """Whether by its name this may be the end of a checkpoint, one of `ends` (`*` and `?` as in a shell).
+
+        Does not touch the files either.
+        """
+        if not notice.name or not notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
+            return False
+        is_path = notice.name in (self.path.name, self._root_name)
+        return is_path or any(fnmatchcase(notice.name, end) for end in ends)
 
     def happenings(self, notices: Sequence[inotify.Notice]) -> list[Happening]:
         """What was noticed, as far as it concerns the path; watches are renewed where folders came or went."""

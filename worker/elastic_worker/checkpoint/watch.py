@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from elastic_worker.checkpoint.finder import Finder
@@ -24,9 +25,12 @@ RETRY_SECONDS = 5.0
 
 
 class CheckpointWatch:
-    """`writers` gives the leaders of the sessions that this pod's training processes run in."""
+    """`writers` gives the leaders of the sessions that this pod's training processes run in.
 
-    def __init__(self, path: Path, *, writers: Callable[[], Iterable[int]]) -> None:
+    `marker`: the file that the script writes last of a checkpoint in a folder; "" for those that are known.
+    """
+
+    def __init__(self, path: Path, *, writers: Callable[[], Iterable[int]], marker: str = "") -> None:
         self.path = path
         self.problem = ""
         """Why it cannot watch or read, for people; empty while it can."""
@@ -35,7 +39,7 @@ class CheckpointWatch:
         """Monotonic seconds of the last complete checkpoint."""
         self.changed = asyncio.Event()
         """Set at each complete checkpoint and when `problem` changes; whoever waits for it clears it."""
-        self._writers = writers
+        self._make_finder = partial(Finder, path, writers, marker=marker)
         self._finder: Finder | None = None
         self._task: asyncio.Task[None] | None = None
         self._happened = asyncio.Event()
@@ -81,11 +85,14 @@ class CheckpointWatch:
             self._alarms.remove(ring)
 
     @property
-    def pending(self) -> bool:
-        """Whether something was written of which it is not known yet whether it makes a checkpoint complete."""
-        if self._finder is None:
-            return False
-        return self.behind or self._finder.due_at() is not None
+    def unfinished(self) -> bool:
+        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        return self.behind or (self._finder is not None and self._finder.unfinished())
+
+    @property
+    def marked(self) -> bool:
+        """Whether a marker told of the last complete checkpoint: then no pod has more of it to write."""
+        return self._finder is not None and self._finder.marked
 
     @property
     def behind(self) -> bool:
@@ -120,7 +127,7 @@ class CheckpointWatch:
 
     async def _try_to_watch(self) -> None:
         try:
-            self._finder = await asyncio.to_thread(Finder, self.path, self._writers)
+            self._finder = await asyncio.to_thread(self._make_finder)
         except OSError as error:
             self._note_problem(error)
         else:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_worker import contract
+from elastic_worker.coordinator.aligning import Aligning
 from elastic_worker.coordinator.carry_in_place import InPlace
 from elastic_worker.coordinator.changes import Change, Changes
-from elastic_worker.coordinator.choose import lost
+from elastic_worker.coordinator.choose import leaving, lost
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
@@ -33,7 +34,7 @@ class Carrier:
         self.board, self._tell = board, tell
         self.changes = Changes()
         self.training: dict[str, Any] = {}
-        self._answered: dict[str, bool] = {}
+        self.aligning = Aligning(board, tell)
         self.in_place = InPlace(self, board, tell)
 
     def do(self, decision: Decision, now: float) -> None:
@@ -47,6 +48,7 @@ class Carrier:
             "resume": lambda: self._resume(now),
             "stop": lambda: self._stop(decision, now),
             "stopped": lambda: self._stopped(now),
+            "give_up": lambda: self._give_up(decision),
             "form": lambda: self._form(decision, now),
             "done": lambda: self._done(now),
             "fail": lambda: self._fail(decision, now),
@@ -64,12 +66,10 @@ class Carrier:
         assert self.board.group is not None
         again = self.board.phase == Phase.ALIGNING
         self.board.why, self.board.planned_at = decision.reason, now
-        self._answered.clear()
         if not again:
             self.begin(decision, now)
         self._enter(Phase.ALIGNING, now)
-        for pod in self.board.group.pods:
-            self._tell(pod.uid, {"align": decision.seconds})
+        self.aligning.begin(decision.seconds, decision.last_call, now)
 
     def _resume(self, now: float) -> None:
         assert self.board.group is not None
@@ -82,8 +82,9 @@ class Carrier:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
         board.attempt, board.attempts, board.parked = None, 0, ""
+        is_whole = board.aligned and not board.in_vain
         self.begin(decision, now)
-        if decision.seconds == 0.0 and self.changes.latest is not None:
+        if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
         for member in board.members.values():
@@ -95,6 +96,11 @@ class Carrier:
                 self._tell(member.pod.uid, told)
             elif not member.connected:
                 member.runs = 0
+
+    def _give_up(self, decision: Decision) -> None:
+        """Pods that do not say that their processes have ended; they may train again once they say so."""
+        for pod in decision.pods:
+            self.board.members[pod.uid].given_up = "it does not say that its processes have ended"
 
     def _stopped(self, now: float) -> None:
         board = self.board
@@ -117,8 +123,7 @@ class Carrier:
 
     def is_blamed(self, group: Generation, now: float) -> bool:
         """Whether a failure is the script's, and not that of pods which went."""
-        leaving = any(m.leaving_until is not None for m in self.board.members.values())
-        return not (lost(self.board, group, now) or leaving)
+        return not (lost(self.board, group, now) or leaving(self.board, group))
 
     def _form(self, decision: Decision, now: float) -> None:
         board, group = self.board, decision.group
@@ -178,24 +183,17 @@ class Carrier:
             change.marks["started"] = now
         member.runs = generation
 
-    def stopped(self, member: Member, steps_lost: int | None) -> None:
-        """None of a member's processes runs."""
-        member.runs = 0
+    def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
+        """None of a member's processes runs, but for one that is `unkillable`."""
+        member.runs, member.given_up = 0, unkillable
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
             change.lost = lost if change.lost is None else min(change.lost, lost)
 
-    def aligned(self, member: Member, *, whole: bool) -> None:
+    def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A member's processes stand right after a checkpoint (`whole`), or there was none in time."""
-        board = self.board
-        if board.phase != Phase.ALIGNING or board.group is None:
-            return
-        self._answered[member.pod.uid] = whole
-        if whole and self.changes.latest is not None:
-            self.changes.latest.lost = 0
-        asked = {pod.uid for pod in board.group.pods if board.members[pod.uid].connected}
-        board.aligned = whole or asked <= set(self._answered)
+        self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:
         """A member's processes did their first step of that generation; `pause` is what a survivor measured."""
@@ -218,7 +216,7 @@ class Carrier:
         for member in board.members.values():
             if not member.connected or member.leaving_until is None or member.goodbye:
                 continue
-            if member.runs and not board.parked:
+            if member.still_runs and not board.parked:
                 continue
             if member.pod.uid == board.me and self._others_stop():
                 continue
@@ -245,6 +243,9 @@ class Carrier:
             "members": [pod.name for pod in group.pods] if training and group else [],
             "worldSize": group.world_size if training and group else 0,
             "failures": board.failures,
+            "givenUp": [
+                {"pod": m.pod.name, "why": m.given_up} for m in board.members.values() if m.connected and m.given_up
+            ],
             "training": {**({"step": board.step} if board.step else {}), **self.training},
             "changes": self.changes.shown(),
         }
@@ -275,14 +276,16 @@ class Carrier:
             self.changes.latest.marks[name] = now
 
     def _enter(self, phase: str, now: float) -> None:
-        self.board.phase, self.board.phase_since, self.board.aligned = phase, now, False
+        board = self.board
+        board.phase, board.phase_since = phase, now
+        board.aligned, board.in_vain, board.still_until = False, False, None
 
     def _tell_all(self, message: dict[str, Any]) -> None:
         for uid in self.board.members:
             self._tell(uid, message)
 
     def _others_stop(self) -> bool:
-        others = [m for m in self.board.members.values() if m.connected and m.runs and m.pod.uid != self.board.me]
+        others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]
         return bool(others) and not self.board.parked
 
     def _is_in_group(self, member: Member) -> bool:

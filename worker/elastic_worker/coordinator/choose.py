@@ -70,8 +70,17 @@ def lost(board: Board, group: Generation, now: float) -> list[Pod]:
     return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
 
 
+def leaving(board: Board, group: Generation) -> list[float]:
+    """When the processes of those pods of the group end that were asked to go; without pods that left an earlier group.
+
+    A pod stays on the board after it has gone, so that it is known if it comes back.
+    """
+    members = (board.member(pod.uid) for pod in group.pods)
+    return [member.leaving_until for member in members if member is not None and member.leaving_until is not None]
+
+
 def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
-    if member is None:
+    if member is None or member.given_up:
         return True
     if member.connected:
         return False
@@ -112,6 +121,8 @@ def _too_few(board: Board) -> str:
     master = board.member(board.me)
     if master is None or not master.connected:
         return "the master's own launcher is not connected yet"
+    if master.given_up:
+        return f"the master's pod is given up ({master.given_up}); the others wait for a new one"
     if not master.here:
         return "the master is about to leave; the others wait for a new one"
     if not _is_able(board, master):

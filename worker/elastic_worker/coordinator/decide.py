@@ -27,6 +27,8 @@ from elastic_worker.coordinator.words import member, what_changes
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
 MAX_BACKOFF_SECONDS = 60.0
+MOST_STOP_SECONDS = 90.0
+"""More than a launcher takes to end its processes, or to see that they cannot be ended."""
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
 CAUSE_SECONDS = 1.0
@@ -38,7 +40,7 @@ def decide(board: Board, now: float) -> Decision:
     if board.phase in (Phase.DONE, Phase.FAILED):
         return Decision("stay", "the job is over")
     if board.phase == Phase.STOPPING:
-        return _stopping(board)
+        return _stopping(board, now)
     if board.is_past:
         return _gives_way(board)
     if board.phase == Phase.WAITING:
@@ -74,7 +76,7 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
         return decision
     if board.attempt is None:
         attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
-        attempt = replace(attempt, sentence=decision.sentence, starts_again=True)
+        attempt = replace(attempt, sentence=decision.sentence, starts_again=True, margin=1)
         return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
     return follow_to_checkpoint(board, board.attempt, decision, now)
 
@@ -128,31 +130,47 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
     reason = "Leave" if going else "Join"
     sentence = what_changes(board, going, coming)
     if board.rules.align_seconds is None or board.aligned:
-        return Decision("stop", sentence, reason=reason)
-    limit = _align_until(board, going, now)
-    if limit is not None and now >= limit:
+        told = "; no checkpoint came in time" if board.in_vain else ""
+        return Decision("stop", f"{sentence}{told}", reason=reason)
+    if board.still_until is not None and now >= board.still_until:
+        return Decision("stop", f"{sentence}; some did not say whether they write", reason=reason)
+    limit, last_call = _align_until(board, going, now)
+    if last_call is not None and now >= last_call:
         return Decision("stop", f"{sentence}; no checkpoint came in time", reason=reason)
-    seconds = None if limit is None else limit - now
     if board.phase == Phase.ALIGNING and board.why == reason:
-        return Decision("stay", f"{sentence} after the next checkpoint", until=limit)
-    return Decision("align", f"{sentence} after the next checkpoint", reason=reason, until=limit, seconds=seconds)
+        until = min((time for time in (last_call, board.still_until) if time is not None), default=None)
+        return Decision("stay", f"{sentence} after the next checkpoint", until=until)
+    begins, ends = (None if time is None else time - now for time in (limit, last_call))
+    return Decision("align", f"{sentence} after the next checkpoint", reason=reason, seconds=begins, last_call=ends)
 
 
-def _align_until(board: Board, going: list[Pod], now: float) -> float | None:
-    """Growth has all the time; who leaves has what its own end and the job's limit allow."""
+def _align_until(board: Board, going: list[Pod], now: float) -> tuple[float | None, float | None]:
+    """Until when a checkpoint may begin, and end. Growth has all the time.
+
+    Who leaves has what the job's limit allows, and for one that is being written then what its own end does (108).
+    """
     if not going:
-        return None
-    assert board.rules.align_seconds is not None
+        return None, None
+    rules = board.rules
+    assert rules.align_seconds is not None
     began = board.planned_at if board.phase == Phase.ALIGNING and board.why == "Leave" else now
     ends = [member(board, pod).leaving_until for pod in going]
-    return min([began + board.rules.align_seconds, *(end - LEAVE_MARGIN_SECONDS for end in ends if end is not None)])
+    leave = [end - LEAVE_MARGIN_SECONDS for end in ends if end is not None]
+    last_call = min([began + max(rules.align_seconds, rules.grace_seconds), *leave])
+    return min(began + rules.align_seconds, last_call), last_call
 
 
-def _stopping(board: Board) -> Decision:
-    running = [m.pod.name for m in board.members.values() if m.connected and m.runs]
-    if running:
-        return Decision("stay", f"{', '.join(sorted(running)[:3])} still stop their processes")
-    return Decision("stopped", "all processes are stopped")
+def _stopping(board: Board, now: float) -> Decision:
+    """A launcher gives up what it cannot end, and says so; one that does not even say that is given up itself (105)."""
+    running = [m.pod for m in board.members.values() if m.still_runs]
+    if not running:
+        return Decision("stopped", "all processes are stopped")
+    until = board.phase_since + MOST_STOP_SECONDS
+    names = ", ".join(sorted(pod.name for pod in running)[:3])
+    if now >= until:
+        told = f"{names} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
+        return Decision("give_up", told, pods=tuple(running))
+    return Decision("stay", f"{names} still stop their processes", until=until)
 
 
 def _gives_way(board: Board) -> Decision:

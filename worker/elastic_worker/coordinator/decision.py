@@ -12,11 +12,12 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: stay, adopt, align, resume, stop, stopped, form, done or fail.
+    """What to do: stay, adopt, align, resume, stop, stopped, give_up, form, done or fail.
 
     In place also candidates, prepare, ask, propose, bind, cancel, refuse, park or count.
 
-    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change.
+    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change. To align: a checkpoint is
+    to begin within `seconds`, and to end within `last_call` seconds.
     """
 
     act: str
@@ -26,6 +27,7 @@ class Decision:
     group: Generation | None = None
     failure: Failure | None = None
     seconds: float | None = None
+    last_call: float | None = None
     pods: tuple[Pod, ...] = ()
     attempt: Attempt | None = None
 

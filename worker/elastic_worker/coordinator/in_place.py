@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_worker.coordinator import words
-from elastic_worker.coordinator.choose import in_order, is_wanted, lost, reconnects, why_not
+from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
 from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Member, Pod, Stage
 
@@ -94,11 +94,11 @@ def why_stalled(board: Board, group: Generation) -> Decision | None:
 
 
 def why_idle(board: Board, group: Generation) -> Decision | None:
-    """Nobody who has not finished has used its CPU for far too long: it hangs, at its end if others have finished."""
+    """Nobody who has not finished has done anything for far too long: it hangs, at its end if others have finished."""
     working = [m for pod in group.pods if (m := words.member(board, pod)).finished != group.number]
     if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
         return None
-    told = f"no process has done anything for {board.rules.stall_seconds:.0f} s"
+    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
     if len(working) < len(group.pods):
         told += f"; {working[0].pod.name} has not ended though others have finished"
     return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
@@ -253,8 +253,8 @@ def follow_to_checkpoint(board: Board, attempt: Attempt, change: Decision, now: 
         return following if following.act in ("ask", "propose", "bind", "stay") else replace(change, act="stop")
     assert board.group is not None
     missing = [pod.name for pod in board.group.pods if pod.uid not in attempt.saved]
-    leaving = [m.leaving_until - SAVE_MARGIN_SECONDS for m in board.members.values() if m.leaving_until is not None]
-    until = min([attempt.since + SAVE_SECONDS, *leaving])
+    ends = [end - SAVE_MARGIN_SECONDS for end in leaving(board, board.group)]
+    until = min([attempt.since + SAVE_SECONDS, *ends])
     if missing and now < until:
         return Decision("stay", f"{change.sentence}; {missing[0]} still writes its checkpoint", until=until)
     whole = not missing and all(attempt.saved.values())

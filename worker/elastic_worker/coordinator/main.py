@@ -30,6 +30,7 @@ def coordinator_of(settings: Settings) -> Coordinator:
     now = time.monotonic()
     rules = Rules(
         align_seconds=settings.align_seconds if settings.checkpoint_path else None,
+        grace_seconds=settings.grace_seconds,
         max_failures=settings.max_failures,
         stall_seconds=settings.stall_seconds,
     )

@@ -7,7 +7,7 @@ the coordinator's own clock; what members say of times comes as durations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -21,6 +21,11 @@ class Pod:
     processes: int = 1
     is_master: bool = False
     index: int = 0
+
+    @staticmethod
+    def from_message(message: Mapping[str, Any], *, address: str = "") -> Pod:
+        """From JSON of any release; `address` is where it is, if it does not say so. Raises KeyError without a uid."""
+        return Pod(**{"name": message["uid"], "address": address, **_known(Pod, message)})
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Generation:
     """
 
     number: int
-    epoch: int
-    wish: int
-    pods: tuple[Pod, ...]
+    epoch: int = 0
+    wish: int = 0
+    pods: tuple[Pod, ...] = ()
     reason: str = "Start"
     failures: int = 0
     step: int = 0
@@ -91,8 +96,14 @@ class Generation:
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> Generation:
-        """From JSON. Raises TypeError, KeyError for what is none."""
-        return Generation(**{**message, "pods": tuple(Pod(**pod) for pod in message["pods"])})
+        """From JSON of any release. Raises AttributeError, KeyError, TypeError for what is none."""
+        pods = tuple(Pod.from_message(pod) for pod in message["pods"])
+        return Generation(**{**_known(Generation, message), "pods": pods})
+
+
+def _known(kind: type[Pod | Generation], message: Mapping[str, Any]) -> dict[str, Any]:
+    """What this release knows of a message: fields that another one has added are passed over (103)."""
+    return {each.name: message[each.name] for each in fields(kind) if each.name in message}
 
 
 @dataclass(frozen=True)
@@ -113,9 +124,10 @@ class Failure:
 class Member:
     """A pod that is, or was, connected.
 
-    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none. `leaving_until`:
-    it was told to go, and its processes end by then. `goodbye`: it left of its own word. `store_port`: where the
-    master's store listens.
+    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
+    one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of it any more,
+    though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its
+    own word. `store_port`: where the master's store listens.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
     brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
@@ -130,7 +142,9 @@ class Member:
     warm_at: float | None = None
     leaving_until: float | None = None
     goodbye: bool = False
+    given_up: str = ""
     runs: int = 0
+    counts: int = 0
     finished: int = 0
     failure: Failure | None = None
     idle_seconds: float = 0.0
@@ -146,8 +160,13 @@ class Member:
 
     @property
     def here(self) -> bool:
-        """Whether it may take part in a new group: a pod that leaves, or is cut off, may not."""
-        return self.connected and self.leaving_until is None
+        """Whether it may take part in a new group: a pod that leaves, is cut off or given up may not."""
+        return self.connected and self.leaving_until is None and not self.given_up
+
+    @property
+    def still_runs(self) -> bool:
+        """Whether its processes are to be waited for."""
+        return self.connected and bool(self.runs) and not self.given_up
 
 
 class Phase:
@@ -206,6 +225,7 @@ class Rules:
     """What the job's spec says. `align_seconds` None: planned changes wait for no checkpoint."""
 
     align_seconds: float | None = None
+    grace_seconds: float = 30.0
     max_failures: int = 3
     stall_seconds: float = 1800.0
 
@@ -215,7 +235,8 @@ class Board:
     """Everything a decision is made from.
 
     `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a
-    checkpoint was just completed, or none is to be waited for any more.
+    checkpoint was just completed, or none is to be waited for any more (`in_vain`). `still_until`: so long pods have to
+    answer whether they write.
     """
 
     me: str
@@ -231,6 +252,8 @@ class Board:
     """The reason of the change under way: Start, Join, Leave, Loss, Failure, MasterLost."""
     planned_at: float = 0.0
     aligned: bool = False
+    in_vain: bool = False
+    still_until: float | None = None
     failures: int = 0
     failure: Failure | None = None
     restart_at: float = 0.0

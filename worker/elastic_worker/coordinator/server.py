@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -59,9 +60,9 @@ class Coordinator:
             hello, proof = await wire.receive_hello(
                 line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
             )
-            pod, group = _introduced(hello)
+            pod, group = _introduced(hello, address=str(writer.get_extra_info("peername")[0]))
             self._check_epoch(int(hello.get("epoch", 0)))
-        except (wire.RefusedError, ConnectionError, KeyError, TypeError, ValueError, OSError) as error:
+        except (wire.RefusedError, OSError, *wire.UNREADABLE) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
             if isinstance(error, wire.RefusedError):
                 line.send({"refused": str(error)})
@@ -88,7 +89,7 @@ class Coordinator:
                 if self._lines.get(pod.uid) is not line:
                     return
                 self._hear(self.board.members[pod.uid], message)
-        except (ConnectionError, KeyError, TypeError, ValueError) as error:
+        except ConnectionError as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
                 self._lose(pod, str(error), may_return=not isinstance(error, wire.EndedError))
@@ -118,42 +119,59 @@ class Coordinator:
         self._wake.set()
 
     def _hear(self, member: Member, message: wire.Message) -> None:
-        """Take in what a member says; what it does not mention is as before."""
+        """Take in what a member says. Of what makes no sense the rest is taken in, each by itself."""
         now = time.monotonic()
+        for part in (self._take_state, self._take_events, self._carrier.in_place.hear, self._take_progress):
+            _read(part, member, message, now)
+        if set(message) - {"beat", "idle", "step"}:
+            self._wake.set()
+
+    def _take_state(self, member: Member, message: wire.Message, now: float) -> None:
+        """What is so; what it does not mention is as before."""
         if "processes" in message:
             member.pod = replace(member.pod, processes=int(message["processes"]))
         if "warm" in message:
             member.warm_at = (member.warm_at or now) if message["warm"] else None
+        if "runs" in message:
+            member.counts = int(message["runs"])
+        if "unkillable" in message:
+            member.given_up = str(message["unkillable"])
         if "leaving" in message:
             member.leaving_until = now + float(message["leaving"])
         if message.get("goodbye"):
             member.goodbye = True
         if "store" in message:
             member.store_port = int(message["store"])
+        if "idle" in message:
+            member.idle_seconds = float(message["idle"])
+
+    def _take_events(self, member: Member, message: wire.Message, now: float) -> None:
+        """What has happened."""
         if "started" in message:
             self._carrier.started(member, int(message["started"]), now)
         if "stopped" in message:
-            self._carrier.stopped(member, message.get("lost"))
+            if self.board.group and message["stopped"] == self.board.group.number:
+                self.board.step = max(self.board.step, int(message.get("step", 0)))
+            self._carrier.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
         if "finished" in message:
             member.finished = int(message["finished"])
         if "failed" in message:
             member.failure = _failure(member, message["failed"], now)
         if "aligned" in message:
-            self._carrier.aligned(member, whole=bool(message["aligned"]))
+            self._carrier.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
+        if "still" in message:
+            self._carrier.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
         if "stepped" in message:
             self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
-        if "idle" in message:
-            member.idle_seconds = float(message["idle"])
-        self._carrier.in_place.hear(member, message, now)
-        self._take_progress(member, message, now)
-        if set(message) - {"beat", "idle", "step"}:
-            self._wake.set()
+        if "checkpointFolder" in message:
+            self._succession.add(str(message["checkpointFolder"]))
 
     def _take_progress(self, member: Member, message: wire.Message, now: float) -> None:
         board = self.board
         if message.get("checkpoints") or (board.group and now - board.phase_since >= PROGRESS_SECONDS):
             board.progressed = True
-        if "step" in message and board.group and member.runs == board.group.number:
+        # What was on its way when the group formed is of the one before: some of those steps are done again (104).
+        if "step" in message and board.group and member.counts == board.group.number:
             board.step = max(board.step, int(message["step"]))
         for key in ("lastCheckpointStep", "checkpointError"):
             if key in message:
@@ -190,11 +208,8 @@ class Coordinator:
 
     async def _watch_masters(self) -> None:
         """In a thread: storage may hang where the network is cut."""
-        if not self._succession.is_known:
-            return
-        await asyncio.to_thread(self._succession.note)
-        while True:
-            newest = await asyncio.to_thread(self._succession.newest)
+        while self.board.phase not in (Phase.DONE, Phase.FAILED):
+            newest = await asyncio.to_thread(self._succession.look)
             if newest > self.board.newest_epoch:
                 self.board.newest_epoch = newest
                 self._wake.set()
@@ -222,21 +237,33 @@ class Coordinator:
                 self._carrier.release()
                 return decision.until
             self._carrier.do(decision, now)
+            if decision.act in ("done", "fail"):
+                asyncio.ensure_future(asyncio.to_thread(self._succession.forget))  # noqa: RUF006 (ends with the loop)
 
 
-def _introduced(hello: wire.Message) -> tuple[Pod, Generation | None]:
-    """Who dials, and the last generation it was in. Raises KeyError, TypeError, ValueError for what is no hello."""
-    pod = Pod(**hello["pod"])
+Take = Callable[[Member, wire.Message, float], None]
+
+
+def _read(take: Take, member: Member, message: wire.Message, now: float) -> None:
+    try:
+        take(member, message, now)
+    except wire.UNREADABLE as error:
+        log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
+
+
+def _introduced(hello: wire.Message, *, address: str) -> tuple[Pod, Generation | None]:
+    """Who dials from that address, and the last generation it was in. Raises wire.UNREADABLE for what is no hello."""
+    pod = Pod.from_message(hello["pod"], address=address)
     group = Generation.from_message(hello["group"]) if hello.get("group") else None
     return pod, group
 
 
 def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:
     return Failure(
-        generation=int(told["generation"]),
-        rank=int(told["rank"]),
-        exit_code=int(told["exitCode"]),
-        message=str(told["message"]),
+        generation=int(told.get("generation", member.runs)),
+        rank=int(told.get("rank", -1)),
+        exit_code=int(told.get("exitCode", -1)),
+        message=str(told.get("message", "a training process has failed")),
         pod=member.pod.name,
         at=now - float(told.get("ago", 0.0)),
         is_consequence=bool(told.get("isConsequence")),

@@ -49,8 +49,8 @@ def parse(wish: Any) -> Wish:
     return Wish(
         number=int(wish["wish"]),
         members=frozenset(str(member["uid"]) for member in wish["members"]),
-        fewest=int(wish["min"]),
-        most=int(wish["max"]),
+        fewest=int(wish.get("min", 1)),
+        most=int(wish.get("max", 4096)),
         sizes=tuple(int(size) for size in wish.get("sizes", ())),
         step=max(1, int(wish.get("step", 1))),
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elastic_worker import contract
-from elastic_worker.checkpoint.hold import freeze_between_writes, stop_at_checkpoint
 from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
 from elastic_worker.launcher.library import Library
 from elastic_worker.logs import brief
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PACKAGE_FOLDER = Path(contract.__file__).resolve().parents[1]
-NO_LIMIT_SECONDS = 30 * 86_400.0
 FAILURE_POLL_SECONDS = 0.05
 END_SECONDS = 5.0
 """What a process that has failed gets to end by itself before another takes its place, and its GPU."""
@@ -57,13 +56,12 @@ class Group:
         self.processes: list[TrainingProcess] = []
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
-        self.frozen = False
+        self.aligning = Aligning(watch, self._living, tell, self.note_checkpoint)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
         self._watchers: list[asyncio.Task[None]] = []
-        self._align: asyncio.Task[None] | None = None
-        self._finishing: asyncio.Task[bool] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self.unready: Callable[[str], None] = log.warning
         """Told when a process ends before it was in a group."""
 
@@ -73,18 +71,22 @@ class Group:
         return bool(self.processes)
 
     @property
-    def aligning(self) -> bool:
-        """Whether a checkpoint is waited for."""
-        return self._align is not None and not self._align.done()
-
-    @property
     def steps(self) -> int:
         """Optimizer steps of the present processes."""
         return max((process.steps.count for process in self.processes), default=0)
 
+    @property
+    def step(self) -> int:
+        """Of the whole training: what the library says, else what was counted since the group formed."""
+        said = self.library.progress().get("step")
+        return int(said) if said is not None else (self.record.step if self.record else 0) + self.steps
+
     def pids(self) -> list[int]:
         """Of the processes that still run."""
-        return [process.pid for process in self.processes if not process.exited.done()]
+        return [process.pid for process in self._living()]
+
+    def _living(self) -> list[TrainingProcess]:
+        return [process for process in self.processes if not process.exited.done()]
 
     # -- what the coordinator asks for ---------------------------------------------------------------------------------
 
@@ -93,7 +95,7 @@ class Group:
         if self.running:
             await self.stop(seconds=5.0)
         assert self.program is not None, "a pod is not warm before it knows what to run"
-        self.record, self._stopping, self.frozen = record, False, False
+        self.record, self._stopping = record, False
         self.size = self._own(record).processes
         self.steps_saved = 0 if self.watch is not None and self.watch.completed else None
         began = time.monotonic()
@@ -101,7 +103,8 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self.tell(started=record.number, runs=record.number, group=record.to_message(), finished=0, idle=0.0)
+        told = {"started": record.number, "runs": record.number, "group": record.to_message(), "finished": 0}
+        self.tell(**told, step=record.step, idle=0.0)
 
     async def get_ready(self) -> None:
         """Start the processes that are missing, to be brought into a group that trains."""
@@ -109,6 +112,9 @@ class Group:
         self._stopping = False
         failed, self._failed = self._failed, []
         await asyncio.gather(*(process.stop(END_SECONDS) for process in failed))
+        if unkillable := self._give_up(failed):
+            self.tell(unkillable=unkillable)
+            return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
         missing = [rank for rank in range(self.size) if rank not in running]
@@ -137,69 +143,37 @@ class Group:
     async def stop(self, *, seconds: float, dump: bool = False) -> None:
         """End all processes; after `seconds` by force."""
         self._stopping = True
-        began = time.monotonic()
-        await self._finish_writing(0.0 if dump else seconds / 2)
-        left = max(0.0, seconds - _since(began))
-        self.cancel_align()
+        number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        number = self.record.number if self.record else 0
+        self.aligning.cancel()  # none of them runs on between now and its end
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
-        await asyncio.gather(*(process.stop(left) for process in processes))
+        await asyncio.gather(*(process.stop(seconds) for process in processes))
+        told = {"unkillable": unkillable} if (unkillable := self._give_up(processes)) else {}
         for watcher in self._watchers:
             watcher.cancel()
-        self._watchers, self.frozen = [], False
+        self._watchers = []
         self.library.forget()
-        self.tell(stopped=number, runs=0, **({} if lost is None else {"lost": lost}))
+        self.tell(stopped=number, runs=0, step=step, **told, **({} if lost is None else {"lost": lost}))
 
-    async def _finish_writing(self, seconds: float) -> None:
-        """Where a checkpoint is still waited for, let the processes finish the file that they write (89).
+    def _give_up(self, processes: list[TrainingProcess]) -> str:
+        """What is told of those that do not end; "" if all have. No other takes their place before they do (105)."""
+        left = [process for process in processes if not process.exited.done()]
+        if not left:
+            return ""
+        told = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
+        log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", told)
+        self._ending = asyncio.ensure_future(self._await_end(left))
+        return f"{told} cannot be ended by SIGKILL"
 
-        Another pod has found the checkpoint complete first: it does not see what is written here. Whoever stops the
-        processes once more meanwhile is in a hurry, and does not wait.
-        """
-        align, finishing = self._align, self._finishing
-        if finishing is not None:
-            finishing.cancel()
-            await asyncio.wait({finishing})
-        elif align is not None and not align.done() and self.watch is not None and seconds > 0:
-            align.cancel()
-            await asyncio.wait({align})
-            if not self.frozen:
-                running = [process for process in self.processes if not process.exited.done()]
-                finishing = asyncio.ensure_future(freeze_between_writes(self.watch, running, seconds=seconds))
-                self._finishing = finishing
-                await asyncio.wait({finishing})
-                self._finishing = None
-
-    def align(self, seconds: float | None) -> None:
-        """Freeze right after the next complete checkpoint, and say so; say so too if there is none within `seconds`."""
-        self.cancel_align()
-        self._align = asyncio.ensure_future(self._hold(NO_LIMIT_SECONDS if seconds is None else seconds))
-
-    def cancel_align(self) -> None:
-        """Wait for no checkpoint any more, and let frozen processes go on."""
-        if self._align is not None:
-            self._align.cancel()
-            self._align = None
-        if self.frozen:
-            self.frozen = False
-            for process in self.processes:
-                process.thaw()
-
-    async def _hold(self, seconds: float) -> None:
-        if self.watch is None:
-            self.tell(aligned=False)
-            return
-        running = [process for process in self.processes if not process.exited.done()]
-        whole = await stop_at_checkpoint(self.watch, running, seconds=seconds)
-        self.frozen = whole
-        if whole:
-            self.note_checkpoint()
-        self.tell(aligned=whole)
+    async def _await_end(self, processes: list[TrainingProcess]) -> None:
+        """A pod that was given up may train again when they have ended after all."""
+        await asyncio.wait({process.exited for process in processes})
+        log.info("all processes have ended after all")
+        self.tell(unkillable="")
 
     # -- what is seen of the processes ---------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ ALONE_SECONDS = 2.0
 CANCEL_SECONDS = 0.2
 SAVE_SECONDS = 600.0
 """For a checkpoint before the pod leaves; less if its grace period is shorter."""
+FINISH_SECONDS = 15.0
+"""For the end of a file of a checkpoint that is being written when the processes are stopped."""
 LEAVE_SECONDS = 1.0
 """What processes that were asked to end get before they are sent SIGTERM."""
 FAREWELL_SECONDS = 0.5
@@ -69,8 +71,8 @@ class Launcher:
             folder=scratch,
         )
         self._membership = Membership(settings, self._hear)
-        path = settings.checkpoint_path
-        self._watch = CheckpointWatch(Path(path), writers=self._pids) if path else None
+        path, marker = settings.checkpoint_path, settings.checkpoint_complete
+        self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
         self._library = Library(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
@@ -173,18 +175,24 @@ class Launcher:
             self._told = message["status"]
             self._totals.add(self._told)
         if "form" in message:
-            await self._form(Generation.from_message(message["form"]))
+            await self._form(message["form"])
         if "align" in message:
-            self._group.align(message["align"])
+            self._group.aligning.begin(message["align"], message.get("lastCall"))
+        if "still" in message:
+            self._group.aligning.stand_still(int(message["still"]["round"]), marked=bool(message["still"]["marked"]))
         if "resume" in message:
-            self._group.cancel_align()
+            self._group.aligning.cancel()
         if "stop" in message:
             await self._readiness.cancel()
-            await self._group.stop(seconds=self._at_most(float(message["seconds"])), dump=bool(message.get("dump")))
+            await self._finish_writing(0.0 if message.get("dump") else FINISH_SECONDS)
+            seconds = self._at_most(float(message.get("seconds", 5.0)))
+            await self._group.stop(seconds=seconds, dump=bool(message.get("dump")))
         if "done" in message:
             self._end_with(DONE)
         if "fail" in message:
-            self._end_with(Ending(int(message["fail"]["exitCode"]), str(message["fail"]["message"])))
+            told = message["fail"]
+            code = int(told.get("exitCode", contract.EXIT_DO_NOT_RETRY))
+            self._end_with(Ending(code, str(told.get("message", "the job has failed"))))
         if "leave" in message:
             self._save = bool(message.get("save"))
             self._end_with(LEFT)
@@ -194,16 +202,18 @@ class Launcher:
             self._go_over(Generation.from_message(message["bind"]))
         self._library.hear(message)
 
-    async def _form(self, record: Generation) -> None:
+    async def _form(self, message: Mapping[str, Any]) -> None:
+        """The coordinator takes processes for started, so it is told of whatever keeps them from it."""
         await self._readiness.cancel()
         try:
+            record = Generation.from_message(message)
             await self._group.form(record)
             self._use_store(record)
-        except (OSError, RuntimeError) as error:
-            told = f"{self.settings.pod_name} cannot start its processes: {error}"
-            log.warning("%s", told)
-            rank = record.first_rank(self.settings.pod_uid)
-            self._membership.tell(failed={"generation": record.number, "rank": rank, "exitCode": 1, "message": told})
+        except (OSError, RuntimeError, *wire.UNREADABLE) as error:
+            told = f"{self.settings.pod_name} cannot start its processes: {error!r}"
+            log.warning("%s", told, exc_info=True)
+            failure = {"exitCode": 1, "message": told}
+            self._membership.tell(failed={"generation": int(message.get("number", 0)), "rank": -1, **failure})
 
     def _go_over(self, record: Generation) -> None:
         """The processes change to another group, as they are."""
@@ -251,11 +261,17 @@ class Launcher:
     def _at_most(self, seconds: float) -> float:
         return seconds if self._leave_by is None else max(0.0, min(seconds, self._leave_by - time.monotonic()))
 
+    async def _finish_writing(self, seconds: float) -> None:
+        """Before the processes are stopped; at most half of what the pod has left."""
+        self._group.expect_end()
+        await self._group.aligning.finish_writing(0.5 * self._at_most(2 * seconds))
+
     async def _end(self, ending: Ending) -> Ending:
         """End the processes, say goodbye; a command ends by itself after its torchrun has."""
         await self._readiness.cancel()
         if self._group.running:
             await self._ask_to_end(ending)
+            await self._finish_writing(FINISH_SECONDS)
             await self._group.stop(seconds=self._at_most(5.0))
         self._membership.tell(goodbye=True)
         if self.settings.is_master:

@@ -98,6 +98,8 @@ class Library:
             hello = json.loads(await reader.readline())
             trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
             self._trainees[trainee.local_rank] = trainee
+            if folder := str(hello.get("checkpoints", "")):
+                self._tell(checkpointFolder=folder)
             self._look()
             while line := await reader.readline():
                 self._hear(trainee, json.loads(line))
@@ -188,7 +190,7 @@ class Library:
                 self._each(lambda _rank: message)
             else:
                 record = Generation.from_message(record_message)
-                self._each(lambda rank: {"bind": self._place(record, rank), "at": message["at"]})
+                self._each(lambda rank: {"bind": self._place(record, rank), "at": message.get("at")})
 
     def _place(self, record: Generation, local_rank: int) -> Message:
         """What one process needs to know of a group; rank -1 if it is not in it."""

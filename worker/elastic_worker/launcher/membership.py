@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from elastic_worker import wire
+from elastic_worker import contract, wire
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ QUIET_SECONDS = 30.0
 
 LASTING = (
     "processes",
+    "checkpointFolder",
     "warm",
     "leaving",
     "store",
@@ -39,6 +40,7 @@ LASTING = (
     "kind",
     "stuck",
     "idle",
+    "unkillable",
 )
 """What a hello repeats."""
 
@@ -107,7 +109,7 @@ class Membership:
             while True:
                 message = await line.receive()
                 if set(message) != {"beat"}:
-                    await self._heard(message)
+                    await self._take(message)
         except ConnectionError as error:
             log.info("the line to the coordinator broke: %s", error)
         finally:
@@ -115,6 +117,13 @@ class Membership:
             self._line = None
             self.on_line(False)
             line.abort()
+
+    async def _take(self, message: wire.Message) -> None:
+        """What cannot be read, of a coordinator of another release, ends nobody's training."""
+        try:
+            await self._heard(message)
+        except wire.UNREADABLE as error:
+            log.warning("the coordinator says what cannot be read: %r in %.300s", error, message, exc_info=True)
 
     def _tell_what_changed(self, line: wire.Line, said: wire.Message) -> None:
         """What came to be so while the hello was on its way: else a pod that got warm then is waited for for ever."""
@@ -141,6 +150,7 @@ class Membership:
         return {
             **{key: value for key, value in state.items() if key != "processes"},
             "uid": settings.pod_uid,
+            "contract": contract.VERSION,
             "job": settings.job_uid,
             "incarnation": settings.incarnation,
             "epoch": self._epoch,

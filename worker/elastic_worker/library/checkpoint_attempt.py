@@ -78,9 +78,14 @@ class Attempt:
         return _describe(error, self.place.path)
 
     def _is_there(self) -> bool:
+        """What an earlier master wrote is another training's."""
         path = self.place.checkpoint(self.step)
         try:
-            Manifest.read(path).check(path)
+            manifest = Manifest.read(path)
+            if manifest.order.epoch < self.order.epoch:
+                logger.info("checkpoint step=%d is written again reason=an earlier master wrote it", self.step)
+                return False
+            manifest.check(path)
         except TornError as error:
             if path.exists():
                 logger.warning("checkpoint step=%d is written again reason=%s", self.step, error)

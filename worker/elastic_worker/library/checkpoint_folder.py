@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from elastic_worker.coordinator.succession import Succession
 from elastic_worker.library.manifest import Manifest, Order, TornError, sync_folder, write_durably
 
 LATEST = "latest"
@@ -33,6 +34,8 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.masters: Succession | None = None
+        """Where the masters of this job leave their epochs; None if nothing is known of masters."""
 
     def create(self) -> None:
         """With its parents."""
@@ -49,9 +52,19 @@ class Folder:
         return self.path / f"step-{step}.{order.epoch}-{order.generation}.tmp"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
-        """Steps and folders that claim to be complete, the highest step first; none if there is no folder."""
+        """Steps and folders that claim to be complete, the newest first; none if there is no folder.
+
+        The later master's are the newer ones (109): an earlier one may have got further before it was cut off. What
+        nobody can say who wrote stands where its step is.
+        """
         found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
-        return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
+        order = Order(0, 0)
+        keyed = []
+        for step, path in sorted((int(match[1]), path) for match, path in found if match):
+            with contextlib.suppress(TornError):
+                order = Manifest.read(path).order
+            keyed.append((order, step, path))
+        return [(step, path) for _, step, path in sorted(keyed, reverse=True)]
 
     def leftovers(self) -> list[tuple[Order, Path]]:
         """What is being written, or was when its writer was killed."""
@@ -63,7 +76,11 @@ class Folder:
         return (self.path / LATEST).exists()
 
     def refuse_if_outdated(self, order: Order) -> None:
-        """Raises OutdatedError if a newer master, or a newer generation, has written here."""
+        """Raises OutdatedError if a newer master has begun, or one or a newer generation has written here."""
+        if self.masters is not None and (latest := self.masters.look()) > self.masters.epoch:
+            raise OutdatedError(
+                f"a newer master (epoch {latest}) has taken over; this one (epoch {self.masters.epoch}) is cut off"
+            )
         newest = max(self._orders(), default=order)
         if newest > order:
             raise OutdatedError(_outdated(newest, order))
@@ -80,18 +97,20 @@ class Folder:
         _remove(self.unfinished(step, order))
 
     def publish(self, manifest: Manifest) -> None:
-        """Make what was written the checkpoint of its step, in one rename; a torn one of the same step gives way.
+        """Make what was written the checkpoint of its step, in one rename.
 
+        A torn one of the same step gives way, and that of an earlier master, which is removed when this one is there.
         Raises OutdatedError if a newer master came meanwhile.
         """
         unfinished = self.unfinished(manifest.step, manifest.order)
         target = self.checkpoint(manifest.step)
         sync_folder(unfinished)
         self.refuse_if_outdated(manifest.order)
-        if target.exists():
-            self._discard(target, manifest.order)
+        doomed = self._put_away(target, manifest.order) if target.exists() else None
         unfinished.rename(target)
         sync_folder(self.path)
+        if doomed is not None:
+            _remove(doomed)
 
     def prune(self, *, keep: int, order: Order) -> None:
         """Remove what is older than the `keep` newest complete ones, unless a newer master wrote it."""
@@ -119,10 +138,13 @@ class Folder:
 
     def _discard(self, checkpoint: Path, order: Order) -> None:
         """Renamed first: killed half way through, it must not look like a checkpoint."""
+        _remove(self._put_away(checkpoint, order))
+
+    def _put_away(self, checkpoint: Path, order: Order) -> Path:
         number = checkpoint.name[len("step-") :]
         doomed = self.path / f"old-{number}.{order.epoch}-{order.generation}.tmp"
         checkpoint.rename(doomed)
-        _remove(doomed)
+        return doomed
 
     def _orders(self) -> Iterator[Order]:
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):

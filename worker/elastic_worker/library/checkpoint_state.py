@@ -10,9 +10,12 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
+
+from elastic_worker.library import checkpoint_values
 
 try:
     from torch.distributed.tensor import DTensor
@@ -57,6 +60,8 @@ def put_together(structure: bytes, tensors: Mapping[str, Any]) -> Any:
     """The state with these tensors. Raises StateError."""
     try:
         return _Unpickler(io.BytesIO(structure), tensors.__getitem__).load()
+    except checkpoint_values.UnknownNameError as error:
+        raise StateError(str(error)) from error
     except Exception as error:
         raise StateError(f"its values cannot be read: {error!r}") from error
 
@@ -120,6 +125,12 @@ class _Pickler(pickle.Pickler):
         self._tensors = tensors
         self._names = {id(tensor): name for name, tensor in tensors.items()}
 
+    def reducer_override(self, value: Any) -> Any:
+        """What cannot be read again is told when it is saved."""
+        if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+            checkpoint_values.check(str(value.__module__), value.__qualname__)
+        return NotImplemented
+
     def persistent_id(self, value: Any) -> str | None:
         if not _is_ours(value):
             return None
@@ -133,6 +144,9 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: io.BytesIO, tensor: Callable[[str], Any]) -> None:
         super().__init__(stream)
         self._tensor = tensor
+
+    def find_class(self, module: str, name: str) -> Any:
+        return checkpoint_values.find(module, name)
 
     def persistent_load(self, name: str) -> Any:
         return self._tensor(name)

@@ -21,8 +21,10 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from elastic_worker.coordinator.succession import Succession
 from elastic_worker.library import checkpoint_dcp as dcp
 from elastic_worker.library.checkpoint_attempt import STRUCTURE, Attempt
+from elastic_worker.library.checkpoint_check import CheckedTogether
 from elastic_worker.library.checkpoint_folder import Folder
 from elastic_worker.library.checkpoint_staging import Staging
 from elastic_worker.library.checkpoint_state import (
@@ -80,6 +82,15 @@ class Checkpoints:
         self._told: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
 
+    def begin(self, job_uid: str, *, epoch: int) -> None:
+        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began."""
+        try:
+            self._folder.create()
+            self._folder.masters = Succession(str(self._folder.path), job_uid=job_uid, epoch=epoch)
+            self._folder.masters.look()
+        except OSError as error:
+            logger.warning("an earlier master that is cut off will not learn of this one: %s", error)
+
     def save(
         self,
         state: Any,
@@ -115,15 +126,30 @@ class Checkpoints:
         if self.problem:
             raise CheckpointError(self.problem)
 
-    def newest(self) -> Found | None:
+    def newest(self, group: Any = None) -> Found | None:
         """The newest complete checkpoint, every byte of it read; None if there never was one.
 
-        Raises CheckpointError if there are some and none is complete, or the folder cannot be read.
+        With a group all its ranks call, each reads a share, and all find the same. Raises CheckpointError if there are
+        some and none is complete, or the folder cannot be read.
         """
+        if group is None:
+            return self._newest(Manifest.check)
+        together: CheckedTogether[Found | None] = CheckedTogether(group)
+        if not together.is_first:
+            return together.follow()
+        try:
+            found = self._newest(lambda manifest, path: together.check(manifest, path))
+        except CheckpointError as error:
+            together.end(error)
+            raise
+        together.end(found)
+        return found
+
+    def _newest(self, check: Callable[[Manifest, Path], None]) -> Found | None:
         refused = []
         try:
             for step, path in self._folder.checkpoints():
-                manifest = _read_all(path, step)
+                manifest = _read_all(path, step, check)
                 if isinstance(manifest, Manifest):
                     self.last_step = step
                     return Found(path, step, manifest.meta, (manifest.order.epoch, manifest.order.generation))
@@ -217,11 +243,11 @@ def _finish(reference: weakref.ref[Checkpoints]) -> None:
         checkpoints._finish()
 
 
-def _read_all(path: Path, step: int) -> Manifest | TornError:
+def _read_all(path: Path, step: int, check: Callable[[Manifest, Path], None]) -> Manifest | TornError:
     """The manifest of a complete checkpoint, or why it is not one."""
     try:
         manifest = Manifest.read(path)
-        manifest.check(path)
+        check(manifest, path)
     except TornError as error:
         return error
     return manifest if manifest.step == step else TornError(f"it holds step {manifest.step}")

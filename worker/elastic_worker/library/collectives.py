@@ -41,9 +41,12 @@ class Calls:
         future.value()
 
     def reduce(self, group: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """The sum over all ranks of a bucket of gradients. A failure is raised by `check`, after the backward."""
+        """The mean over all ranks of a bucket of gradients. A failure is raised by `check`, after the backward.
+
+        A mean, as DDP's own (100): what a backward has reduced stays what it is if a second one reduces it again.
+        """
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        buffer = bucket.buffer()
+        buffer = bucket.buffer().div_(group.size())
         future = group.allreduce([buffer]).get_future()
 
         def finish() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ REFUSED_OPTIONS = {
     "mixed_precision": "use torch.autocast",
     "delay_all_reduce_named_params": "leave it out, it is bound to one group",
     "param_to_hook_all_reduce": "leave it out, it is bound to one group",
+    "static_graph": "leave it out, it holds for the number of micro-batches that a rank began with",
 }
 MODULE_STATE = tuple(vars(torch.nn.Module()))
 """What `torch.nn.Module`'s constructor would empty: hooks, the mode, submodules."""
@@ -39,7 +40,7 @@ MODULE_STATE = tuple(vars(torch.nn.Module()))
 class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
     """Wraps `module` like DistributedDataParallel, with its options but for the group; trains after `regroup`.
 
-    Gradients are averaged over the ranks, as in torch, unless `adds_up`.
+    Gradients are averaged over the ranks, as in torch.
     """
 
     def __init__(self, module: Any, **options: Any) -> None:
@@ -47,14 +48,14 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
             raise TypeError(f"job.wrap(model, {name}=...): {REFUSED_OPTIONS[name]}")
         torch.nn.Module.__init__(self)
         self.module = module
-        self._options, self._alone, self.adds_up = options, False, False
+        self._options, self._alone = options, False
         self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def regroup(self, formed: Formed, *, can_be_given_up: bool = False) -> None:
         """Reduce in this group from now on. No communication: the state of all ranks must be the same already.
 
-        With `can_be_given_up` gradients are added up by `formed.calls`, unless a hook was registered: whoever calls
-        backward must ask it afterwards whether all went well, and `adds_up` says that nothing was divided.
+        With `can_be_given_up` gradients are averaged by `formed.calls`, unless a hook was registered: whoever calls
+        backward must ask it afterwards whether all went well.
         """
         self._release()
         sync = self.__dict__.get("require_backward_grad_sync", True)
@@ -65,13 +66,12 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self._alone, self.require_backward_grad_sync = False, sync
         for register, arguments in self._comm_hook_calls:
             register(self, *arguments)
-        self.adds_up = can_be_given_up and not self._comm_hook_calls
-        if self.adds_up:
+        if can_be_given_up and not self._comm_hook_calls:
 
-            def add_up(group, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # torch looks at annotations
+            def average(group, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # torch looks at annotations
                 return formed.calls.reduce(group, bucket)
 
-            DistributedDataParallel.register_comm_hook(self, formed.group, add_up)
+            DistributedDataParallel.register_comm_hook(self, formed.group, average)
 
     def use_alone(self) -> None:
         """Go on without any group: nothing is reduced."""
@@ -100,6 +100,30 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
     def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
         self._remember(DistributedDataParallel._register_builtin_comm_hook, comm_hook_type)
+
+    @property
+    def has_own_hook(self) -> bool:
+        """Whether the script says how gradients are communicated, and when."""
+        return bool(self._comm_hook_calls)
+
+    @property
+    def parameters_left_alone(self) -> Collection[str]:
+        """Names of those that the script has told DDP to leave to each rank."""
+        return getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
+
+    def check_hooks(self, objects: Iterable[object]) -> None:
+        """Raises TypeError for a hook with a state that newcomers would not get: `objects` are those that they get.
+
+        PowerSGD's, for example, has a newcomer begin with other messages than the others are at, which aborts them.
+        """
+        known = {id(each) for each in objects}
+        for _, (state, *hook) in self._comm_hook_calls:
+            if hook and state is not None and id(state) not in known:
+                raise TypeError(
+                    f"register_comm_hook(state, {getattr(hook[0], '__name__', hook[0])}): a newcomer would not have "
+                    f"that state, of type {type(state).__name__}. Pass None, or an object with state_dict and "
+                    "load_state_dict that job.state gets too, or use elastic.init(in_place=False)"
+                )
 
     def _remember(self, register: Callable[..., None], *arguments: Any) -> None:
         if "reducer" in self.__dict__:

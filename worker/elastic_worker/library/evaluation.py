@@ -31,6 +31,11 @@ class Evaluation:
         self._in_new_group = False
 
     def __iter__(self) -> Iterator[EvalBatch]:
+        yield from self._until_known()
+        # Ranks have evaluated different samples, and some nothing.
+        self._job.draw_alike("evaluated", self._length)
+
+    def _until_known(self) -> Iterator[EvalBatch]:
         while self._result is None:
             self._sums.clear()
             if not self._in_new_group:

@@ -81,6 +81,19 @@ def control_device(formed: Formed) -> torch.device:
     return torch.device("cpu")
 
 
+def default_store() -> Any:
+    """That of torch's default group, which `init_process_group` has made."""
+    return c10d._get_default_store()
+
+
+def collectives_begun() -> int | None:
+    """How many this process has begun, in all of torch's groups; None where one of them does not count."""
+    try:
+        return sum(int(group._get_sequence_number_for_group()) for group in c10d._world.pg_map)
+    except (RuntimeError, AttributeError):
+        return None
+
+
 # -- being torch's default group ---------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import torch
 from torch import distributed as dist
 
 from elastic_worker import contract
-from elastic_worker.library import ddp, groups
-from elastic_worker.library.checkpoints import Checkpoints, Found
+from elastic_worker.library import ddp, groups, replicas, seeds
+from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
@@ -22,6 +23,7 @@ from elastic_worker.library.loader import Loader
 from elastic_worker.library.place import Place
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.sampler import Micro, Sampler, Share
+from elastic_worker.library.seeds import stable_hash
 from elastic_worker.library.standing import Standing
 from elastic_worker.library.state import State, StateError
 from elastic_worker.library.step import Batch, Step, StepError
@@ -39,31 +41,41 @@ def init(
     backend: str | None = None,
     in_place: bool | None = None,
     keep: int = 2,
+    compare_every: int = 100,
 ) -> Job:
     """The job that this process takes part in; the group itself is formed by `job.restore`.
 
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
     the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
     by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
-    formed here, as `fully_shard` needs it. Raises SurroundingsError.
+    formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
+    had the same weights at the last comparison. Raises SurroundingsError.
     """
-    return Job(checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep)
+    return Job(
+        checkpoints=checkpoints, backend=backend or "", in_place=in_place, keep=keep, compare_every=compare_every
+    )
 
 
 class Job:
     """Of one training process. See docs/library.md."""
 
-    def __init__(self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int) -> None:
+    def __init__(
+        self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int, compare_every: int
+    ) -> None:
         self.current_state: State | None = None
-        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ)
+        folder = str(Path(checkpoints).absolute()) if checkpoints else ""
+        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ, checkpoints=folder)
         self._standing.load, self._standing.save = self._load, self._save_now
         self._standing.save_together = self._save_together
         self._standing.entered = self._entered
+        self._epoch_begun = 0
         self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
         self._batch: Batch | None = None
-        self.is_last_micro = False
+        self._comparison = replicas.Comparison(compare_every)
+        self.micro: Micro | None = None
+        """The one that is computed."""
         self._evaluated = 0
         self._job_uid = os.environ.get(contract.ENV_JOB_UID, "")
         self._goodput = Goodput()
@@ -133,22 +145,25 @@ class Job:
         """
         state = State(objects)
         for model in self._standing.models:
-            ddp.check_supported(model.module, state.optimizers)
-        for optimizer in state.optimizers:
-            optimizer.register_step_pre_hook(self._note_update)
+            ddp.check_supported(model.module, state.optimizers.values())
+        for name, optimizer in state.optimizers.items():
+            optimizer.register_step_pre_hook(partial(self._begin_update, name))
+            optimizer.register_step_post_hook(partial(self._end_update, name))
         return state
 
     def restore(self, state: State) -> None:
         """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
 
         Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit, or
-        where changes need a folder for checkpoints.
+        where changes need a folder for checkpoints, TypeError for hooks whose state newcomers would lack.
         """
         if self._checkpoints is None and self._standing.needs_checkpoints:
             raise StateError(
                 "a change of size starts the processes again from a checkpoint, and there is no folder for it: "
                 "give one that all pods see, elastic.init(checkpoints=...)"
             )
+        for model in state.models if self.may_change_in_place else ():
+            model.check_hooks(state.objects.values())
         self.current_state = state
         self._goodput.spend("startup")
         self._standing.take_part(state)
@@ -159,9 +174,16 @@ class Job:
             log.warning(told, idle, self.world_size)
 
     def _entered(self) -> None:
+        self._begin_epoch(self._in_group("epoch"))
         self._reports.entered(self._in_group("generation").generation)
         for call in self._on_regroup:
             call(self)
+
+    def _begin_epoch(self, place: Place) -> None:
+        """Under a new master: before the first step, whoever writes says so where an earlier one would see it."""
+        if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
+            self._epoch_begun = place.epoch
+            self._checkpoints.begin(self._job_uid, epoch=place.epoch)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -170,6 +192,7 @@ class Job:
         data = self._state_now("job.epochs").data
         while data.epoch < count:
             epoch = data.epoch
+            self.draw_alike("epoch")
             yield epoch
             if data.epoch == epoch:
                 data.next_epoch()
@@ -195,6 +218,7 @@ class Job:
                 shares = shares or loader.shares(self.rank, self.world_size)
                 share = next(shares)
             step, self._batch = state.step, Batch(share, self)
+            self._batch.draw_alike()
             yield self._batch
             if state.step == step:
                 shares = None
@@ -211,15 +235,20 @@ class Job:
             raise StateError("job.step needs the state that was given to job.restore")
         return Step(self, state)
 
-    def note_micro(self, micro: Micro) -> None:
-        """Which micro-batch is computed. Called by Batch."""
-        self.is_last_micro = micro.last
+    @property
+    def seed(self) -> int:
+        """The sampler's."""
+        return self._state_now("job.batches").data.seed
+
+    def draw_alike(self, where: str, *numbers: int) -> None:
+        """From here on all ranks draw the same random numbers (102). Called by Evaluation."""
+        seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
         """Called by Step."""
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
-        self._active = step
+        self._active, self.micro = step, None
         if self._standing.link is not None:
             self._standing.link.step_began = time.monotonic()
 
@@ -233,6 +262,15 @@ class Job:
         """Raises where a reduction has failed, or the group was aborted. Called by Step."""
         if self._standing.formed is not None:
             self._standing.formed.calls.check()
+
+    def collectives_begun(self) -> int | None:
+        """None where there is no group, or nobody counts. Called by Step."""
+        return groups.collectives_begun() if self._standing.formed is not None else None
+
+    @property
+    def may_change_in_place(self) -> bool:
+        """Whether a group like this one does in pods of Elastic mode, so that a lost peer ends no process."""
+        return self._standing.kind == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
         """Called by Step, after an error of communication."""
@@ -253,9 +291,19 @@ class Job:
         self._goodput.step_done()
         self._reports.committed(state, loss, self._checkpoints)
 
-    def _note_update(self, *_: Any) -> None:
+    def compare_replicas(self) -> None:
+        """Every so many steps, that all ranks had the same weights. Raises DivergedError. Called by Step."""
+        state, formed = self._state_now("job.step"), self._standing.formed
+        if formed is not None and formed.world > 1 and state.models and self._comparison.is_due(state.step):
+            self._comparison.compare(formed, replicas.fingerprint(state.replicas()), step=state.step)
+
+    def _begin_update(self, name: str, *_: Any) -> None:
         if self._active is not None:
-            self._active.note_update()
+            self._active.begin_update(name)
+
+    def _end_update(self, name: str, *_: Any) -> None:
+        if self._active is not None:
+            self._active.end_update(name)
 
     # -- beside training -----------------------------------------------------------------------------------------------
 
@@ -346,18 +394,11 @@ class Job:
         state = self.current_state
         if self._checkpoints is None or state is None:
             return
-        found = self._newest(self._checkpoints, state)
+        together = state.is_sharded and dist.is_initialized()
+        found = self._checkpoints.newest(dist.group.WORLD if together else None)
         if found is None:
             return
         same_job = found.meta.get("job") == self._job_uid
         state.apply(self._checkpoints.load(found, state.capture() if state.is_sharded else None))
         state.epoch_base = found.meta.get("base", 0) if same_job else found.order[0]
         log.info("step %d is restored from %s", found.step, found.path)
-
-    def _newest(self, checkpoints: Checkpoints, state: State) -> Found | None:
-        """Only one rank reads them all to see which is whole."""
-        if not state.is_sharded or not dist.is_initialized():
-            return checkpoints.newest()
-        told: list[Found | None] = [checkpoints.newest() if dist.get_rank() == 0 else None]
-        dist.broadcast_object_list(told)
-        return told[0]

@@ -189,7 +189,7 @@ class Link:
     def _prepare(self, told: Message) -> None:
         """Form the next group beside the present one."""
         self._forget()
-        if told["broken"]:
+        if told.get("broken"):
             self._verdict = None
             self._break()
         place = Place.from_message(told)

@@ -30,26 +30,34 @@ class SamplerError(ValueError):
 
 @dataclass
 class Micro:
-    """The samples of one forward pass.
+    """The samples of one forward pass, which are `part` of the global batch.
 
-    `weight` is their part of the global batch: with a loss that is the mean over the micro-batch, the gradients of
-    `weight * loss`, summed over all ranks, are those of one process. `last` is the rank's last one of this global
-    batch. `data` is what a loader fetched.
+    `last` is the rank's last one of this global batch. `data` is what a loader fetched. `is_weighed` once somebody has
+    asked for the weight: a loss without it would be a learning rate times the number of micro-batches.
     """
 
     indices: list[int]
-    weight: float
+    part: float
     last: bool
     seed: int
     data: Any = None
+    is_weighed: bool = False
+
+    @property
+    def weight(self) -> float:
+        """With a loss that is the mean over the micro-batch, the gradients of `weight * loss`, summed over all ranks,
+        are those of one process.
+        """
+        self.is_weighed = True
+        return self.part
 
 
 @dataclass(frozen=True)
 class Share:
     """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
 
-    A dummy share has the batch's first micro-batch with weight 0: its rank takes part in the collectives, no more. It
-    is of the others' shape, since a layer like BatchNorm refuses a single sample.
+    A dummy share has nothing but the batch's first micro-batch, with weight 0: its rank takes part in the collectives,
+    no more. It is of the others' shape, since a layer like BatchNorm refuses a single sample.
     """
 
     epoch: int
@@ -88,6 +96,11 @@ class Sampler:
                 f"drop_last=True leaves nothing of {self.length} samples with global_batch={self.global_batch}: "
                 f"use a global_batch of at most {self.length}, or drop_last=False"
             )
+        self.even_shares = False
+        """Whether ranks with fewer micro-batches than others get further ones of weight 0, like those of a dummy share.
+
+        Models of FSDP2 communicate in each forward (101).
+        """
         self.epoch = 0
         self.cursor = 0
         self._order: tuple[int, Sequence[int] | torch.Tensor] | None = None
@@ -111,15 +124,15 @@ class Sampler:
             return None
         count = -(-samples // self.micro_batch)
         begin, end = _dealt(count, rank, world)
-        if begin == end:
-            like_others = self._micro(first, min(self.micro_batch, samples), weight=0.0, last=True)
-            return Share(self.epoch, first, samples, (like_others,), is_dummy=True)
+        least = -(-count // world) if self.even_shares else 1
+        parts = [(number * self.micro_batch, 1.0) for number in range(begin, end)]
+        parts += [(0, 0.0)] * (least - len(parts))
         micro = []
-        for number in range(begin, end):
-            offset = number * self.micro_batch
+        for number, (offset, counts) in enumerate(parts, 1):
             size = min(self.micro_batch, samples - offset)
-            micro.append(self._micro(first + offset, size, weight=size / samples, last=number == end - 1))
-        return Share(self.epoch, first, samples, tuple(micro), is_dummy=False)
+            last = number == len(parts)
+            micro.append(self._micro(first + offset, size, part=counts * size / samples, last=last))
+        return Share(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
 
     def batches_left(self) -> int:
         """Global batches of this epoch that are not committed."""
@@ -193,9 +206,9 @@ class Sampler:
         samples = max(0, min(self.global_batch, self.length - first))
         return 0 if self.drop_last and samples < self.global_batch else samples
 
-    def _micro(self, first: int, size: int, *, weight: float, last: bool) -> Micro:
+    def _micro(self, first: int, size: int, *, part: float, last: bool) -> Micro:
         indices = _listed(self._order_of(self.epoch)[first : first + size])
-        return Micro(indices, weight, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
+        return Micro(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
 
     def _order_of(self, epoch: int) -> Sequence[int] | torch.Tensor:
         """Four bytes and some 30 ns per sample, once per epoch."""

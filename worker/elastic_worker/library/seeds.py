@@ -28,10 +28,15 @@ def seed_for(micro: Any) -> None:
 
     GPUs have generators of their own; they are set if CUDA is in use already, never woken up.
     """
-    set_cpu_seeds(micro.seed)
+    set_seeds(micro.seed)
+
+
+def set_seeds(seed: int) -> None:
+    """The same for any seed of 63 bits."""
+    set_cpu_seeds(seed)
     if torch.cuda.is_initialized():
         for generator in torch.cuda.default_generators:
-            generator.manual_seed(micro.seed)
+            generator.manual_seed(seed)
 
 
 def set_cpu_seeds(seed: int) -> None:

@@ -27,10 +27,13 @@ FIRST_FORM_SECONDS = 3600.0
 class Standing:
     """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once.
 
-    `in_place` None: where that is possible, which is gloo's.
+    `in_place` None: where that is possible, which is gloo's. `checkpoints`: the folder, where masters learn of each
+    other; "" for none.
     """
 
-    def __init__(self, *, backend: str, in_place: bool | None, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, backend: str, in_place: bool | None, environ: Mapping[str, str], checkpoints: str = ""
+    ) -> None:
         self.local_rank = local_rank(environ)
         self.device = _device(self.local_rank)
         self.backend = backend or ("nccl" if self.device.type == "cuda" else "gloo")
@@ -48,7 +51,8 @@ class Standing:
         self.kind = self._choose(in_place)
         self.link: Link | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
-            self.link = Link(path, {"localRank": self.local_rank, "kind": self.kind}, form=self._form)
+            hello = {"localRank": self.local_rank, "kind": self.kind, "checkpoints": checkpoints}
+            self.link = Link(path, hello, form=self._form)
         if self.kind == RESTART:
             # What such scripts do before job.restore, as sharding a model, needs the group.
             self.formed = self._public_group()
@@ -114,7 +118,8 @@ class Standing:
             return None
         if not dist.is_initialized():
             dist.init_process_group(self.backend, rank=self._own.rank, world_size=self._own.world)
-        return groups.Formed(self.backend, dist.get_rank(), dist.get_world_size(), "default", dist.group.WORLD, None)
+        store = groups.default_store()
+        return groups.Formed(self.backend, dist.get_rank(), dist.get_world_size(), "default", dist.group.WORLD, store)
 
     # -- from group to group -------------------------------------------------------------------------------------------
 

@@ -50,7 +50,9 @@ class State:
         if len(samplers) != 1:
             raise StateError(f"job.state() needs one elastic.Sampler (as data=...), not {len(samplers)}")
         self.data: Sampler = samplers[0]
+        self.data.even_shares = self.is_sharded
         self.models: list[ElasticDDP] = [each for each in self.objects.values() if isinstance(each, ElasticDDP)]
+        self._check_parameters()
         self.step = 0
         self.saved_step = -1
         self.epoch_base = 0
@@ -62,9 +64,9 @@ class State:
         return bool(self.sharded)
 
     @property
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        """All of them, in the order in which they were given."""
-        return [each for each in self.objects.values() if isinstance(each, torch.optim.Optimizer)]
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """All of them, by name, in the order in which they were given."""
+        return {name: each for name, each in self.objects.items() if isinstance(each, torch.optim.Optimizer)}
 
     @property
     def scaler(self) -> Any:
@@ -85,6 +87,38 @@ class State:
         """A cheap checksum of the parameters."""
         return mark_of([p.detach() for model in self.models for p in model.module.parameters()])
 
+    def replicas(self) -> list[torch.Tensor]:
+        """What is the same on all ranks, bit by bit, if all is well."""
+        return [
+            parameter.detach()
+            for model in self.models
+            for name, parameter in model.module.named_parameters()
+            if name not in model.parameters_left_alone
+        ]
+
+    def _check_parameters(self) -> None:
+        """Each one that an optimizer trains must be one whose gradients are added up over the ranks."""
+        shared = [model.module for model in self.models] + [model for _, model in self.sharded]
+        known = {id(parameter) for model in shared for parameter in model.parameters()}
+        for name, optimizer in self.optimizers.items():
+            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+                if parameter.requires_grad and id(parameter) not in known:
+                    raise StateError(f"job.state({name}=...): {self._told_of(parameter)}")
+
+    def _told_of(self, parameter: torch.Tensor) -> str:
+        alone = "so each rank would train it alone"
+        for name, each in self.objects.items():
+            for key, own in each.named_parameters() if isinstance(each, torch.nn.Module) else ():
+                if own is parameter:
+                    return (
+                        f"its parameter {key} is of {name}, which is not wrapped, {alone}: pass {name}=job.wrap({name})"
+                    )
+        shape = tuple(parameter.shape)
+        return (
+            f"its parameter of shape {shape} belongs to no model of job.state, {alone}: make it part of a module, and "
+            "give job.state what job.wrap(module) returns"
+        )
+
     # -- as one thing --------------------------------------------------------------------------------------------------
 
     def capture(self) -> dict[str, Any]:
@@ -92,7 +126,7 @@ class State:
         objects = {name: _bare(each).state_dict() for name, each in self.objects.items()}
         for name, model in self.sharded:
             objects[name] = get_model_state_dict(model)
-            for key, optimizer in self._named_optimizers():
+            for key, optimizer in self.optimizers.items():
                 objects[key] = get_optimizer_state_dict(model, optimizer)
         return {"objects": objects, "progress": {"step": self.step}}
 
@@ -115,9 +149,9 @@ class State:
             raise StateError(f"the state does not fit: {told}; give job.state() the same names as then")
         for name, model in self.sharded:
             set_model_state_dict(model, captured["objects"][name])
-            for key, optimizer in self._named_optimizers():
+            for key, optimizer in self.optimizers.items():
                 set_optimizer_state_dict(model, optimizer, captured["objects"][key])
-        apart = {*dict(self.sharded), *(dict(self._named_optimizers()) if self.sharded else ())}
+        apart = {*dict(self.sharded), *(self.optimizers if self.sharded else ())}
         for name, each in self.objects.items():
             if name not in apart:
                 _load(name, _bare(each), captured["objects"][name])
@@ -129,9 +163,6 @@ class State:
         self.saved_step = int(progress.get("saved_step", self.step))
         self.epoch_base = int(progress.get("epoch_base", self.epoch_base))
         self.evaluations = [dict(result) for result in progress.get("evaluations", [])]
-
-    def _named_optimizers(self) -> list[tuple[str, torch.optim.Optimizer]]:
-        return [(name, each) for name, each in self.objects.items() if isinstance(each, torch.optim.Optimizer)]
 
     def _unsaved_buffers(self) -> Iterator[tuple[str, str, torch.Tensor]]:
         """Buffers that modules keep out of their state_dict."""

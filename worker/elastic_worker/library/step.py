@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ class Batch:
     def __init__(self, share: Share, job: Job) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
+        self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
 
     @property
     def micro(self) -> Iterator[Micro]:
@@ -39,9 +40,14 @@ class Batch:
                 model.set_sync(micro.last)
             for _, sharded in state.sharded if state is not None else ():
                 sharded.set_requires_gradient_sync(micro.last)
-            self._job.note_micro(micro)
+            self._job.micro = micro
             seeds.seed_for(micro)
             yield micro
+        self.draw_alike(after=True)
+
+    def draw_alike(self, *, after: bool = False) -> None:
+        """All ranks draw the same random numbers around their micro-batches (102), others before than after them."""
+        seeds.set_seeds(self._seed ^ after)
 
 
 class Step:
@@ -49,7 +55,11 @@ class Step:
 
     def __init__(self, job: Job, state: State) -> None:
         self._job, self._state = job, state
-        self._reduced = self._updated = False
+        self._reduced = False
+        self._begun: set[str] = set()
+        self._done: set[str] = set()
+        self._before_backward: int | None = None
+        self._before_update: int | None = None
         self._loss: Any = None
         self.committed = False
         """Whether the batch was applied; known after the block. If not, it comes again, with what is done after it."""
@@ -64,15 +74,33 @@ class Step:
     def backward(self, loss: torch.Tensor) -> None:
         """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all.
 
-        What was given to job.state as `scaler` scales it here.
+        What was given to job.state as `scaler` scales it here. Where there are several losses they may come one after
+        the other. Raises StepError.
         """
+        micro = self._job.micro
+        self._check_backward(micro)
         if self._state.scaler is not None:
             loss = self._state.scaler.scale(loss)
+        is_last = micro is not None and micro.last
+        if is_last and not self._reduced:
+            self._before_backward = self._job.collectives_begun()
         world = self._job.world_size
-        is_mean = world > 1 and not (self._state.models and self._state.models[0].adds_up)
-        (loss * world if is_mean else loss).backward()
+        # DDP, its hooks and FSDP2 all divide by the number of ranks (100).
+        (loss * world if world > 1 else loss).backward()
         self._job.check_group()
-        self._reduced = self._job.is_last_micro
+        self._reduced = is_last
+
+    def _check_backward(self, micro: Micro | None) -> None:
+        if micro is not None and not micro.is_weighed:
+            raise StepError(
+                "the loss was not multiplied by the weight of its micro-batch, which is its part of the global batch: "
+                "step.backward(loss * micro.weight). A loss that needs no weight must be 0 where micro.weight is"
+            )
+        if self._begun and self._job.may_change_in_place:
+            raise StepError(
+                f"step.backward() after step() of {self._kinds(self._begun)}: if a pod were lost now, the batch would "
+                "be half applied. Do all backwards first, or use elastic.init(in_place=False)"
+            )
 
     def update(self, *, loss: torch.Tensor | float | None = None, clip_norm: float | None = None) -> None:
         """Have the optimizers take their step, and the scheduler; forget the gradients.
@@ -80,7 +108,7 @@ class Step:
         `loss` is shown as the training's progress. With `clip_norm` gradients are clipped to that norm before.
         """
         state, scaler = self._state, self._state.scaler
-        for optimizer in state.optimizers:
+        for name, optimizer in state.optimizers.items():
             if clip_norm is not None:
                 if scaler is not None:
                     scaler.unscale_(optimizer)
@@ -91,7 +119,7 @@ class Step:
                 optimizer.step()
             else:
                 scaler.step(optimizer)
-            self._updated = True
+            self._done.add(name)  # also where the scaler left it out
             optimizer.zero_grad(set_to_none=True)
         if scaler is not None:
             scaler.update()
@@ -106,28 +134,57 @@ class Step:
                 "the optimizer is about to step before step.backward() of the last micro-batch: "
                 "loop over all of batch.micro, and call step.backward(loss) for each"
             )
+        hooked = any(model.has_own_hook for model in self._state.models)
+        before, known = self._before_backward, not (self._begun or hooked)
+        if known and before is not None and before == self._job.collectives_begun():
+            raise StepError(
+                "the gradients were added up over no other rank: call what job.wrap returned, not the model that it "
+                "was given"
+            )
 
-    def note_update(self, *_: Any) -> None:
+    def begin_update(self, name: str) -> None:
         """An optimizer steps; called by a hook, so that scripts may call optimizer.step() themselves."""
         self.check_gradients()
-        self._updated = True
+        self._begun.add(name)
+        self._before_update = self._job.collectives_begun()
+
+    def end_update(self, name: str) -> None:
+        """It has. Raises StepError."""
+        if self._job.may_change_in_place and self._before_update != self._job.collectives_begun():
+            raise StepError(
+                f"{self._kinds([name])} communicates in step(): if a pod were lost meanwhile, the batch would be half "
+                "applied. Use one that does not, or elastic.init(in_place=False)"
+            )
+        self._done.add(name)
+
+    def _kinds(self, names: Iterable[str]) -> str:
+        return ", ".join(f"{name} ({type(self._state.optimizers[name]).__name__})" for name in sorted(names))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         job = self._job
-        job.end_step()
         if error is None:
-            if not self._updated:
-                raise StepError("the step ends without an update: call step.update(), or optimizer.step()")
-            self._commit()
+            try:
+                if not self._done:
+                    raise StepError("the step ends without an update: call step.update(), or optimizer.step()")
+                self._commit()
+                job.compare_replicas()
+            finally:
+                job.end_step()
             return False
+        job.end_step()
         if not (isinstance(error, Exception) and groups.is_communication_error(error) and job.has_lost_a_peer()):
             return False
-        if self._updated:
+        if not self._begun and not self._done:
+            self._undo()
+        elif self._done == self._state.optimizers.keys():
             self._commit()
         else:
-            self._undo()
+            raise StepError(
+                f"a pod was lost between the steps of two optimizers, or within one: {self._kinds(self._begun)} had "
+                "begun. The batch is half applied here, so this process ends; it gets the state anew"
+            ) from error
         return True
 
     def _commit(self) -> None:
@@ -138,6 +195,6 @@ class Step:
         """As if it had not begun."""
         for buffer, before in self._buffers:
             buffer.copy_(before)
-        for optimizer in self._state.optimizers:
+        for optimizer in self._state.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
         self._job.note_aborted()

@@ -16,6 +16,9 @@ from typing import TypeVar
 
 from . import linux
 
+KILL_SECONDS = 15.0
+"""What the kernel gets to end a process after SIGKILL: freeing a GPU's memory, or writing a core, takes some."""
+
 P = TypeVar("P", bound="Process")
 
 
@@ -42,14 +45,18 @@ class Process:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    async def stop(self, seconds: float) -> int:
-        """Ask it to end, kill the group if it still runs after `seconds`; returns as `wait` does."""
+    async def stop(self, seconds: float) -> int | None:
+        """Ask it to end, kill the group if it still runs after `seconds`; returns as `wait` does.
+
+        None where not even that ends it: it hangs in the kernel, as with a sick GPU or a file server that is gone.
+        """
         self.terminate()
         self.thaw()
         done, _ = await asyncio.wait({self.exited}, timeout=seconds)
         if not done:
             self.signal(signal.SIGKILL)
-        return await self.wait()
+            done, _ = await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
+        return self.exited.result() if done else None
 
     def terminate(self) -> None:
         """Ask it to end: the whole group, as a shell does not pass the signal on."""
@@ -72,6 +79,10 @@ class Process:
         """CPU time of all its threads so far; 0 when it is gone."""
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+    def moved_bytes(self) -> int:
+        """What it and its data loaders have read and written so far, as far as that can be seen."""
+        return sum(linux.moved_bytes(Path(f"/proc/{pid}")) for pid in linux.session_of(self.pid))
 
     def dump_stacks(self) -> None:
         """Have the process print the stacks of its threads to its stderr, if it has got as far as to know how."""

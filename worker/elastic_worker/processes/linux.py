@@ -51,6 +51,24 @@ def stat_of(folder: Path) -> list[str]:
     return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
+def session_of(leader: int) -> list[int]:
+    """Pids of the processes in the session of that leader."""
+    pids = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):
+            if int(stat_of(folder)[3]) == leader:
+                pids.append(int(folder.name))
+    return pids
+
+
+def moved_bytes(folder: Path) -> int:
+    """What the process with that folder in /proc has read and written, from disks and elsewhere; 0 if it is gone."""
+    with suppress(OSError):
+        lines = (line.split() for line in (folder / "io").read_text().splitlines())
+        return sum(int(count) for name, count in lines if name in ("rchar:", "wchar:", "read_bytes:"))
+    return 0
+
+
 def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:

@@ -1,0 +1,102 @@
+"""How long the processes of a pod have done nothing, as their launcher sees it: one look a second."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from elastic_worker.contract import IN_PLACE
+from elastic_worker.launcher.health import Health
+from elastic_worker.launcher.library import Library, Trainee
+from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
+from tests.worker.coordinator.boards import make_group
+
+BUSY = 1.0
+
+
+@dataclass
+class Watched:
+    """A process at one look a second; `mean` is what its steps took before."""
+
+    life: Life = field(default_factory=Life)
+    now: float = 0.0
+    cpu: float = 0.0
+    steps: int = 0
+    read: int = 0
+    first: float | None = None
+    last: float | None = None
+    idle: float = 0.0
+
+    def go_on(self, seconds, *, cpu=BUSY, steps=0, read=0):
+        """For so long, with so much of each in every second."""
+        for _ in range(seconds):
+            self.now += 1
+            self.cpu += cpu
+            self.read += read
+            if steps:
+                self.steps += steps
+                self.first, self.last = self.first or self.now, self.now
+            seen = Seen(self.cpu, self.read, self.steps, self.first, self.last)
+            self.idle = self.life.idle(seen, self.now)
+        return self.idle
+
+
+def test_a_process_that_uses_no_cpu_is_idle_whether_it_has_done_steps_or_not():
+    assert Watched().go_on(100, cpu=0.0) == pytest.approx(99, abs=1)
+    trained = Watched()
+    trained.go_on(50, steps=10)
+    assert trained.go_on(100, cpu=0.0) == pytest.approx(100, abs=1)
+
+
+def test_a_process_that_trained_and_only_spins_is_idle_since_its_last_step():
+    spins = Watched()
+    spins.go_on(50, steps=10)
+    assert spins.go_on(100) == pytest.approx(100, abs=1)
+    assert spins.go_on(1, steps=1) == 0
+
+
+def test_a_process_that_reads_or_writes_is_not_idle_however_long_its_step_takes():
+    """An evaluation, a slow disk, a compiler that is started."""
+    reads = Watched()
+    reads.go_on(50, steps=10)
+    assert reads.go_on(1000, read=ALIVE_BYTES // 4) <= 5
+    assert reads.go_on(100) == pytest.approx(100, abs=5)
+
+
+def test_what_is_written_to_a_log_is_no_work():
+    spins = Watched()
+    spins.go_on(50, steps=10)
+    assert spins.go_on(100, read=ALIVE_BYTES // 10_000) == pytest.approx(100, abs=1)
+
+
+def test_a_step_may_take_twenty_times_the_usual():
+    slow = Watched()
+    for _ in range(5):
+        slow.go_on(1, steps=1)
+        slow.go_on(9)
+    assert slow.go_on(180) == 0
+    assert slow.go_on(20) > 180
+
+
+def test_before_its_first_steps_whoever_uses_its_cpu_is_at_work():
+    assert Watched().go_on(1000) == 0
+    once = Watched()
+    once.go_on(1, steps=1)
+    assert once.go_on(1000) == 0
+
+
+@pytest.mark.parametrize(("seconds", "is_stuck"), [(70.0, False), (1799.0, False), (1801.0, True)])
+def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_were(seconds, is_stuck):
+    """A file server fails over, a compiler compiles within the step: a minute of that is no hang."""
+    told = {}
+    library = Library("u1", Path("socket"), tell=told.update, size=lambda: 1)
+    trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
+    trainee.where = {"tick": 31, "seconds": seconds, "median": 0.1}
+    library._trainees[0] = trainee
+    settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
+    group = SimpleNamespace(library=library, settings=settings, record=make_group(0, 1), running=True)
+    vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
+    membership = SimpleNamespace(know=lambda **_: None, tell=lambda **what: told.update(what))
+    Health(group, membership).look(0.0)
+    assert (told.get("stuck") is not None) is is_stuck

@@ -1,0 +1,96 @@
+"""Has all pods of a group stop right after a checkpoint: asks them to wait for one, and takes in what they answer.
+
+    align ──► aligned: whole ──► (the others) still? ──► yes: aligned ──► all yes: the group may be stopped
+                 │                                 └──► no: whoever stands still goes on, and all wait further
+                 └──► aligned: in vain, time is over and nothing is being written here ──► from all: it may be stopped
+
+A pod sees only what it writes itself, so its word is not enough (108): another one may be in the middle of its part.
+Pods that said yes stand still, so nothing is begun between their answer and the stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from elastic_worker.coordinator.model import Board, Member, Phase
+
+STILL_SECONDS = 15.0
+"""After so long without an answer a pod counts as standing still: its storage hangs, or its launcher is older."""
+
+
+class Aligning:
+    """Of one board; `tell(uid, message)` reaches a member that is connected."""
+
+    def __init__(self, board: Board, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        self._board, self._tell = board, tell
+        self._limits: list[float | None] = []
+        self._whole: set[str] = set()
+        self._in_vain: set[str] = set()
+        self._still: set[str] = set()
+        self._round = 0
+
+    def begin(self, seconds: float | None, last_call: float | None, now: float) -> None:
+        """Have all wait for a checkpoint that begins within `seconds`, and for its end until `last_call` seconds."""
+        self._limits = [None if limit is None else now + limit for limit in (seconds, last_call)]
+        self._whole.clear()
+        self._in_vain.clear()
+        self._end_round()
+        self._wait(self._here(), now)
+
+    def answered(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
+        """A pod's processes stand right after a checkpoint (`whole`), a `marked` one or not; or none came in time."""
+        if self._board.phase != Phase.ALIGNING:
+            return
+        uid = member.pod.uid
+        (self._whole if whole else self._in_vain).add(uid)
+        if whole and self._board.still_until is None:
+            self._round += 1
+            self._board.still_until = now + STILL_SECONDS
+            for other in self._here() - self._whole:
+                self._tell(other, {"still": {"round": self._round, "marked": marked}})
+        self._look()
+
+    def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
+        """A pod's processes stand still and write nothing; or they do write, and it waits for a checkpoint itself."""
+        if self._board.phase != Phase.ALIGNING or round_ != self._round:
+            return
+        uid = member.pod.uid
+        if self._board.still_until is None:
+            if still:  # another one's "no" has ended the round before this answer came
+                self._wait({uid}, now)
+            return
+        self._in_vain.discard(uid)
+        if still:
+            self._still.add(uid)
+            self._look()
+            return
+        standing = self._whole | self._still
+        self._whole.clear()
+        self._end_round()
+        self._wait(standing, now)
+
+    def _look(self) -> None:
+        here, board = self._here(), self._board
+        if board.still_until is not None:
+            board.aligned = here <= self._whole | self._still
+        else:
+            board.aligned = here <= self._in_vain
+            board.in_vain = board.aligned
+
+    def _wait(self, uids: set[str], now: float) -> None:
+        seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
+        for uid in uids:
+            self._in_vain.discard(uid)
+            self._tell(uid, {"align": seconds, "lastCall": last_call})
+
+    def _end_round(self) -> None:
+        self._still.clear()
+        self._board.aligned, self._board.in_vain, self._board.still_until = False, False, None
+
+    def _here(self) -> set[str]:
+        """The pods of the group that can answer."""
+        board = self._board
+        assert board.group is not None
+        members = {uid: board.members.get(uid) for uid in board.group.uids}
+        return {uid for uid, member in members.items() if member is not None and member.connected}

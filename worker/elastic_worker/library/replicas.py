@@ -1,0 +1,130 @@
+"""Whether all ranks have the same weights, as they must: one number of each rank, compared every so many steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed as dist
+
+from elastic_worker import contract
+from elastic_worker.library.seeds import stable_hash
+
+if TYPE_CHECKING:
+    from elastic_worker.library.groups import Formed
+
+READ_SECONDS = 2.0
+"""After so long a rank that found a difference ends, whether the others have found it or not."""
+WORD_BYTES = 8
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class DivergedError(RuntimeError):
+    """Ranks that should be replicas have other weights; the message says which, and since when at most."""
+
+
+def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
+    """63 bits; another number if a single bit of one tensor is another. Reads all of them once, where they lie."""
+    sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
+    if not sums:
+        return 0
+    together = torch.stack([each.to(sums[0].device) for each in sums])
+    return stable_hash("weights", *together.tolist())
+
+
+class Comparison:
+    """Of one rank, with all others of its group, each `every` steps (0: never).
+
+    Ranks tell their fingerprints in the group's store, and read at the next comparison what all have told at the last
+    one. So nobody waits for anybody, and a rank that tells nothing, as one of a release without this, is not asked: a
+    collective that only some ranks call would hang (102).
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._told: tuple[str, int, int] | None = None
+
+    def is_due(self, step: int) -> bool:
+        """Whether ranks are compared after that step."""
+        return bool(self._every) and step % self._every == 0
+
+    def compare(self, formed: Formed, own: int, *, step: int) -> None:
+        """Called by all ranks of the installed group. Raises DivergedError on all of them if one differed.
+
+        Those that differ from most ranks are named, and their pods; where none is in the majority, those that differ
+        from the lowest rank.
+        """
+        before, self._told = self._told, (formed.name, step, own)
+        with suppress(dist.DistError):  # the store is gone: the next step tells what that means
+            _tell(formed, step, own)
+            if before is not None and before[:2] == (formed.name, step - self._every):
+                self._read(formed, before[1], before[2])
+
+    def _read(self, formed: Formed, step: int, own: int) -> None:
+        store = formed.store
+        told = store.add(f"replicas/{step}/ranks", 0)
+        alike = store.add(f"replicas/{step}/sum", 0) == formed.world * _part(own)
+        if told == formed.world and not alike:
+            marks = [json.loads(store.get(f"replicas/{step}/{rank}")) for rank in range(formed.world)]
+            _wait_for_readers(formed, step)
+            raise DivergedError(_difference(marks, step=step, every=self._every))
+        store.delete_key(f"replicas/{step}/{formed.rank}")
+        if formed.rank == 0:  # all have read these: they have done steps together since
+            for key in ("ranks", "sum"):
+                store.delete_key(f"replicas/{step - self._every}/{key}")
+
+
+def _tell(formed: Formed, step: int, own: int) -> None:
+    name = os.environ.get(contract.ENV_POD_NAME) or socket.gethostname()
+    formed.store.set(f"replicas/{step}/{formed.rank}", json.dumps((own, name)))
+    formed.store.add(f"replicas/{step}/sum", _part(own))
+    formed.store.add(f"replicas/{step}/ranks", 1)
+
+
+def _wait_for_readers(formed: Formed, step: int) -> None:
+    """The process that ends first may be the one that has the store."""
+    seen, end = formed.store.add(f"replicas/{step}/seen", 1), time.monotonic() + READ_SECONDS
+    while seen < formed.world and time.monotonic() < end:
+        time.sleep(0.01)
+        seen = formed.store.add(f"replicas/{step}/seen", 0)
+
+
+def _part(mark: int) -> int:
+    """40 bits of it: of so many ranks as there are, the sum is a number of 64 bits."""
+    return mark >> 23
+
+
+def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
+    found = [mark for mark, _ in marks]
+    usual = Counter(found).most_common(1)[0][0]  # of several, the one that was met first
+    others = [rank for rank, mark in enumerate(found) if mark != usual]
+    pods = ", ".join(dict.fromkeys(marks[rank][1] for rank in others))
+    usuals = [rank for rank, mark in enumerate(found) if mark == usual]
+    return (
+        f"step {step}: {_ranks(others)} ({pods}) has other weights than {_ranks(usuals)}, sometime since step "
+        f"{step - every}. Parameters were changed beside the optimizers, or by what differs between ranks, or a "
+        "machine computes wrong. If its ranks cannot be bit for bit alike, as on processors of several kinds, or on "
+        "CPUs with other numbers of threads, use elastic.init(compare_every=0)"
+    )
+
+
+def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """As whole numbers, modulo 2 ** 64: it does not depend on the order in which a device adds up."""
+    bits = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    size = bits.element_size()
+    if bits.numel() * size % WORD_BYTES:
+        return bits.view(INTEGERS[size]).sum(dtype=torch.int64)
+    row = bits.reshape(-1)
+    is_in_line = row.is_contiguous() and not row.storage_offset() * size % WORD_BYTES
+    return (row if is_in_line else row.clone()).view(torch.int64).sum()
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
