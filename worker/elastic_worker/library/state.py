@@ -13,6 +13,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from elastic_worker.library import checkpoint_state
 from elastic_worker.library.ddp import ElasticDDP, is_fsdp
 from elastic_worker.library.handover import mark_of
 from elastic_worker.library.sampler import Sampler
@@ -129,6 +130,20 @@ class State:
             for key, optimizer in self.optimizers.items():
                 objects[key] = get_optimizer_state_dict(model, optimizer)
         return {"objects": objects, "progress": {"step": self.step}}
+
+    def refuse_what_no_checkpoint_takes(self) -> None:
+        """Whether all could be written and read again, without a copy of any tensor. Raises StateError.
+
+        A save that fails ends no training: it would go on without any checkpoint. Each object tells of itself what it
+        would tell `capture`, which for a sharded model has the optimizers take a first step.
+        """
+        for name, each in self.objects.items():
+            try:
+                tensors, structure = checkpoint_state.take_apart(_bare(each).state_dict())
+                checkpoint_state.put_together(structure, tensors)
+            except checkpoint_state.StateError as error:
+                told = f"no checkpoint can hold the state_dict() of {type(_bare(each)).__name__}"
+                raise StateError(f"job.state({name}=...): {told}: {error}") from error
 
     def capture_for_peer(self) -> dict[str, Any]:
         """The same, and what a peer in the middle of an epoch needs to know beside."""
