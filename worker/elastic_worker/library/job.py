@@ -155,7 +155,8 @@ class Job:
         """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
 
         Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit,
-        where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose state newcomers would lack.
+        where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
+        state newcomers would lack.
         """
         if self._checkpoints is None and self._standing.needs_checkpoints:
             raise StateError(

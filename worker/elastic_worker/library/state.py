@@ -138,12 +138,7 @@ class State:
         would tell `capture`, which for a sharded model has the optimizers take a first step.
         """
         for name, each in self.objects.items():
-            try:
-                tensors, structure = checkpoint_state.take_apart(_bare(each).state_dict())
-                checkpoint_state.put_together(structure, tensors)
-            except checkpoint_state.StateError as error:
-                told = f"no checkpoint can hold the state_dict() of {type(_bare(each)).__name__}"
-                raise StateError(f"job.state({name}=...): {told}: {error}") from error
+            _refuse_unfit(name, _bare(each))
 
     def capture_for_peer(self) -> dict[str, Any]:
         """The same, and what a peer in the middle of an epoch needs to know beside."""
@@ -190,6 +185,15 @@ class State:
 
 def _bare(each: Any) -> Any:
     return each.module if isinstance(each, ElasticDDP) else each
+
+
+def _refuse_unfit(name: str, each: Any) -> None:
+    try:
+        tensors, structure = checkpoint_state.take_apart(each.state_dict())
+        checkpoint_state.put_together(structure, tensors)
+    except checkpoint_state.StateError as error:
+        told = f"no checkpoint can hold the state_dict() of {type(each).__name__}"
+        raise StateError(f"job.state({name}=...): {told}: {error}") from error
 
 
 def _load(name: str, into: Any, captured: Any) -> None:
