@@ -39,6 +39,13 @@ ERRORS = {
     "no_sampler": ["StateError", "one elastic.Sampler (as data=...)", "not 0"],
     "two_samplers": ["StateError", "one elastic.Sampler (as data=...)", "not 2"],
     "an_object_without_state": ["StateError", "history=...", "list has no state_dict", "wrap it in an object"],
+    "a_state_that_no_checkpoint_takes": ["StateError", "average=...", "mode (Mode)", "add_safe_globals([Mode])"],
+    "a_state_that_nobody_could_read_again": [
+        "StateError",
+        "average=...",
+        "builtins.Ellipsis",
+        "plain values and tensors",
+    ],
     "another_sampler_in_batches": ["StateError", "the sampler that was given to job.state"],
     "another_state_in_step": ["StateError", "the state that was given to job.restore"],
     "a_checkpoint_without_a_folder": ["StateError", "job.checkpoint needs a folder", "elastic.init(checkpoints=...)"],

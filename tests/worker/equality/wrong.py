@@ -1,5 +1,6 @@
 """Uses the library in a wrong way: wrong.py FOLDER CASE. FOLDER/error-RANK gets what that raised, as KIND: TEXT."""
 
+import enum
 import os
 import sys
 from pathlib import Path
@@ -282,6 +283,25 @@ def two_samplers():
 
 def an_object_without_state():
     job_and_state(history=[])
+
+
+class Average(nn.Linear):
+    def get_extra_state(self):
+        return {"mode": self.mode}
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+
+def a_state_that_no_checkpoint_takes(mode=Mode.FAST):
+    average = Average(1, 1)
+    average.mode = mode
+    restored(average=average, checkpoints=FOLDER / "checkpoints")
+
+
+def a_state_that_nobody_could_read_again():
+    a_state_that_no_checkpoint_takes(mode=...)  # is pickled as a name alone
 
 
 def another_sampler_in_batches():

@@ -2,6 +2,7 @@
 
 import collections
 import datetime
+import enum
 import json
 import logging
 import math
@@ -22,6 +23,7 @@ from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
 
 ORDER = (1, 0)
 Pair = collections.namedtuple("Pair", "left right")
+Side = enum.Enum("Side", "LEFT RIGHT")
 
 
 def trained(*, width=3, steps=3):
@@ -97,7 +99,7 @@ def names(folder):
             "values": (1, 2.5, None, "text", b"bytes", True, math.nan, {"x"}, 10**40),
             "list": [[], (), {}, [torch.ones(1)]],
         },
-        {"ordered": collections.OrderedDict(b=torch.ones(1), a=2), "pair": Pair(torch.ones(2), [1])},
+        {"ordered": collections.OrderedDict(b=torch.ones(1), a=2), "pair": Pair(torch.ones(2), [1]), "side": Side.LEFT},
         {"numpy": [numpy.float64(2.5), numpy.arange(5).tolist(), numpy.random.RandomState(1).get_state()[0]]},
         {"dtype": torch.bfloat16, "size": torch.Size([2, 3]), "device": torch.device("cpu"), "layout": torch.strided},
         {"when": datetime.timedelta(seconds=3), "where": pathlib.Path("/a"), "span": range(3), "number": Decimal("2")},
@@ -108,7 +110,7 @@ def names(folder):
     ids=lambda state: " ".join(map(str, state))[:40],
 )
 def test_every_kind_of_state_comes_back_as_it_was(tmp_path, state):
-    torch.serialization.add_safe_globals([Pair])
+    torch.serialization.add_safe_globals([Pair, Side])
     assert_same(state, saved(tmp_path, state))
 
 

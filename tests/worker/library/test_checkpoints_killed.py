@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from elastic_worker.library.checkpoints import Checkpoints
+from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
 from tests.kit.proc import stat_of
 from tests.kit.wait import until
 from tests.worker.library import processes
@@ -23,6 +23,19 @@ SAVES = """
         state = {{"w": torch.full((300_000,), float(step)), "moments": {{0: (torch.full((300_000,), float(step)),)}}}}
         checkpoints.save(state, step=step, order=({epoch}, 0), wait=True)
         tell(step=step)
+"""
+
+DIES_WHEN_IT_REPLACES_ONE = """
+    from pathlib import Path
+    from elastic_worker.library.checkpoints import Checkpoints
+    checkpoints, rename = Checkpoints({folder!r}), Path.rename
+    def rename_or_die(path, target):
+        if target.name == "step-7" and target.parent.joinpath("latest").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rename(path, target)
+    Path.rename = rename_or_die
+    for epoch in (1, 2):
+        checkpoints.save({{"w": epoch}}, step=7, order=(epoch, 0), wait=True)
 """
 
 SAVES_AND_ENDS = """
@@ -79,6 +92,20 @@ def test_whoever_is_killed_while_saving_leaves_a_complete_checkpoint(tmp_path, i
         assert (loaded["w"] == found.step).all()
         assert (loaded["moments"][0][0] == found.step).all()
         step = found.step + 1
+
+
+def test_whoever_is_killed_while_it_replaces_the_only_checkpoint_leaves_that(tmp_path):
+    processes.Running(DIES_WHEN_IT_REPLACES_ONE.format(folder=str(tmp_path)), 0, 0, cold=False).end(LIMIT_SECONDS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "old-7.2-0.tmp", "step-7.2-0.tmp"]
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    found = checkpoints.newest()
+    assert (found.step, found.order, checkpoints.load(found)) == (7, (1, 0), {"w": 1})
+    checkpoints.save({"w": 3}, step=8, order=(3, 0), wait=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-8"]
+    (tmp_path / "step-8").rename(tmp_path / "old-8.3-0.tmp")
+    (tmp_path / "old-8.3-0.tmp" / ".metadata").unlink()  # as one whose removal has begun
+    with pytest.raises(CheckpointError, match="the file `latest` names one that is gone"):
+        checkpoints.newest()
 
 
 def test_a_save_under_way_at_the_end_of_the_process_is_completed(tmp_path):

@@ -29,15 +29,16 @@ class Watched:
     idle: float = 0.0
 
     def go_on(self, seconds, *, cpu=BUSY, steps=0, read=0):
-        """For so long, with so much of each in every second."""
+        """For so long, with so much of each in every second; with `read` None nobody looks at that."""
         for _ in range(seconds):
             self.now += 1
             self.cpu += cpu
-            self.read += read
+            self.read += read or 0
             if steps:
                 self.steps += steps
                 self.first, self.last = self.first or self.now, self.now
-            seen = Seen(self.cpu, self.read, self.steps, self.first, self.last)
+            moved = None if read is None else self.read
+            seen = Seen(self.cpu, moved, self.steps, self.first, self.last)
             self.idle = self.life.idle(seen, self.now)
         return self.idle
 
@@ -62,6 +63,25 @@ def test_a_process_that_reads_or_writes_is_not_idle_however_long_its_step_takes(
     reads.go_on(50, steps=10)
     assert reads.go_on(1000, read=ALIVE_BYTES // 4) <= 5
     assert reads.go_on(100) == pytest.approx(100, abs=5)
+
+
+def test_whoever_is_looked_at_only_after_a_while_may_have_read_until_then():
+    spins = Watched()
+    spins.go_on(50, steps=10, read=None)
+    assert spins.go_on(25, read=None) == 25
+    assert spins.go_on(1) == 0
+    assert spins.go_on(100) == 100
+
+
+def test_only_who_has_done_no_step_for_a_quarter_of_the_limit_must_read_and_write():
+    def process(pid, last, *, ended=False):
+        return SimpleNamespace(pid=pid, steps=(5, last, 0.0), exited=SimpleNamespace(done=lambda: ended))
+
+    processes = [process(1, None), process(2, 74.0), process(3, 76.0), process(4, 0.0, ended=True)]
+    group = SimpleNamespace(settings=SimpleNamespace(stall_seconds=100), processes=processes)
+    for kind, silent in (("", [2]), (IN_PLACE, [])):
+        group.library = SimpleNamespace(kind=kind)
+        assert Health(group, SimpleNamespace()).silent(100.0) == silent
 
 
 def test_what_is_written_to_a_log_is_no_work():
@@ -98,5 +118,5 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     group = SimpleNamespace(library=library, settings=settings, record=make_group(0, 1), running=True)
     vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
     membership = SimpleNamespace(know=lambda **_: None, tell=lambda **what: told.update(what))
-    Health(group, membership).look(0.0)
+    Health(group, membership).look(0.0, {})
     assert (told.get("stuck") is not None) is is_stuck

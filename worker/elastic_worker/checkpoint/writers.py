@@ -7,24 +7,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PROC = Path("/proc")
+from elastic_worker.proc import PROC, sessions, stat_of
+
 _DELETED = " (deleted)"
-_SESSION_FIELD = 3
-"""Of /proc/PID/stat, counted from the state on."""
 
 
 def open_for_writing(leaders: Iterable[int]) -> Iterator[Path]:
     """The files that processes of these sessions have open for writing, as full paths without symlinks."""
-    for pid in sessions(leaders):
-        yield from _of_process(PROC / str(pid))
-
-
-def sessions(leaders: Iterable[int]) -> set[int]:
-    """All processes of the sessions with these leaders, the leaders included."""
-    wanted = set(leaders)
-    return wanted and {
-        pid for pid, fields in _stats().items() if pid in wanted or int(fields[_SESSION_FIELD]) in wanted
-    }
+    for pids in sessions(leaders).values():
+        for pid in pids:
+            yield from _of_process(PROC / str(pid))
 
 
 def all_stopped(leaders: Iterable[int]) -> bool:
@@ -34,22 +26,8 @@ def all_stopped(leaders: Iterable[int]) -> bool:
 
 def _state(pid: int) -> str:
     with suppress(OSError):
-        return _fields(PROC / str(pid))[0]
+        return stat_of(PROC / str(pid))[0]
     return ""
-
-
-def _stats() -> dict[int, list[str]]:
-    stats = {}
-    for folder in PROC.iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                stats[int(folder.name)] = _fields(folder)
-    return stats
-
-
-def _fields(folder: Path) -> list[str]:
-    # The name in brackets may itself have spaces and brackets.
-    return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _of_process(folder: Path) -> Iterator[Path]:

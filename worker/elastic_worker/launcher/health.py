@@ -6,17 +6,21 @@ import asyncio
 import logging
 import signal
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from elastic_worker.checkpoint.hold import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
+from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+SILENT_SHARE = 0.25
+"""Of stallSeconds: whoever has done no step for so long must read and write."""
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
@@ -35,13 +39,24 @@ class Health:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self.look(time.monotonic())
+            # All of /proc is read: once for all processes, and never on the event loop.
+            silent = self.silent(time.monotonic())
+            moved = await asyncio.to_thread(moved_bytes, silent) if silent else {}
+            self.look(time.monotonic(), moved)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def look(self, now: float) -> None:
-        """Once."""
+    def silent(self, now: float) -> list[int]:
+        """Pids of the plain scripts' processes that must read and write, as they have done no step for long."""
+        if self._group.library.kind:
+            return []
+        long = SILENT_SHARE * self._group.settings.stall_seconds
+        running = [p for p in self._group.processes if not p.exited.done()]
+        return [p.pid for p in running if p.steps[1] is not None and now >= p.steps[1] + long]
+
+    def look(self, now: float, moved: Mapping[int, int]) -> None:
+        """Once; `moved` is by the pids of those that are silent."""
         self._end_frozen(now)
-        self._membership.know(idle=round(self._idle(now), 1), step=self._group.step)
+        self._membership.know(idle=round(self._idle(now, moved), 1), step=self._group.step)
         self._tell_stalls()
 
     def _tell_stalls(self) -> None:
@@ -65,16 +80,15 @@ class Health:
                 log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
                 frozen[pid].signal(signal.SIGKILL)
 
-    def _idle(self, now: float) -> float:
+    def _idle(self, now: float, moved: Mapping[int, int]) -> float:
         """Seconds since any of the processes last did something; 0 while there are none."""
         running = [p for p in self._group.processes if not p.exited.done()]
         self._lives = {p.pid: self._lives.get(p.pid) or Life() for p in running}
-        return min((self._lives[p.pid].idle(self._seen(p, now), now) for p in running), default=0.0)
+        return min((self._lives[p.pid].idle(self._seen(p, moved.get(p.pid)), now) for p in running), default=0.0)
 
-    def _seen(self, process: TrainingProcess, now: float) -> Seen:
+    def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
         """Steps of scripts that use the library are `_tell_stalls`' affair: it knows which of them take too long."""
         count, last, first = process.steps
         if last is None or self._group.library.kind:
             return Seen(process.cpu_seconds())
-        moved = process.moved_bytes() if now > last + LOOK_SECONDS else 0
         return Seen(process.cpu_seconds(), moved, count, first, last)

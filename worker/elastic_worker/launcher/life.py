@@ -20,10 +20,13 @@ ALIVE_SECONDS = 60.0
 
 
 class Seen(NamedTuple):
-    """At one look: CPU seconds, bytes read and written, optimizer steps, and monotonic seconds of first and last."""
+    """At one look: CPU seconds, bytes read and written, optimizer steps, and monotonic seconds of first and last.
+
+    `moved` is None while nobody looks, as the last step is not long ago.
+    """
 
     cpu: float
-    moved: int = 0
+    moved: int | None = None
     steps: int = 0
     first: float | None = None
     last: float | None = None
@@ -48,14 +51,21 @@ class Life:
         return now - self._cpu[1]
 
     def _without_progress(self, seen: Seen, now: float) -> float:
-        before, since = self._moved or (seen.moved, now)
-        if seen.moved - before >= ALIVE_BYTES:
-            self._moved_at = now
-        if seen.moved - before >= ALIVE_BYTES or now >= since + ALIVE_SECONDS:
-            before, since = seen.moved, now
-        self._moved = before, since
+        self._look_at_moved(seen.moved, now)
         if seen.steps < 2 or seen.first is None or seen.last is None:
             return 0.0
         usual = (seen.last - seen.first) / (seen.steps - 1)
         idle = now - max(seen.last, self._moved_at)
         return idle if idle >= USUAL_STEPS * usual else 0.0
+
+    def _look_at_moved(self, moved: int | None, now: float) -> None:
+        """Who is looked at for the first time since its last step may have read and written until now."""
+        if moved is None:
+            self._moved = None
+            return
+        is_first = self._moved is None
+        before, since = self._moved or (moved, now)
+        is_alive = moved - before >= ALIVE_BYTES
+        if is_alive or is_first:
+            self._moved_at = now
+        self._moved = (moved, now) if is_alive or now >= since + ALIVE_SECONDS else (before, since)

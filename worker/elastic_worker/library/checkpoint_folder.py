@@ -1,6 +1,8 @@
 """What lies in the folder of checkpoints: `step-N`, unfinished `step-N.EPOCH-GENERATION.tmp`, and `latest`.
 
-`step-N` appears by one rename, after everything in it is durable. `latest` is for people and for a quick look at who
+`step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
+first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
+swaps two, is not to be had on NFS. `latest` is for people and for a quick look at who
 wrote last; the truth is the manifests. Unfinished folders carry their writer's order, so that two masters never write
 into the same one and a newer one knows what is left over.
 """
@@ -20,6 +22,7 @@ from elastic_worker.library.manifest import Manifest, Order, TornError, sync_fol
 
 LATEST = "latest"
 _COMPLETE = re.compile(r"step-(\d+)")
+_PUT_AWAY = re.compile(r"old-(\d+)\.\d+-\d+\.tmp")
 _UNFINISHED = re.compile(r"(?:step-\d+|old-\d+|latest)\.(\d+)-(\d+)\.tmp")
 
 logger = logging.getLogger(__name__)
@@ -57,10 +60,9 @@ class Folder:
         The later master's are the newer ones (109): an earlier one may have got further before it was cut off. What
         nobody can say who wrote stands where its step is.
         """
-        found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
         order = Order(0, 0)
         keyed = []
-        for step, path in sorted((int(match[1]), path) for match, path in found if match):
+        for step, path in sorted([*self._published(), *self._put_away_alone()]):
             with contextlib.suppress(TornError):
                 order = Manifest.read(path).order
             keyed.append((order, step, path))
@@ -68,7 +70,8 @@ class Folder:
 
     def leftovers(self) -> list[tuple[Order, Path]]:
         """What is being written, or was when its writer was killed."""
-        found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries())
+        kept = [path for _, path in self._put_away_alone()]
+        found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
         return [(Order(int(match[1]), int(match[2])), path) for match, path in found if match]
 
     def has_latest(self) -> bool:
@@ -138,7 +141,24 @@ class Folder:
 
     def _discard(self, checkpoint: Path, order: Order) -> None:
         """Renamed first: killed half way through, it must not look like a checkpoint."""
-        _remove(self._put_away(checkpoint, order))
+        is_published = _COMPLETE.fullmatch(checkpoint.name)
+        _remove(self._put_away(checkpoint, order) if is_published else checkpoint)
+
+    def _published(self) -> list[tuple[int, Path]]:
+        found = ((_COMPLETE.fullmatch(path.name), path) for path in self._entries())
+        return [(int(match[1]), path) for match, path in found if match]
+
+    def _put_away_alone(self) -> list[tuple[int, Path]]:
+        """Whole ones whose writer was killed before the one that was to replace them, or its removal, was done."""
+        published = {step for step, _ in self._published()}
+        alone = []
+        for path in self._entries():
+            match = _PUT_AWAY.fullmatch(path.name)
+            if match and int(match[1]) not in published:
+                with contextlib.suppress(TornError):
+                    Manifest.read(path).check_sizes(path)
+                    alone.append((int(match[1]), path))
+        return alone
 
     def _put_away(self, checkpoint: Path, order: Order) -> Path:
         number = checkpoint.name[len("step-") :]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -129,6 +130,8 @@ class _Pickler(pickle.Pickler):
         """What cannot be read again is told when it is saved."""
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
             checkpoint_values.check(str(value.__module__), value.__qualname__)
+        if isinstance(value, Enum):
+            return type(value), (value.value,)  # older Pythons would write getattr, which gets anything
         return NotImplemented
 
     def persistent_id(self, value: Any) -> str | None:

@@ -154,8 +154,9 @@ class Job:
     def restore(self, state: State) -> None:
         """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
 
-        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit, or
-        where changes need a folder for checkpoints, TypeError for hooks whose state newcomers would lack.
+        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit,
+        where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
+        state newcomers would lack.
         """
         if self._checkpoints is None and self._standing.needs_checkpoints:
             raise StateError(
@@ -164,6 +165,8 @@ class Job:
             )
         for model in state.models if self.may_change_in_place else ():
             model.check_hooks(state.objects.values())
+        if self._checkpoints is not None:
+            state.refuse_what_no_checkpoint_takes()
         self.current_state = state
         self._goodput.spend("startup")
         self._standing.take_part(state)

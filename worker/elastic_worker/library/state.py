@@ -13,6 +13,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from elastic_worker.library import checkpoint_state
 from elastic_worker.library.ddp import ElasticDDP, is_fsdp
 from elastic_worker.library.handover import mark_of
 from elastic_worker.library.sampler import Sampler
@@ -130,6 +131,15 @@ class State:
                 objects[key] = get_optimizer_state_dict(model, optimizer)
         return {"objects": objects, "progress": {"step": self.step}}
 
+    def refuse_what_no_checkpoint_takes(self) -> None:
+        """Whether all could be written and read again, without a copy of any tensor. Raises StateError.
+
+        A save that fails ends no training: it would go on without any checkpoint. Each object tells of itself what it
+        would tell `capture`, which for a sharded model has the optimizers take a first step.
+        """
+        for name, each in self.objects.items():
+            _refuse_unfit(name, _bare(each))
+
     def capture_for_peer(self) -> dict[str, Any]:
         """The same, and what a peer in the middle of an epoch needs to know beside."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
@@ -175,6 +185,15 @@ class State:
 
 def _bare(each: Any) -> Any:
     return each.module if isinstance(each, ElasticDDP) else each
+
+
+def _refuse_unfit(name: str, each: Any) -> None:
+    try:
+        tensors, structure = checkpoint_state.take_apart(each.state_dict())
+        checkpoint_state.put_together(structure, tensors)
+    except checkpoint_state.StateError as error:
+        told = f"no checkpoint can hold the state_dict() of {type(each).__name__}"
+        raise StateError(f"job.state({name}=...): {told}: {error}") from error
 
 
 def _load(name: str, into: Any, captured: Any) -> None:

@@ -183,7 +183,9 @@ class Step:
         else:
             raise StepError(
                 f"a pod was lost between the steps of two optimizers, or within one: {self._kinds(self._begun)} had "
-                "begun. The batch is half applied here, so this process ends; it gets the state anew"
+                "begun. The batch may be half applied here, so this process ends; it gets the state from one that had "
+                "not begun, or all go on from the newest checkpoint. Where not all optimizers step in a batch, do "
+                "collectives of your own before the first optimizer's step"
             ) from error
         return True
 

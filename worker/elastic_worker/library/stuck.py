@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from elastic_worker.processes import linux
+from elastic_worker.proc import stat_of
 
 log = logging.getLogger(__name__)
 
@@ -47,5 +47,5 @@ def _watch(is_out: Callable[[], bool]) -> None:
 
 def _main_thread_ticks() -> int:
     """CPU time of the thread that runs the script."""
-    fields = linux.stat_of(Path(f"/proc/self/task/{os.getpid()}"))
+    fields = stat_of(Path(f"/proc/self/task/{os.getpid()}"))
     return int(fields[11]) + int(fields[12])

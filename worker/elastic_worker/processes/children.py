@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from elastic_worker.proc import stat_of
+
 from . import linux
 
 KILL_SECONDS = 15.0
@@ -80,10 +82,6 @@ class Process:
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
-    def moved_bytes(self) -> int:
-        """What it and its data loaders have read and written so far, as far as that can be seen."""
-        return sum(linux.moved_bytes(Path(f"/proc/{pid}")) for pid in linux.session_of(self.pid))
-
     def dump_stacks(self) -> None:
         """Have the process print the stacks of its threads to its stderr, if it has got as far as to know how."""
         if not self.exited.done() and self._catches(linux.DUMP_SIGNAL):
@@ -91,7 +89,7 @@ class Process:
 
     def _stat(self) -> list[str]:
         """Fields of /proc/PID/stat from the state on."""
-        return [] if self.exited.done() else linux.stat_of(Path(f"/proc/{self.pid}"))
+        return [] if self.exited.done() else stat_of(Path(f"/proc/{self.pid}"))
 
     def _catches(self, number: int) -> bool:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

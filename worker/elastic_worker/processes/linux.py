@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 
 # From the middle of the real-time signals: the C library keeps the first ones, debuggers like the last.
 DUMP_SIGNAL = signal.SIGRTMIN + 12
@@ -40,33 +39,6 @@ def die_with_parent(signal_number: int) -> None:
 def set_subreaper(*, on: bool) -> None:
     """Say whether orphans among this process's descendants become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
-
-
-def stat_of(folder: Path) -> list[str]:
-    """Fields of the stat file in a process's or a thread's folder of /proc, from the state on.
-
-    Raises OSError if it is gone.
-    """
-    # The name before them, in brackets, may itself have spaces and brackets, or be no text.
-    return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-
-
-def session_of(leader: int) -> list[int]:
-    """Pids of the processes in the session of that leader."""
-    pids = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):
-            if int(stat_of(folder)[3]) == leader:
-                pids.append(int(folder.name))
-    return pids
-
-
-def moved_bytes(folder: Path) -> int:
-    """What the process with that folder in /proc has read and written, from disks and elsewhere; 0 if it is gone."""
-    with suppress(OSError):
-        lines = (line.split() for line in (folder / "io").read_text().splitlines())
-        return sum(int(count) for name, count in lines if name in ("rchar:", "wchar:", "read_bytes:"))
-    return 0
 
 
 def _prctl(option: int, value: int) -> None:

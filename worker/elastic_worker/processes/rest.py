@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from . import linux
+from elastic_worker.proc import stat_of
 
 FINISH_SECONDS = 1.0
 """Of other threads' CPU time, as some never rest; on a busy machine those that want to run wait for their turn."""
@@ -69,5 +69,5 @@ def _others_run() -> bool:
 def _state(task: Path) -> str:
     """As `proc(5)` has it: R runs or wants to, D is in the kernel, S sleeps. "X", dead, if it is gone."""
     with suppress(OSError):
-        return linux.stat_of(task)[0]
+        return stat_of(task)[0]
     return "X"
