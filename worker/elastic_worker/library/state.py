@@ -189,11 +189,17 @@ def _bare(each: Any) -> Any:
 
 def _refuse_unfit(name: str, each: Any) -> None:
     try:
-        tensors, structure = checkpoint_state.take_apart(each.state_dict())
+        told = each.state_dict()
+    except (RuntimeError, ValueError):
+        return  # it asks for the rank, or communicates, and the group is not formed yet
+    try:
+        tensors, structure = checkpoint_state.take_apart(told)
         checkpoint_state.put_together(structure, tensors)
     except checkpoint_state.StateError as error:
-        told = f"no checkpoint can hold the state_dict() of {type(each).__name__}"
-        raise StateError(f"job.state({name}=...): {told}: {error}") from error
+        kind = type(each).__name__
+        raise StateError(
+            f"job.state({name}=...): no checkpoint can hold the state_dict() of {kind}: {error}"
+        ) from error
 
 
 def _load(name: str, into: Any, captured: Any) -> None:
