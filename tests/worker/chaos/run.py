@@ -14,7 +14,7 @@ from tests.worker.job.exactly_once import LibraryJob, group_of
 from tests.worker.job.local import LocalJob
 from tests.worker.job.pod import REAL
 
-FINISH_SECONDS = 120.0
+FINISH_SECONDS = 300.0
 LOOK_SECONDS = 0.1
 BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
@@ -85,7 +85,7 @@ def _job(folder, *, library, tree):
 
 def _begin_and_torment(job, operator, faults, plan, *, say):
     operator.want(0, 1, 2)
-    job.wait("three pods to train", lambda: any(step["world"] == 3 for step in job.steps()))
+    job.wait("three pods to train", lambda: any(step["world"] == 3 for step in job.steps()), seconds=FINISH_SECONDS)
     began = time.monotonic()
     hit = _torment(operator, faults, plan, began=began, say=say)
     ended = time.monotonic()
