@@ -1,5 +1,6 @@
 """The same training as people have it today: torchrun, which starts all again from the last checkpoint."""
 
+import os
 import time
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from elastic_worker import contract
 from tests.worker.chaos.operator import MASTER, Operator
 from tests.worker.job.exactly_once import LibraryJob
 from tests.worker.job.network import SERVICE
-from tests.worker.job.pod import PYTHON
+from tests.worker.job.pod import PYTHON, WORKER
 
 MOST = 8
 STUCK_SECONDS = 60.0
@@ -44,7 +45,9 @@ class TorchrunJob(LibraryJob):
             service_ip=SERVICE,
             gpu_resources=(),
         )
-        return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+        told = {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+        # Our launcher gives scripts the library; elsewhere somebody installs it.
+        return {**told, "PYTHONPATH": os.pathsep.join([self.environ["PYTHONPATH"], str(WORKER.parent)])}
 
 
 @dataclass(frozen=True)

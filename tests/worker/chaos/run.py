@@ -7,6 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from elastic_worker import contract
 from tests.worker.chaos import account
 from tests.worker.chaos.faults import FEWEST, Faults
 from tests.worker.chaos.operator import Operator
@@ -19,6 +20,8 @@ LOOK_SECONDS = 0.1
 BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
 LIBRARY_OPTIONS = ("--checkpoint-every", 10)
+PATIENT = {contract.ENV_MAX_FAILURES: "1000"}
+"""Where faults come that often, three of them may hit a job before it has done a step: that is no script's fault."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def torment_only(job, operator, plan, *, say):
 
 def _job(folder, *, library, tree):
     if library:
-        return LibraryJob(folder, *LIBRARY_OPTIONS, fewest=FEWEST, network=True)
+        return LibraryJob(folder, *LIBRARY_OPTIONS, fewest=FEWEST, network=True, environ=PATIENT)
     return LocalJob(folder, tree=tree, fewest=FEWEST, network=True)
 
 
