@@ -49,9 +49,7 @@ def summary(ours, theirs, fast):
     return {
         "faults": sum(each.torment.faults for each in everything),
         "samples": sum(each.samples for each in everything),
-        "samples_wrong": 0,
         "checkpoints_read": sum(each.read for each in everything),
-        "checkpoints_read_needlessly": 0,
         "library": library,
         "torchrun": torchrun,
         "library_often": often,
