@@ -80,7 +80,7 @@ bench-overhead: venv ## What the library costs a training that never changes its
 test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
 	@$(RUN) pytest tests/worker/gpu
 
-chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7 --library" chooses
+chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7", ARGS="--library --faults 2000"
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
 soak: venv ## Trainings, jobs, edits and a fault every minute on a real cluster for MINUTES= (30); ARGS="--seed 1 --report"
