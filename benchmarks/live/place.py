@@ -21,7 +21,7 @@ from benchmarks.live.errors import BenchError
 from demo import install
 from demo.kube import Kube
 from devcluster import cluster as clusters
-from devcluster import projectimage
+from devcluster import projectimage, torchtree
 from devcluster.cluster import Cluster
 from devcluster.names import Layout
 from devcluster.progress import Progress
@@ -163,6 +163,7 @@ def standing(
             name=name,
             nodes=1,
             gpus=gpus,
+            torch_tree=torchtree.DEFAULT_TREE if gpus else "",
             targets=projectimage.TARGETS,
             api_server_flags=_audit(name, audited),
             controller_manager_flags=[NO_NODE_IS_LOST],

@@ -46,9 +46,9 @@ def rescale(
     chosen_loads = [known[name] for name in _chosen(load, known, "load")]
     bench = _Bench(_chosen(systems, SYSTEMS, "system"), _chosen(changes, ALL_CHANGES, "change"))
     console, machine_load = Console(width=150, highlight=False), os.getloadavg()[0]
+    bench.lose_masters(Load(SMALL.name, save_minutes=save_minutes), runs=runs)
     for number, each in enumerate(chosen_loads):
         bench.run(each, runs=1 if number else runs, only=COMPARED if number else tuple(SYSTEMS))
-    bench.lose_masters(Load(SMALL.name, save_minutes=save_minutes), runs=runs)
     for name, costs in bench.costs.items():
         report.show(costs, console, title=known[name].title)
     compared = import_seconds() if {"tuned", "library"} <= set(bench.costs[SMALL.name]) else None
@@ -63,8 +63,19 @@ class _Bench:
         self._progress = Progress()
         self.costs: defaultdict[str, Table] = defaultdict(lambda: defaultdict(dict))
 
+    def lose_masters(self, load: Load, *, runs: int) -> None:
+        """Of jobs on a real cluster; run by run, so that whatever else the machine does meets all systems alike."""
+        cases = [(number, system) for number in range(runs) for system in self._systems if system in COMPARED]
+        if lost_master.NAME not in self._changes or not cases:
+            return
+        with lost_master.standing(CLUSTER, self._progress) as place:
+            for count, (number, system) in enumerate(cases):
+                with self._progress.step(f"cluster: {system}: {lost_master.NAME}, run {number + 1}"):
+                    cost = lost_master.measure(place, SYSTEMS[system], load, number=count)
+                self._keep(load, system, lost_master.NAME, cost)
+
     def run(self, load: Load, *, runs: int, only: Collection[str]) -> None:
-        """All of it, run by run, so that whatever else the machine does meets all systems alike."""
+        """The changes without Kubernetes, run by run as well."""
         changes = [change for change in self._changes if change in CHANGES]
         cases = [(system, change) for system in self._systems if system in only for change in changes]
         for number in range(1, runs + 1):
@@ -79,17 +90,6 @@ class _Bench:
                 self._keep(load, system, change, result.cost)
                 if result.cost is None and SYSTEMS[system].is_elastic:
                     self._progress.say(result.logs)
-
-    def lose_masters(self, load: Load, *, runs: int) -> None:
-        """Of jobs on a real cluster, as `run` does it."""
-        cases = [(number, system) for number in range(runs) for system in self._systems if system in COMPARED]
-        if lost_master.NAME not in self._changes or not cases:
-            return
-        with lost_master.standing(CLUSTER, self._progress) as place:
-            for count, (number, system) in enumerate(cases):
-                with self._progress.step(f"cluster: {system}: {lost_master.NAME}, run {number + 1}"):
-                    cost = lost_master.measure(place, SYSTEMS[system], load, number=count)
-                self._keep(load, system, lost_master.NAME, cost)
 
     def _keep(self, load: Load, system: str, change: str, cost: Cost | None) -> None:
         self.costs[load.name][system].setdefault(change, []).append(cost)

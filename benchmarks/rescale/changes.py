@@ -62,6 +62,8 @@ def measure(system: System, name: str, options: Options) -> Result:
             return Result(None, job.steps(change.survivor), job.logs())
         seconds = max(options.seconds, time.monotonic() - decided)
         time.sleep(max(0.0, decided + seconds - time.monotonic()) + 0.2)
+        if system.is_elastic:
+            job.wait("the coordinator has told the change's parts", lambda: bool(_parts(job, clock)))
         seen, parts = job.steps(change.survivor), _parts(job, clock)
         cost = steps.cost(seen, decided=decided, counted_from=counted_from, seconds=seconds, parts=parts)
         return Result(cost, seen)
@@ -101,12 +103,12 @@ def _kill_master(job: Job) -> float | None:
 
 
 def _parts(job: Job, since: float) -> dict[str, float]:
-    """Seconds from the fact to the decision, and between the coordinator's own marks."""
-    found = PARTS.findall(job.pods[0].said())
-    changes = job.status().get("changes") or []
-    if not found or not changes:
+    """Seconds from the fact to the decision, and between the coordinator's own marks; {} until it has told them."""
+    found = {int(generation): parts for generation, parts in PARTS.findall(job.pods[0].said())}
+    latest = (job.status().get("changes") or [{"generation": 0}])[0]
+    if latest["generation"] not in found:
         return {}
-    return {"detect": round(changes[0]["time"] - since, 3), **ast.literal_eval(found[-1][1])}
+    return {"detect": round(latest["time"] - since, 3), **ast.literal_eval(found[latest["generation"]])}
 
 
 CHANGES = {

@@ -14,14 +14,15 @@ EPOCH_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one process; `step` counts over all epochs, `world` is the number of processes.
+    """One step of one process; `step` counts over all epochs, `world` is the number of processes. No other process of
+    any pod has the number `process`.
 
     Where processes go from group to group as they are, `generation` counts the groups, and `tries` how often the
     process began the step until it counted.
     """
 
     time: float
-    pid: int
+    process: int
     rank: int
     world: int
     step: int
@@ -31,7 +32,7 @@ class Step:
     @property
     def group(self) -> tuple[int, int]:
         """Another one in each group that the pod was in."""
-        return self.pid, self.generation
+        return self.process, self.generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Cost:
     """Of one change. Seconds and steps.
 
     `pause` is the longest time without a step, `extra` what of it is beyond a median step of before. `loss` is how many
-    steps were not done in the time after the decision that would have been, `lost` how many were done or begun twice,
-    `epochs` how many epochs were begun twice. `parts` are what the coordinator says of the time, where there is one.
+    steps were not done in the time after the decision that would have been, `lost` how many are done or begun twice,
+    `epochs` how many epochs are begun twice. `parts` are what the coordinator says of the time, where there is one.
     """
 
     pause: float

@@ -6,7 +6,8 @@
 A step is a small matrix product, its gradients averaged over all processes, and a sleep of 50 ms; with --busy it
 computes for about as long instead. The model has N more megabytes that are not trained, as one that is fine-tuned: they
 are saved, loaded and handed over like the rest, but no step is longer for them. After each step a line of JSON goes to
-FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), pid, and what the script knows of the step.
+FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (when it began: pids are those of a
+container, and the next one has them again), and what the script knows of the step.
 """
 
 import argparse
@@ -64,7 +65,8 @@ def work(*, busy: bool) -> None:
 
 class Steps:
     def __init__(self, folder: Path) -> None:
+        self._process = time.monotonic_ns()
         self._file = (folder / f"steps-{os.environ['BENCH_POD']}.jsonl").open("a", buffering=1)
 
     def write(self, **more: int) -> None:
-        self._file.write(json.dumps({"time": time.monotonic(), "pid": os.getpid(), **more}) + "\n")
+        self._file.write(json.dumps({"time": time.monotonic(), "process": self._process, **more}) + "\n")

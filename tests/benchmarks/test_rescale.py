@@ -16,8 +16,8 @@ from benchmarks.rescale.steps import Cost, Step
 from benchmarks.rescale.systems import SYSTEMS, Place, command_of, environ_of
 
 
-def make_steps(first, count, *, at=0.0, pace=0.05, world=2, pid=1):
-    return [Step(at + pace * i, pid, 0, world, first + i) for i in range(count)]
+def make_steps(first, count, *, at=0.0, pace=0.05, world=2, process=1):
+    return [Step(at + pace * i, process, 0, world, first + i) for i in range(count)]
 
 
 def make_cost(pause=1.0, *, loss=20.0, lost=0, epochs=0):
@@ -25,7 +25,7 @@ def make_cost(pause=1.0, *, loss=20.0, lost=0, epochs=0):
 
 
 # Steps 0 to 45 until 2.25 s, then from the checkpoint after step 39, from 4.25 s on.
-RESTARTED = [*make_steps(0, 46), *make_steps(40, 60, at=4.25, pid=2, world=3)]
+RESTARTED = [*make_steps(0, 46), *make_steps(40, 60, at=4.25, process=2, world=3)]
 
 
 def test_the_pause_is_the_longest_gap_after_the_decision():
@@ -55,12 +55,12 @@ def test_what_is_done_again_later_than_is_looked_at_counts_all_the_same():
 
 
 def test_a_step_that_was_under_way_when_the_master_died_does_not_end_the_pause():
-    under_way = [*make_steps(0, 40), *make_steps(40, 20, at=9.0, pid=2)]
+    under_way = [*make_steps(0, 40), *make_steps(40, 20, at=9.0, process=2)]
     assert steps.pause(under_way, since=1.94, counted_from=1.94) == pytest.approx(9.0 - 1.94)
 
 
 def test_a_restart_at_the_end_of_an_epoch_repeats_nothing():
-    planned = [*make_steps(0, 40), *make_steps(40, 40, at=3.0, pid=2)]
+    planned = [*make_steps(0, 40), *make_steps(40, 40, at=3.0, process=2)]
     assert (steps.lost(planned, since=1.9), steps.epochs_repeated(planned, since=1.9)) == (0, 0)
 
 
@@ -82,13 +82,13 @@ def test_the_pace_of_before_is_not_that_of_the_change():
 
 def test_a_process_that_stays_is_told_apart_by_the_generation_of_its_group():
     stays = [Step(1.0, 7, 0, 2, 1, generation=generation) for generation in (1, 2)]
-    starts_again = [Step(1.0, pid, 0, 2, 1) for pid in (7, 8)]
+    starts_again = [Step(1.0, process, 0, 2, 1) for process in (7, 8)]
     assert stays[0].group != stays[1].group
     assert starts_again[0].group != starts_again[1].group
 
 
 def test_a_half_written_line_is_left_out(tmp_path):
-    whole = json.dumps({"time": 1.0, "pid": 2, "rank": 0, "world": 2, "step": 3})
+    whole = json.dumps({"time": 1.0, "process": 2, "rank": 0, "world": 2, "step": 3})
     (tmp_path / "steps.jsonl").write_text(f"{whole}\n{whole[:20]}")
     assert steps.read(tmp_path / "steps.jsonl") == [Step(1.0, 2, 0, 2, 3)]
     assert steps.read(tmp_path / "none.jsonl") == []
@@ -197,5 +197,5 @@ def test_a_pod_that_joins_a_job_with_the_library_restarts_nobody(tmp_path):
     assert result.cost is not None, result.logs
     assert (result.cost.lost, result.cost.epochs) == (0, 0)
     assert {"made", "formed", "joined", "stepped"} <= set(result.cost.parts)
-    assert len({step.pid for step in result.steps}) == 1
+    assert len({step.process for step in result.steps}) == 1
     assert [step.world for step in (result.steps[0], result.steps[-1])] == [2, 3]
