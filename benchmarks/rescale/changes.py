@@ -15,6 +15,8 @@ from benchmarks.rescale.loads import SMALL, Load
 from benchmarks.rescale.steps import Cost
 from benchmarks.rescale.systems import System
 
+PARTS_SECONDS = 10.0
+"""The coordinator hears of a first step a little later than the benchmark."""
 PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
 
 
@@ -63,7 +65,7 @@ def measure(system: System, name: str, options: Options) -> Result:
         seconds = max(options.seconds, time.monotonic() - decided)
         time.sleep(max(0.0, decided + seconds - time.monotonic()) + 0.2)
         if system.is_elastic:
-            job.wait("the coordinator has told the change's parts", lambda: bool(_parts(job, clock)))
+            job.comes(lambda: bool(_parts(job, clock)), seconds=PARTS_SECONDS)
         seen, parts = job.steps(change.survivor), _parts(job, clock)
         cost = steps.cost(seen, decided=decided, counted_from=counted_from, seconds=seconds, parts=parts)
         return Result(cost, seen)
