@@ -71,7 +71,7 @@ bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs ta
 bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.passes $(ARGS)
 
-bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
+bench-rescale: venv ## What a change of size, or a lost master, costs: torchrun, Elastic mode, the library; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
 bench-overhead: venv ## What the library costs a training that never changes its size; ARGS="--help" for options
@@ -80,7 +80,7 @@ bench-overhead: venv ## What the library costs a training that never changes its
 test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
 	@$(RUN) pytest tests/worker/gpu
 
-chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7 --library" chooses
+chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7", ARGS="--library --faults 2000"
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
 soak: venv ## Trainings, jobs, edits and a fault every minute on a real cluster for MINUTES= (30); ARGS="--seed 1 --report"

@@ -14,11 +14,13 @@ LONGEST_SECONDS = 9.0
 
 
 class Faults:
-    """Against the pods of `operator`, as `rng` says."""
+    """Against the pods of `operator`. `rng` may be another one for each fault."""
 
     def __init__(self, operator, rng):
         self.operator, self.job, self.rng = operator, operator.job, rng
         self._later = []
+        self.harmed = []
+        """Which pod could not be heard from when to when: (uid, begun, ended)."""
         self.losses = 0
         """How many faults took processes away, or cut them off, without a word."""
         self._planned = [self.join, self.leave, self.drain_master, self.kill_coordinator, self.kill_warm_parent]
@@ -103,7 +105,7 @@ class Faults:
         pids = self.job.pods[index].training()
         if not pids or not self._end(pids[0], signal.SIGSTOP):
             return None
-        seconds = self._put_off(lambda: self._end(pids[0], signal.SIGCONT))
+        seconds = self._put_off(lambda: self._end(pids[0], signal.SIGCONT), self.job.pods[index])
         return f"a training process of pod {index} is frozen for {seconds:.1f} s"
 
     def freeze_pod(self):
@@ -112,14 +114,14 @@ class Faults:
         pids = [pid for pid in [*pod.processes(), pod.pid] if pid is not None]
         for pid in pids:
             self._end(pid, signal.SIGSTOP)
-        seconds = self._put_off(lambda: [self._end(pid, signal.SIGCONT) for pid in reversed(pids)])
+        seconds = self._put_off(lambda: [self._end(pid, signal.SIGCONT) for pid in reversed(pids)], pod)
         return f"pod {index} is frozen for {seconds:.1f} s"
 
     def cut(self):
         index = self._any()
-        place = self.job.pods[index].place
-        self.job.network.cut(place)
-        seconds = self._put_off(lambda: self.job.network.heal(place))
+        pod = self.job.pods[index]
+        self.job.network.cut(pod.place)
+        seconds = self._put_off(lambda: self.job.network.heal(pod.place), pod)
         return f"pod {index} is cut off for {seconds:.1f} s"
 
     def give_up_master(self):
@@ -128,12 +130,12 @@ class Faults:
         self.job.network.cut(old.place)
         self.operator.killed.add(old.uid)
         self.operator.replace(MASTER)
-        seconds = self._put_off(lambda: self._return(old))
+        seconds = self._put_off(lambda: self._return(old), old)
         return f"the master is cut off, replaced, and returns after {seconds:.1f} s"
 
     def _return(self, old):
         self.job.network.heal(old.place)
-        self._put_off(old.kill)
+        self._put_off(old.kill, old)
 
     # -- whom it meets ------------------------------------------------------------------------------------------------
 
@@ -164,7 +166,8 @@ class Faults:
                 return True
         return False
 
-    def _put_off(self, undo):
-        seconds = self.rng.uniform(0.5, LONGEST_SECONDS)
-        self._later.append((time.monotonic() + seconds, undo))
+    def _put_off(self, undo, pod):
+        seconds, now = self.rng.uniform(0.5, LONGEST_SECONDS), time.monotonic()
+        self._later.append((now + seconds, undo))
+        self.harmed.append((pod.uid, now, now + seconds))
         return seconds

@@ -1,68 +1,124 @@
 """One run: a job, faults for a while, then peace until it has finished, and what must be so in the end."""
 
+import itertools
+import math
 import random
 import subprocess
 import time
+from dataclasses import dataclass
 
+from elastic_worker import contract
+from tests.worker.chaos import account
 from tests.worker.chaos.faults import FEWEST, Faults
 from tests.worker.chaos.operator import Operator
-from tests.worker.job.exactly_once import LibraryJob
+from tests.worker.job.exactly_once import LibraryJob, group_of
 from tests.worker.job.local import LocalJob
 from tests.worker.job.pod import REAL
 
-EPOCHS_PER_SECOND = 2.0
-"""About what a job does while faults keep it busy; it finishes soon after them."""
-FINISH_SECONDS = 120.0
-ENDING_SECONDS = 60.0
+FINISH_SECONDS = 300.0
 LOOK_SECONDS = 0.1
 BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
+LIBRARY_OPTIONS = ("--checkpoint-every", 10)
+PATIENT = {contract.ENV_MAX_FAILURES: "1000"}
+"""Where faults come that often, three of them may hit a job before it has done a step: that is no script's fault."""
 
 
-def run(folder, *, seed, seconds, say, library=False, tree=REAL):
+@dataclass(frozen=True)
+class Plan:
+    """When something goes wrong: `moments` times, `between` seconds apart, for at most `seconds`. `seed` says what."""
+
+    seed: int
+    moments: float = math.inf
+    between: tuple[float, float] = BETWEEN_SECONDS
+    seconds: float = math.inf
+
+
+@dataclass(frozen=True)
+class Torment:
+    """What came of a plan: faults, seconds, seconds that did not go into steps that counted."""
+
+    faults: int
+    seconds: float
+    lost: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of a job that was tormented and has finished: also samples and checkpoints read, if it uses the library."""
+
+    torment: Torment
+    samples: int = 0
+    read: int = 0
+
+
+def run(folder, plan, *, say, library=False, tree=REAL):
     """Raises AssertionError, with all logs, where something does not hold at the end."""
-    epochs = max(20, int(seconds * EPOCHS_PER_SECOND))
-    with _job(folder, epochs, library=library, tree=tree) as job:
-        rng = random.Random(seed)
-        operator = Operator(job, rng)
-        faults = Faults(operator, rng)
-        operator.want(0, 1, 2)
-        job.wait("three pods to train", lambda: any(step["world"] == 3 for step in job.steps()))
-        _torment(operator, faults, rng, until=time.monotonic() + seconds, say=say)
-        faults.end_due(everything=True)
+    with _job(folder, library=library, tree=tree) as job:
+        operator = Operator(job, random.Random(plan.seed))
+        faults = Faults(operator, random.Random(plan.seed))
+        torment = _begin_and_torment(job, operator, faults, plan, say=say)
         say(f"peace: {len(job.steps())} steps so far")
-        _finish(job, operator, faults, seconds=FINISH_SECONDS + epochs)
+        epochs = job.finish()
+        _finish(job, operator, faults)
         _check(job, operator, epochs)
-        if library:
-            steps, lost = job.assert_exactly_once(), job.lost_steps()
-            assert lost <= faults.losses, f"{lost} steps were lost by {faults.losses} losses"
-            say(f"finished: {steps} steps, {lost} done again after {faults.losses} losses, {_groups(job)} groups")
-        else:
+        if not library:
             job.assert_no_epoch_skipped()
             say(f"finished: {epochs} epochs, {job.repeated()} of them done again, {_groups(job)} groups")
+            return Outcome(torment)
+        samples, lost = account.count_samples(job.lineage()), job.lost_steps()
+        assert lost <= faults.losses, f"{lost} steps were lost by {faults.losses} losses"
+        read = account.restores(job.all_pods)
+        account.assert_read_after_the_loss_of_all(read, job.steps(), faults.harmed)
+        told = f"{samples} samples once each, {lost} steps done again after {faults.losses} losses"
+        say(f"finished: {told}, {_groups(job)} groups, {len(read)} checkpoints read, each after the loss of all")
+        return Outcome(torment, samples, len(read))
 
 
-def _job(folder, epochs, *, library, tree):
+def torment_only(job, operator, plan, *, say):
+    """The same faults for a job of another kind, which owes nothing at the end."""
+    return _begin_and_torment(job, operator, Faults(operator, random.Random(plan.seed)), plan, say=say)
+
+
+def _job(folder, *, library, tree):
     if library:
-        return LibraryJob(folder, "--epochs", epochs, "--checkpoint-every", 10, fewest=FEWEST, network=True)
-    return LocalJob(folder, tree=tree, fewest=FEWEST, network=True, options=["--epochs", epochs])
+        return LibraryJob(folder, *LIBRARY_OPTIONS, fewest=FEWEST, network=True, environ=PATIENT)
+    return LocalJob(folder, tree=tree, fewest=FEWEST, network=True)
 
 
-def _torment(operator, faults, rng, *, until, say):
-    began, next_at = time.monotonic(), time.monotonic()
-    while time.monotonic() < until and not operator.is_done:
-        if time.monotonic() >= next_at:
-            for _ in range(1 + (rng.random() < TWO_AT_ONCE)):
-                told = faults.one()
-                if told:
-                    say(f"{time.monotonic() - began:6.1f} s: {told}")
-            next_at = time.monotonic() + rng.uniform(*BETWEEN_SECONDS)
-        faults.end_due()
-        operator.look()
-        time.sleep(LOOK_SECONDS)
+def _begin_and_torment(job, operator, faults, plan, *, say):
+    operator.want(0, 1, 2)
+    job.wait("three pods to train", lambda: any(step["world"] == 3 for step in job.steps()), seconds=FINISH_SECONDS)
+    began = time.monotonic()
+    hit = _torment(operator, faults, plan, began=began, say=say)
+    ended = time.monotonic()
+    faults.end_due(everything=True)
+    lost = account.lost_seconds(job.steps(), began=began, ended=ended)
+    return Torment(hit, ended - began, lost)
 
 
-def _finish(job, operator, faults, *, seconds):
+def _torment(operator, faults, plan, *, began, say):
+    """Until as long after the last fault as between two; how many there were."""
+    hit, next_at = 0, began
+    for number in itertools.count():
+        if number >= plan.moments or time.monotonic() >= began + plan.seconds or operator.is_done:
+            break
+        # Of its own for each moment: what it has to choose from depends on the pods that there are.
+        faults.rng = rng = random.Random(f"{plan.seed} {number}")
+        next_at += rng.uniform(*plan.between)
+        for _ in range(1 + (rng.random() < TWO_AT_ONCE)):
+            told = faults.one()
+            if told:
+                hit += 1
+                say(f"{time.monotonic() - began:6.1f} s: {told}")
+        while time.monotonic() < next_at and not operator.is_done:
+            faults.end_due()
+            operator.look()
+            time.sleep(LOOK_SECONDS)
+    return hit
+
+
+def _finish(job, operator, faults):
     """Until all pods have ended by themselves."""
 
     def is_over():
@@ -70,7 +126,7 @@ def _finish(job, operator, faults, *, seconds):
         operator.look()
         return operator.is_done and not operator.running()
 
-    job.wait("the job to finish", is_over, seconds=seconds)
+    job.wait("the job to finish", is_over, seconds=FINISH_SECONDS)
 
 
 def _check(job, operator, epochs):
@@ -92,13 +148,13 @@ def _assert_one_group_at_a_time(steps):
     """
     latest = (0, 0)
     for step in steps:
-        group = (step["master"], step["generation"])
+        group = group_of(step)
         assert group >= latest, f"master and generation {latest} had begun when {step} was made"
         latest = group
 
 
 def _groups(job):
-    return len({(step["master"], step["generation"]) for step in job.steps()})
+    return len({group_of(step) for step in job.steps()})
 
 
 def _processes_in(place):

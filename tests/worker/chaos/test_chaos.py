@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.worker.chaos.run import run
+from tests.worker.chaos.run import Plan, run
 from tests.worker.job.pod import FAKE, REAL
 
 pytestmark = pytest.mark.programs
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.programs
 )
 def test_a_job_finishes_after_some_seconds_of_random_faults(tmp_path, library, tree):
     # The choices are the same in each run; what they meet depends on the machine's pace.
-    run(tmp_path, seed=5, seconds=20, say=print, library=library, tree=tree)
+    run(tmp_path, Plan(5, seconds=20), say=print, library=library, tree=tree)
 
 
 @pytest.mark.long
@@ -31,4 +31,4 @@ def test_a_job_finishes_after_some_seconds_of_random_faults(tmp_path, library, t
 def test_a_job_finishes_after_minutes_of_faults_that_nobody_has_chosen(tmp_path, turn, library):
     seed = random.SystemRandom().randrange(10_000)
     print(f"seed {seed}, turn {turn}")
-    run(tmp_path, seed=seed, seconds=180, say=print, library=library)
+    run(tmp_path, Plan(seed, seconds=180), say=print, library=library)

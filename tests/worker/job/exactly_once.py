@@ -42,23 +42,23 @@ class LibraryJob(LocalJob):
             by_step[each["step"]].append(each)
         counted = {}
         for step, lines in by_step.items():
-            latest = max(map(_group, lines))
-            counted[step] = [line for line in lines if _group(line) == latest]
+            latest = max(map(group_of, lines))
+            counted[step] = [line for line in lines if group_of(line) == latest]
         return counted
 
     def repeated_steps(self):
         """Steps that were committed in more than one generation."""
         generations = defaultdict(set)
         for each in self.steps():
-            generations[each["step"]].add(_group(each))
+            generations[each["step"]].add(group_of(each))
         return sorted(step for step, seen in generations.items() if len(seen) > 1)
 
     def lost_steps(self):
         """How many steps were done again by groups in which somebody had the state still: one for each loss at most."""
         groups, pids = defaultdict(set), defaultdict(set)
         for each in self.steps():
-            groups[_group(each)].add(each["step"])
-            pids[_group(each)].add((each["pod"], each["pid"]))
+            groups[group_of(each)].add(each["step"])
+            pids[group_of(each)].add((each["pod"], each["pid"]))
         lost, known, done = 0, set(), set()
         for group in sorted(groups):
             if pids[group] & known:
@@ -95,6 +95,6 @@ class LibraryJob(LocalJob):
         return done
 
 
-def _group(line):
+def group_of(line):
     """Which group it was: where nobody is left who knows the last generation, a new master counts from one again."""
     return line["master"], line["generation"]

@@ -117,11 +117,14 @@ class LocalJob:
             **environ,
         }
         everything = {**self.environ, **{key: str(value) for key, value in own.items()}}
-        command = [PYTHON, str(self.worker), *self.command]
         log = self.folder / f"log-{uid}.txt"
-        pod = LocalPod(name, uid, [*command], environ=everything, log=log, inside=inside, place=place)
+        pod = LocalPod(name, uid, self._argv(), environ=everything, log=log, inside=inside, place=place)
         pod.scratch = scratch
         return pod
+
+    def _argv(self):
+        """What a new pod runs."""
+        return [PYTHON, str(self.worker), *self.command]
 
     def finish(self, *, epochs=10):
         """Tell the script to end so many epochs later, for all ranks to hear of it in time; gives their number."""

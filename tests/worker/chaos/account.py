@@ -1,0 +1,95 @@
+"""What a library job under faults owes: each sample of each epoch in one step that counted, and no checkpoint read but
+after the loss of all."""
+
+import itertools
+import re
+import time
+from collections import Counter, defaultdict
+from datetime import datetime
+
+from tests.worker.job.exactly_once import BATCH, LENGTH, group_of
+from tests.worker.torchpath import give_torch
+
+MICRO = 4
+DAY_SECONDS = 86_400
+RESTORED = re.compile(r"^(\d\d:\d\d:\d\d\.\d+) .*step (\d+) is restored from", re.MULTILINE)
+
+
+def count_samples(lineage):
+    """How many samples the steps of `lineage` (LibraryJob's) have applied.
+
+    Raises AssertionError where one was left out or came twice, by the library's own order of the data.
+    """
+    give_torch()
+    # It imports torch, which plain scripts under faults need not wait for.
+    from tests.worker.equality.counting import assert_exactly_once
+
+    steps, lacking = max(lineage), _killed_in(lineage)
+    shape = {"length": LENGTH, "batch": BATCH, "micro": MICRO}
+    assert_exactly_once(dict(sorted(lineage.items())), **shape, steps=steps, may_lack=lacking)
+    return steps * BATCH
+
+
+def _killed_in(lineage):
+    """Of how many ranks each step may lack the line: of those that wrote nothing later in that group."""
+    last = defaultdict(int)
+    for step, lines in lineage.items():
+        for line in lines:
+            key = group_of(line), line["rank"]
+            last[key] = max(last[key], step)
+    killed = Counter()
+    for step, lines in lineage.items():
+        there = {line["rank"] for line in lines}
+        missing = set(range(lines[0]["world"])) - there
+        killed[step] = sum(last[group_of(lines[0]), rank] < step for rank in missing)
+    return killed
+
+
+def restores(pods):
+    """When a checkpoint was read (monotonic seconds), as the logs of `pods` say; those of the last day."""
+    now, clock = time.monotonic(), datetime.now().astimezone()
+    midnight = clock.replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    for pod in pods:
+        for at, step in RESTORED.findall(pod.said()):
+            told = datetime.strptime(at, "%H:%M:%S.%f").replace(tzinfo=clock.tzinfo)
+            of_day = (told - told.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
+            ago = ((clock - midnight).total_seconds() - of_day) % DAY_SECONDS
+            found.append((now - ago, int(step)))
+    return sorted(found)
+
+
+def assert_read_after_the_loss_of_all(read, steps, harmed):
+    """`read` as from `restores`, `steps` as written down, `harmed` what Faults did to whom.
+
+    Raises AssertionError where, when a checkpoint was read, somebody had the state and nothing kept it from the others.
+    """
+    by_process = defaultdict(list)
+    for line in steps:
+        by_process[line["pod"], line["pid"]].append(line["time"])
+    for at, step in read:
+        for (pod, pid), times in by_process.items():
+            before, after = [t for t in times if t < at], [t for t in times if t >= at]
+            if not before or not after:
+                continue
+            away = any(uid == pod and begun <= at and before[-1] <= ended for uid, begun, ended in harmed)
+            assert away, f"step {step} was read from a checkpoint while process {pid} of {pod} had the state"
+
+
+def lost_seconds(steps, *, began, ended):
+    """Of the time between two moments, what did not go into steps that counted.
+
+    Which step counted: the last one of its number. A gap between two of them of more than twice the usual (median) is
+    lost, but for what a step usually takes: in it somebody was waited for, or there were steps that are done again.
+    """
+    counted, lowest = [], None
+    for line in sorted(steps, key=lambda line: line["time"], reverse=True):
+        if lowest is None or line["step"] < lowest:
+            lowest = line["step"]
+            counted.append(line["time"])
+    marks = [began, *(at for at in reversed(counted) if began <= at < ended), ended]
+    gaps = sorted(after - before for before, after in itertools.pairwise(marks))
+    if len(gaps) < 2:
+        return ended - began
+    usual = gaps[len(gaps) // 2]
+    return sum(gap - usual for gap in gaps if gap > 2 * usual)
