@@ -21,11 +21,12 @@ from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.settings import GpuFlavor, Settings
+from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
 from tests.simulate.facts import FLAVORS, GPU, POOL
 from tests.simulate.faults import Faults
+from tests.simulate.policies import PER_NAMESPACE
 from tests.simulate.server import Body
 from tests.simulate.wire import Wire
 
@@ -40,7 +41,8 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     kinds.NAMESPACES: ("namespaces", objects.Namespace),
 }
 SETTINGS = Settings(
-    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
+    default_policy=DefaultPolicy(per_namespace=PER_NAMESPACE),
+    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS),
 )
 BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
 MOST_TURNS = 5_000

@@ -12,6 +12,10 @@ PARENT = "org"
 OWNERS = ("red", "blue", "green", "gold")
 """Policies that own the namespace of their name; `PARENT` may be their parent, and owns none."""
 NAMESPACES = (*OWNERS, "free")
+PER_NAMESPACE = False
+"""The operators' setting: whether each namespace without a policy is a team of its own."""
+UNCOVERED = "all namespaces without a policy"
+"""They are one team to the others where they are not teams of their own, without a guarantee or a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +30,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of a moment: rules by name and flavor, who is whose parent, tiers, the most GPUs that one
-    job may have, and the teams whose jobs take turns.
+    """All policies of a moment: rules by name and flavor, who is whose parent (namespaces without a policy have one,
+    too), tiers, the most GPUs that one job may have, and the teams whose jobs take turns.
     """
 
     rules: Mapping[str, Mapping[str, Rule]] = field(default_factory=dict)
@@ -48,7 +52,7 @@ class Policies:
 
     def team(self, namespace: str) -> str:
         """The policy of a namespace, else a name of its own for it."""
-        return namespace if namespace in self.rules else f"namespace {namespace}"
+        return namespace if namespace in self.rules else _uncovered(namespace)
 
     def path(self, team: str) -> Iterator[str]:
         """The team and those above it."""
@@ -70,13 +74,20 @@ def read_policies(server: Server) -> Policies:
     stored = (body["metadata"] | {"spec": body["spec"]} for body in server.all(POLICIES))
     holding = ((one["name"], server.in_force.get(one["uid"], one["spec"])) for one in stored)
     bodies = {name: spec for name, spec in holding if spec is not None}
+    parents = {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies}
+    if not PER_NAMESPACE:
+        parents |= {_uncovered(namespace): UNCOVERED for namespace in NAMESPACES if namespace not in bodies}
     return Policies(
         {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()},
-        {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies},
+        parents,
         {name: spec.get("priority", 0) for name, spec in bodies.items()},
         {name: spec["perJob"]["maxGPUs"] for name, spec in bodies.items() if "maxGPUs" in spec.get("perJob", {})},
         frozenset(name for name, spec in bodies.items() if "timeSharing" in spec),
     )
+
+
+def _uncovered(namespace: str) -> str:
+    return f"namespace {namespace}"
 
 
 def _rule(entry: Mapping[str, Any]) -> Rule:

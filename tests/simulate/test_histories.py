@@ -12,10 +12,9 @@ FEW, SOME, MANY = 20, 60, 10_000
 """The first 60 histories take the operator through 99.7 % of the steps from line to line that 150 take it through."""
 SOME_WITH_ERRORS = 12
 KNOWN = {
-    229: "a job of higher priority breaks up one of its team, loses the room to another team's guarantee in that pass,"
-    " and the first does not come back",
+    29: "a job goes whose pods no node has yet, and their places are given away before they are deleted",
 }
-"""Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
+"""Histories with errors in which a rule does not hold yet, with why: each must go on failing until it is mended."""
 
 
 def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
@@ -36,8 +35,7 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
 )
 def test_the_rules_hold_in_every_history(seeds):
     for seed in seeds:
-        if seed not in KNOWN:
-            run_history(seed)
+        run_history(seed)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +48,12 @@ def test_the_rules_hold_in_every_history(seeds):
 )
 def test_the_rules_hold_for_all_others_where_the_operator_raises_for_one_object(seeds):
     for seed in seeds:
-        run_history(seed, with_errors=True)
+        if seed not in KNOWN:
+            run_history(seed, with_errors=True)
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("seed", KNOWN)
 def test_what_is_known_to_go_wrong_still_does(seed):
     with pytest.raises(ViolationError):
-        run_history(seed)
+        run_history(seed, with_errors=True)

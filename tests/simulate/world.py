@@ -76,10 +76,10 @@ class World(Cluster):
     async def settle(self) -> None:
         """Passes and machines in turn until nobody has anything to do; a round takes a second."""
         for _ in range(MOST_ROUNDS):
-            before = self.server.revision
+            before, leader = self.server.revision, self.operator
             await self.run_pass()
             self.machines.step()
-            if self.server.revision == before:
+            if self.server.revision == before and self.operator is leader:
                 break
             self.moments.passed += 1.0
         else:
