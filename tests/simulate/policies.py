@@ -60,6 +60,14 @@ class Policies:
         if team in self.parents:
             yield self.parents[team]
 
+    def apart(self, team: str, other: str) -> list[str]:
+        """The team and those above it, as far as `other` is not among them or under them.
+
+        Namespaces without a policy are one to all others.
+        """
+        ours = [one for one in self.path(team) if one not in self.path(other)]
+        return ours[1:] if UNCOVERED in ours else ours
+
     def rule(self, team: str, flavor: str) -> Rule:
         """What holds for the team."""
         return self.rules.get(team, {}).get(flavor, Rule())

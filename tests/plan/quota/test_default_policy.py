@@ -77,6 +77,29 @@ def test_weight_and_tier_are_those_of_all_together_and_the_most_of_a_job_is_each
     assert at_rest(make_job("a", 1, 8, team="a"), *in_namespaces("xy"), priority=1) == {"a": 0, "x": 4, "y": 4}
 
 
+@pytest.mark.parametrize(("names", "run"), [("vwxyz", 3), ("z", 1)])
+def test_jobs_larger_than_their_namespaces_share_get_what_is_the_share_of_all_together(names, run):
+    """24 of 48 GPUs are theirs, four or five of each of five: none of their jobs, of eight, fits into that."""
+    nodes = tuple(make_node(f"n{i}", 8) for i in range(1, 7))
+    first = make_job("a", 1, 48, team="a", on=" ".join(on(node.name, 8) for node in nodes))
+    ended = at_rest(first, *[make_job(name, 8, 8, team=name) for name in names], nodes=nodes)
+    assert (ended["a"], sum(ended[name] == 8 for name in names)) == (48 - 8 * run, run)
+
+
+def test_nobody_beyond_its_own_share_takes_from_the_next_namespace():
+    """Six of eight GPUs are theirs, three of each."""
+    jobs = [make_job("a", 2, 2, team="a", on=on("n1", 2)), make_job("x", 1, 6, team="x", on=on("n1", 6))]
+    assert at_rest(*jobs, make_job("y", 4, 4, team="y")) == {"a": 2, "x": 6, "y": 0}
+    assert at_rest(*jobs, make_job("y", 3, 3, team="y")) == {"a": 2, "x": 3, "y": 3}
+
+
+def test_those_of_them_give_to_others_that_stand_highest_among_themselves():
+    """`y` has the younger job, and is within its share: what is taken from it, it takes from `x` in the same pass."""
+    holders = [make_job("x", 1, 6, team="x", on=on("n1", 6)), make_job("y", 1, 2, team="y", on=on("n1", 2), age=-9)]
+    first, *_ = history(snapshot(make_job("a", 1, 3, team="a"), *holders))[0]
+    assert first == ["x-w2", "x-w3", "x-w4"]
+
+
 def test_a_guarantee_is_taken_back_from_them_as_ever():
     holders = [make_job(name, 1, 4, team=name, on=on("n1", 4)) for name in "xy"]
     owner = make_team("a", quotas={"default": Quota(guaranteed=6)})
