@@ -108,12 +108,6 @@ class Account:
         """Whose guarantee `need` more that cannot be taken back would pass."""
         return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
 
-    @property
-    def order(self) -> tuple[tuple[float, ...], int, float, str, str, str]:
-        """Who stands lowest, relative to its fair share from the top down, goes next; the last word has the name."""
-        standing = tuple(saturation(a.used, a.share) for a in reversed(self.path))
-        return standing, -self.team.priority, self.team.created, self.team.uid, self.team.name, self.flavor
-
 
 def saturation(used: int, share: int) -> float:
     """Use relative to a fair share; whoever has no share is infinitely far beyond it."""
