@@ -101,8 +101,13 @@ class Account:
         return next((account for account in self.path if account.used + need > account.limit), None)
 
     def over_with_asked(self, need: int) -> Account | None:
-        """The same, once what new nodes are asked for is used."""
-        return next((one for one in self.path if one.used + one.asked + need > one.limit), None)
+        """The same, once what new nodes are asked for is used.
+
+        What other namespaces without a policy ask for keeps none from its own share of what all may use together.
+        """
+        within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
+        asked = ((one, self.asked if within_own else one.asked) for one in self.path)
+        return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
 
     def over_fixed(self, need: int) -> Account | None:
         """Whose guarantee `need` more that cannot be taken back would pass."""

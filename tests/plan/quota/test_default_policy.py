@@ -7,7 +7,7 @@ import pytest
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.team import Quota
 from elastic_operator.settings import Settings
-from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import history, on, sizes
 
 N8 = (make_node("n1", 8),)
@@ -98,6 +98,14 @@ def test_those_of_them_give_to_others_that_stand_highest_among_themselves():
     holders = [make_job("x", 1, 6, team="x", on=on("n1", 6)), make_job("y", 1, 2, team="y", on=on("n1", 2), age=-9)]
     first, *_ = history(snapshot(make_job("a", 1, 3, team="a"), *holders))[0]
     assert first == ["x-w2", "x-w3", "x-w4"]
+
+
+def test_what_one_namespace_asks_new_nodes_for_keeps_no_other_from_its_share_of_the_limit():
+    """The limit is four: a job of `x` waits for a node that is large enough, and two GPUs are the share of `y`."""
+    asking = make_job("x", shape=make_shape(4), nodes_from=NOW, team="x", age=9)
+    nodes = (make_node("n1", 2), make_node("n2", 2))
+    granted = allocate(snapshot(asking, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
+    assert {uid: grant.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
 
 
 def test_a_guarantee_is_taken_back_from_them_as_ever():
