@@ -109,6 +109,11 @@ class Account:
         asked = ((one, self.asked if within_own else one.asked) for one in self.path)
         return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
 
+    @property
+    def foreign_below(self) -> int:
+        """GPUs of pods that are not our jobs', here and under it."""
+        return self.foreign + sum(child.foreign_below for child in self.children)
+
     def over_fixed(self, need: int) -> Account | None:
         """Whose guarantee `need` more that cannot be taken back would pass."""
         return next((account for account in self.path if account.fixed + need > account.guaranteed), None)

@@ -63,7 +63,7 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
 def _over_limit(claim: Claim, over: Account, wanted: str) -> Said:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {over.used}. {no_policy(claim)}"
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(claim)}"
         return Limit.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
@@ -78,16 +78,27 @@ def _over_limit(claim: Claim, over: Account, wanted: str) -> Said:
     return Limit.BORROWING_LIMIT_REACHED, text
 
 
-def others_hold(claim: Claim, wanted: str, usable: str) -> Said:
-    """Nothing but the pods of other teams is in the way."""
+def others_hold(claim: Claim, size: int, wanted: str, usable: str) -> Said:
+    """Nothing but the pods of other teams is in the way of that size.
+
+    Named is whose fair share it would pass: of those on the way, the first that other teams judge by.
+    """
     account = claim.account
     if account is None:
         return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
-    standing = f"uses {account.used}; its fair share is {account.share} ({account.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(account)} {standing}."
+    need, judged = claim.gpus_missing(size), (*account.outward, account)
+    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
+    standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
     if not account.team.has_policy:
         return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(claim)}"
     return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
+
+
+def _used(account: Account) -> str:
+    """What it uses; of all namespaces without a policy also what plain pods use, of which those of any may be most."""
+    foreign = account.foreign_below if account.children and not account.team.has_policy else 0
+    return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
 
 
 def no_policy(claim: Claim) -> str:

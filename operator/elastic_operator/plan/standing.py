@@ -60,6 +60,6 @@ def _below_parent(account: Account | None) -> Standing:
 
 def _of_first(parent: Account | None, heap: list[_Entry]) -> Standing:
     """Where the first one of the heap stands, from the top down."""
-    (standing, *names), _ = heap[0]
+    (standing, priority, created, uid, name, flavor), _ = heap[0]
     above = tuple(saturation(one.used, one.share) for one in reversed(parent.path)) if parent else ()
-    return (*above, *standing), *names
+    return (*above, *standing), priority, created, uid, name, flavor

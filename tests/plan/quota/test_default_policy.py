@@ -69,6 +69,19 @@ def test_whose_limit_is_reached_is_told_with_what_to_do(per_namespace, who):
     assert f"; {who} may use 3 and uses 3. No GPUQuotaPolicy covers namespace 'x'; have one made for it" in message
 
 
+def test_what_plain_pods_of_other_namespaces_hold_of_the_limit_is_told():
+    nodes = (make_node("n1", 8, used=4, by="evil"),)
+    message = allocate(snapshot(make_job("v", team="v"), nodes=nodes, borrowing={"limit": 4}))["v"].message
+    assert "may use 4 and uses 4, 4 of them in pods that are no job's. No GPUQuotaPolicy" in message
+
+
+def test_of_all_on_the_way_that_one_is_named_whose_share_would_be_passed():
+    """`v` uses nothing, and two GPUs are its share; the four of all without a policy are in use."""
+    running = [make_job("a", 4, 8, team="a", on=on("n1", 4)), make_job("w", 4, team="w", on=on("n1", 4))]
+    message = allocate(snapshot(*running, make_job("v", 4, team="v")))["v"].message
+    assert "; the default policy (of all namespaces without one) uses 4; its fair share is 4 (0 guaranteed)." in message
+
+
 def test_weight_and_tier_are_those_of_all_together_and_the_most_of_a_job_is_each_jobs():
     ended = at_rest(make_job("a", 1, 8, team="a"), *in_namespaces("xy"), borrowing={"weight": 3}, perJob={"maxGPUs": 2})
     assert ended == {"a": 4, "x": 2, "y": 2}
