@@ -95,10 +95,14 @@ class Allocation(Mapping[str, Grant]):
 
 
 class Allocator:
-    """Allocates again and again; what did not change since the last time is not worked through again."""
+    """Allocates again and again; what did not change since the last time is not worked through again.
+
+    `unsettled` are the uids of those for whom a whole job still goes in vain by the last allocation.
+    """
 
     def __init__(self) -> None:
         self._table: Table | None = None
+        self.unsettled = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """What each job gets. The allocation before this one is not to be read any more."""
@@ -118,9 +122,10 @@ class Allocator:
             serve(table)
             broken = [claim for claim in table.displaced if claim.displaced and claim.gives]
             more = {taker.job.uid for claim in broken for taker in claim.takers if not taker.size}
-            if more <= in_vain:
+            self.unsettled = frozenset(more - in_vain)
+            if not self.unsettled:
                 break
-            in_vain |= more
+            in_vain |= self.unsettled
         assert table is not None, "served once at least"
         return table
 

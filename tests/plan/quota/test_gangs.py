@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_team
+from elastic_operator.plan.allocate import Allocator
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
 N8 = (make_node("n1", 8),)
@@ -257,3 +258,13 @@ ALL = {**GANGS, **TURN, **STARVING}
 @pytest.mark.parametrize("fact", ALL)
 def test_gang(fact):
     assert came_out(ALL[fact]) == ALL[fact].expected
+
+
+def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_may_be_is_said(monkeypatch):
+    case = GANGS["no job is broken up for one of its team that loses the room to another team's guarantee"]
+    snapshot, allocator = make_snapshot(case.nodes, case.jobs, teams=case.teams), Allocator()
+    allocator.allocate(snapshot)
+    assert not allocator.unsettled
+    monkeypatch.setattr("elastic_operator.plan.allocate._MOST_TRIES", 1)
+    allocator.allocate(snapshot)
+    assert allocator.unsettled == {"high"}
