@@ -26,7 +26,6 @@ from tests.simulate import server as kinds
 from tests.simulate.api import Api
 from tests.simulate.facts import FLAVORS, GPU, POOL
 from tests.simulate.faults import Faults
-from tests.simulate.policies import PER_NAMESPACE
 from tests.simulate.server import Body
 from tests.simulate.wire import Wire
 
@@ -41,7 +40,6 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     kinds.NAMESPACES: ("namespaces", objects.Namespace),
 }
 SETTINGS = Settings(
-    default_policy=DefaultPolicy(per_namespace=PER_NAMESPACE),
     flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS),
 )
 BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
@@ -69,7 +67,9 @@ class Operator:
             ledger=self.ledger,
             actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
-            settings=SETTINGS,
+            settings=SETTINGS.model_copy(
+                update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
+            ),
             metrics=metrics,
             clock=self.wire.clock,
             times=times,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
+from tests.simulate.facts import FLAVORS
 from tests.simulate.server import POLICIES, Server
 
 PARENT = "org"
 OWNERS = ("red", "blue", "green", "gold")
 """Policies that own the namespace of their name; `PARENT` may be their parent, and owns none."""
 NAMESPACES = (*OWNERS, "free")
-PER_NAMESPACE = False
-"""The operators' setting: whether each namespace without a policy is a team of its own."""
 UNCOVERED = "all namespaces without a policy"
-"""They are one team to the others where they are not teams of their own, without a guarantee or a limit."""
+"""They are one team to the others where they are not teams of their own, without a guarantee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,28 @@ class Policies:
         return {n for n in NAMESPACES if team in self.path(self.team(n))}
 
 
+def drawn_default_policy(dice: Random) -> dict[str, Any]:
+    """The operators' setting for namespaces without a policy, by the seed; all else is drawn as without it."""
+    own = Random()
+    own.setstate(dice.getstate())
+    borrowing = {"weight": own.choice((1, 1, 2))} | ({"limit": own.randrange(7)} if own.random() < 0.5 else {})
+    return {"perNamespace": own.random() < 0.25, "borrowing": borrowing}
+
+
 def read_policies(server: Server) -> Policies:
     """The policies that hold."""
     stored = (body["metadata"] | {"spec": body["spec"]} for body in server.all(POLICIES))
     holding = ((one["name"], server.in_force.get(one["uid"], one["spec"])) for one in stored)
     bodies = {name: spec for name, spec in holding if spec is not None}
     parents = {name: spec["parent"] for name, spec in bodies.items() if spec.get("parent") in bodies}
-    if not PER_NAMESPACE:
-        parents |= {_uncovered(namespace): UNCOVERED for namespace in NAMESPACES if namespace not in bodies}
+    uncovered = [_uncovered(namespace) for namespace in NAMESPACES if namespace not in bodies]
+    if not server.default_policy["perNamespace"]:
+        parents |= dict.fromkeys(uncovered, UNCOVERED)
+        uncovered = [UNCOVERED]
+    default = _rule({"guaranteed": 0, "borrowing": server.default_policy["borrowing"]})
     return Policies(
-        {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()},
+        {name: {f["name"]: _rule(f) for f in spec["flavors"]} for name, spec in bodies.items()}
+        | dict.fromkeys(uncovered, dict.fromkeys(FLAVORS, default)),
         parents,
         {name: spec.get("priority", 0) for name, spec in bodies.items()},
         {name: spec["perJob"]["maxGPUs"] for name, spec in bodies.items() if "maxGPUs" in spec.get("perJob", {})},
