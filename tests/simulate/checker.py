@@ -216,20 +216,25 @@ class Checker:
         require(uid not in self._made, f"{told}, and some were made just now")
         require(len(pods) < allowed[1], told)
 
-    def _waits_for_who_cannot_act(self, operator: Operator) -> bool:
-        """Whether somebody waits for pods of a job at which the operator raises when it lets them go."""
+    def _kept_by_who_cannot_act(self, operator: Operator) -> set[str]:
+        """The flavors in which somebody may wait for pods of a job at which the operator raises when it lets them go.
+
+        Who waits for them holds places elsewhere as well, so it may be anybody of that flavor.
+        """
         allocation, jobs = operator.controller._allocation, self.server.all(kinds.JOBS)
         assert allocation is not None
-        silent = [j["metadata"]["uid"] for j in jobs if self.server.aside.get(name_of(j)) == "act"]
-        return any(allocation.share(uid).release for uid in silent if uid in allocation)
+        silent = {j["metadata"]["uid"]: j for j in jobs if self.server.aside.get(name_of(j)) == "act"}
+        letting = [job for uid, job in silent.items() if uid in allocation and allocation.share(uid).release]
+        pods = [pod for job in letting for pod in self.pods_of(job["metadata"]["uid"])]
+        return {flavor_of(thing) for thing in (*pods, *(job["spec"]["template"] for job in letting))}
 
     def at_rest(self, operator: Operator) -> None:
         """Nothing more changes, however long one waits."""
         snapshot = operator.controller._snapshot
         assert snapshot is not None
-        if not self._waits_for_who_cannot_act(operator):
-            comes_out_again(replace(snapshot, now=self.server.moments.time()))
-            check_entitlements(self.server)
+        unclear = self._kept_by_who_cannot_act(operator)
+        comes_out_again(replace(snapshot, now=self.server.moments.time()), unclear)
+        check_entitlements(self.server, unclear)
         check_set_aside(self.server)
         for pod, node in self._kept():
             require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")
