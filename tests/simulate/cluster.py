@@ -11,7 +11,7 @@ from tests.simulate.facts import GPU, POOL
 from tests.simulate.machines import Machines
 from tests.simulate.moments import Moments
 from tests.simulate.players import Players
-from tests.simulate.policies import NAMESPACES, drawn_default_policy
+from tests.simulate.policies import NAMESPACES
 from tests.simulate.server import Body, Server
 
 
@@ -19,7 +19,7 @@ class Cluster(Players):
     """Objects on a server, with classes of priority and namespaces, and the machines that act on them."""
 
     def __init__(self, moments: Moments, dice: Random) -> None:
-        super().__init__(Server(moments, drawn_default_policy(dice)), dice)
+        super().__init__(Server(moments), dice)
         self.moments = moments
         of_pods = {name: one for name, one in kinds.PRIORITIES.items() if name}
         for name, one in ({"low": {"priority": 0}, "high": {"priority": 10}} | of_pods).items():

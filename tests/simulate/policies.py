@@ -78,11 +78,9 @@ class Policies:
 
 
 def drawn_default_policy(dice: Random) -> dict[str, Any]:
-    """The operators' setting for namespaces without a policy, by the seed; all else is drawn as without it."""
-    own = Random()
-    own.setstate(dice.getstate())
-    borrowing = {"weight": own.choice((1, 1, 2))} | ({"limit": own.randrange(7)} if own.random() < 0.5 else {})
-    return {"perNamespace": own.random() < 0.25, "borrowing": borrowing}
+    """The operators' setting for namespaces without a policy."""
+    borrowing = {"weight": dice.choice((1, 1, 2))} | ({"limit": dice.randrange(7)} if dice.random() < 0.5 else {})
+    return {"perNamespace": dice.random() < 0.25, "borrowing": borrowing}
 
 
 def read_policies(server: Server) -> Policies:

@@ -36,9 +36,10 @@ PRIORITIES: Mapping[str, Body] = {
 class Server:
     """Objects by kind, namespace and name."""
 
-    def __init__(self, moments: Moments, default_policy: Mapping[str, Any]) -> None:
-        """`default_policy` is that setting of the operators."""
-        self.moments, self.default_policy = moments, default_policy
+    def __init__(self, moments: Moments) -> None:
+        self.moments = moments
+        self.default_policy: Mapping[str, Any] = {"perNamespace": False, "borrowing": {}}
+        """That setting of the operators."""
         self.revision = 1000
         self.objects: dict[str, dict[Key, Body]] = {}
         self.listeners: list[Listener] = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from elastic_operator.metrics import Metrics
 from tests.simulate import server as kinds
@@ -41,8 +43,10 @@ class Complaints(logging.Handler):
 class World(Cluster):
     """Everything that a history happens to. `rule` of its moments must hold while it is used."""
 
-    def __init__(self, moments: Moments, dice: Random) -> None:
+    def __init__(self, moments: Moments, dice: Random, *, default_policy: Mapping[str, Any] | None = None) -> None:
+        """`default_policy` is that setting of the operators; None for what it is where nobody sets it."""
         super().__init__(moments, dice)
+        self.server.default_policy = default_policy or self.server.default_policy
         self.raising = Raising(self.server)
         self.operator = Operator(self.api, METRICS)
         self.checker = Checker(self.server, dice)

@@ -34,10 +34,9 @@ class Account:
     `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
     its way out already, `held` the part of `used` that only waits for a job that has waited too long. `asked` is what
     pods will use for which new nodes are asked for: none of it is used, and nobody else may come to need it under a
-    limit. `fixed` is what
-    cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our jobs', `wanted` what
-    our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads
-    from this account to the one at the top, and `outward` is the part of it that other teams judge by.
+    limit. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our
+    jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair
+    share. `path` leads from this account to the one at the top, and `outward` is the part that other teams judge by.
     """
 
     __slots__ = (
