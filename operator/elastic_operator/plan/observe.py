@@ -74,6 +74,8 @@ def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: flo
     assert seen.job.spec is not None
     patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
     unready = {node: unready_since[node] for pod in seen.job.pods if (node := pod.node) and node in unready_since}
+    if not unready:
+        return seen
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
     kept = disruption.kept & due.keys() if disruption else frozenset()
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
