@@ -243,7 +243,7 @@ def test_a_collective_has_its_own_limit_not_that_of_forming():
     told = processes.run(
         """
         store = dist.TCPStore("127.0.0.1", port)
-        form("both are there", rank, 2)
+        both = form("both are there", rank, 2)  # kept, or it is closed while the other still connects
         groups.install(form("one", rank, 2, timeout=4.0, collective_timeout=30.0))
         if rank == 1:
             time.sleep(4.5)
