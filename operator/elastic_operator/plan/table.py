@@ -57,13 +57,14 @@ class Table:
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
         self.new_places = 0
-        for claim in self.roster.odd:
+        odd = sorted(self.roster.odd, key=lambda claim: claim.rank)
+        for claim in odd:
             self._count_unplaced(claim)
         self.accounts.note_use()
-        for claim in self.roster.odd:
+        for claim in odd:
             self._trim(claim)
         self.divide()
-        for claim in self.roster.odd:
+        for claim in odd:
             self._hold_promised(claim)
 
     @property

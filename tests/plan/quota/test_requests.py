@@ -242,3 +242,10 @@ def test_ways_for_many_are_made_in_several_passes():
     second = allocate(replace(snapshot, requests=promised)).reclaims
     assert {plan.uid for plan in second if plan.is_new} == {request.uid for request in requests[MOST_NEW_PLACES:]}
     assert {plan.uid: plan.node for plan in second if not plan.is_new} == places
+
+
+def test_of_many_that_a_node_was_promised_to_the_first_in_order_has_it():
+    nodes, teams = (make_node("n1", 8, used=7),), (make_team("a", 99),)
+    requests = tuple(make_request(f"r{i:02}", reserved="n1") for i in range(12))
+    snapshot = replace(make_snapshot(nodes, (), teams=teams), requests=requests)
+    assert [[(plan.uid, plan.node) for plan in allocate(snapshot).reclaims] for _ in range(5)] == [[("r00", "n1")]] * 5
