@@ -12,10 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.live.errors import BenchError
-from benchmarks.rescale import steps
-from benchmarks.rescale.loads import Load
 from benchmarks.rescale.pods import Pod
-from benchmarks.rescale.steps import Step
+from benchmarks.rescale.steps import Step, read
 from benchmarks.rescale.systems import FEWEST, HERE, MOST, Place, System, command_of, environ_of
 
 START_SECONDS = 180.0
@@ -25,8 +23,8 @@ LOOK_SECONDS = 0.02
 class Job:
     """Pod 0 is the master. Ends all pods when it is left."""
 
-    def __init__(self, system: System, folder: Path, load: Load) -> None:
-        self.system, self.folder, self.load = system, folder, load
+    def __init__(self, system: System, folder: Path, *, busy: bool = False) -> None:
+        self.system, self.folder, self.busy = system, folder, busy
         self.pods: dict[int, Pod] = {}
         self._uids: dict[int, str] = {}
         self._port = free_port()
@@ -80,7 +78,7 @@ class Job:
 
     def steps(self, index: int) -> list[Step]:
         """What the processes of that pod have done, restarted ones included."""
-        return steps.read(self.folder / f"steps-{self._place(index).name}.jsonl")
+        return read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def status(self, index: int = 0) -> dict[str, Any]:
         """A pod's /status, the master's by default; {} while it does not answer."""
@@ -114,14 +112,18 @@ class Job:
 
     def trains(self, index: int, *, world: int, since: float = 0.0) -> bool:
         """Whether that pod steps in a group of that size that was formed after `since`."""
-        return steps.trains(self.steps(index), world=world, since=since)
+        steps = self.steps(index)
+        if not steps or steps[-1].time < since or steps[-1].world != world:
+            return False
+        first = next(step for step in steps if step.group == steps[-1].group)
+        return first.time > since
 
-    def start(self, pods: int, *, count: int) -> None:
+    def start(self, pods: int, *, steps: int) -> None:
         """Begin with so many pods, and let them train so many steps."""
         self.add(*range(pods))
         self.wish(*range(pods))
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
-        self.wait(f"{count} steps", lambda: len(self.steps(pods - 1)) >= count)
+        self.wait(f"{steps} steps", lambda: len(self.steps(pods - 1)) >= steps)
 
     def logs(self) -> str:
         """The end of what each pod has printed."""
@@ -136,7 +138,7 @@ class Job:
             status_port=self._status_ports.setdefault(index, free_port()),
             epoch=max(1, self._epoch),
             incarnation=self._incarnation,
-            load=self.load,
+            busy=self.busy,
         )
 
 
