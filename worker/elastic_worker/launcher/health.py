@@ -50,8 +50,7 @@ class Health:
         if self._group.library.kind:
             return []
         long = SILENT_SHARE * self._group.settings.stall_seconds
-        running = [p for p in self._group.processes if not p.exited.done()]
-        return [p.pid for p in running if p.steps[1] is not None and now >= p.steps[1] + long]
+        return [p.pid for p in self._running() if p.steps[1] is not None and now >= p.steps[1] + long]
 
     def look(self, now: float, moved: Mapping[int, int]) -> None:
         """Once; `moved` is by the pids of those that are silent."""
@@ -82,9 +81,12 @@ class Health:
 
     def _idle(self, now: float, moved: Mapping[int, int]) -> float:
         """Seconds since any of the processes last did something; 0 while there are none."""
-        running = [p for p in self._group.processes if not p.exited.done()]
+        running = self._running()
         self._lives = {p.pid: self._lives.get(p.pid) or Life() for p in running}
         return min((self._lives[p.pid].idle(self._seen(p, moved.get(p.pid)), now) for p in running), default=0.0)
+
+    def _running(self) -> list[TrainingProcess]:
+        return [process for process in self._group.processes if not process.exited.done()]
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
         """Steps of scripts that use the library are `_tell_stalls`' affair: it knows which of them take too long."""
