@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_worker.processes.environment import EARLY
 from elastic_worker.processes.program import COMMAND, MODULE, SCRIPT, Program
 from tests.worker.processes.lab import a_lab, natively
 
@@ -27,8 +28,9 @@ parts = {
 }
 open(sys.argv[1], "w").write(json.dumps(parts))
 """
-PYTHON = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
-HELLO = {**PYTHON, "PATH": os.defpath, "HOME": "/nowhere", "GREETING": "hällo", "LANG": "C.UTF-8"}
+OF_THIS_MACHINE = {name: value for name, value in os.environ.items() if name.startswith(EARLY)}
+"""A warm parent forks only for processes with the same values of these; the parent of a test has this machine's."""
+HELLO = {**OF_THIS_MACHINE, "PATH": os.defpath, "HOME": "/nowhere", "GREETING": "hällo", "LANG": "C.UTF-8"}
 
 
 def lay_out(folder: Path) -> None:
