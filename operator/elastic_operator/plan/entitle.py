@@ -76,16 +76,16 @@ class Taking:
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
-            victim = other or theirs[-1]
-            left = -gpus if held else -gpus - victim.held
-            if self._standing(victim, left) < self._standing(own or ours[-1], self.need):
+            taker, victim = own or ours[-1], other or theirs[-1]
+            left = self._used(victim) - gpus - (0 if held else victim.held)
+            if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
                 return False
         return True
 
     def excess(self, victim: Account) -> float:
         """How far the victim stands beyond its fair share, where it and the taker are apart; -1 within one team."""
         _, theirs = apart(self.taker, victim)
-        return self._standing(theirs[0], 0) if theirs else -1.0
+        return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _hopeless(self) -> bool:
         """Whether it may take nothing from any other team: it would stand beyond its own fair share.
@@ -97,6 +97,3 @@ class Taking:
 
     def _used(self, account: Account) -> int:
         return account.used - self._taken.get(account, 0) if self._taken else account.used
-
-    def _standing(self, account: Account, change: int) -> float:
-        return saturation(self._used(account) + change, account.share)
