@@ -110,7 +110,8 @@ class Cluster:
                     running_cluster.load_image(archive, progress=progress)
                 return running_cluster
             if layout.state_file.exists():
-                progress.say(f"cluster {name} runs otherwise or not at all: it is ended with all in it, and made anew")
+                why = "is stopped or has other settings"
+                progress.say(f"cluster {name} {why}: it is deleted with all its jobs and made anew")
             _take_down(layout, progress)
             return _bring_up(layout, wanted, programs, archives, progress)
 

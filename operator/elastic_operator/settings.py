@@ -22,7 +22,7 @@ from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
 from elastic_operator.plan.job import Provisioning
-from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Quota, Team
+from elastic_operator.plan.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
 DEFAULT_FILE = Path("/etc/elastic-operator/settings.yaml")
@@ -68,15 +68,20 @@ def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
 
 
 class DefaultBorrowing(ApiModel):
-    """How far a namespace without a policy may use idle GPUs."""
+    """How far namespaces without a policy may use idle GPUs."""
 
     limit: Gpus | None = None
     weight: int = Field(1, ge=0, le=MAX_WEIGHT)
 
 
 class DefaultPolicy(ApiModel):
-    """What holds for each namespace that no GPUQuotaPolicy covers. Nothing is guaranteed to it."""
+    """What holds for the namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them.
 
+    They borrow together as one team, and divide among themselves what it gets, so that more namespaces get no more.
+    `per_namespace`: each is a team of its own, and may borrow so much.
+    """
+
+    per_namespace: bool = False
     borrowing: DefaultBorrowing = DefaultBorrowing()
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     per_job: PerJob = PerJob()
@@ -188,6 +193,17 @@ class Settings(ApiModel):
     @property
     def default_team(self) -> Team:
         """What a namespace without a policy is like."""
+        if self.default_policy.per_namespace:
+            return self._uncovered
+        return replace(self._uncovered, parent=DEFAULT_POLICY, quotas={})
+
+    @property
+    def default_parents(self) -> tuple[Team, ...]:
+        """The team that all namespaces without a policy are part of; none where each is one of its own."""
+        return () if self.default_policy.per_namespace else (replace(self._uncovered, name=DEFAULT_POLICY),)
+
+    @property
+    def _uncovered(self) -> Team:
         policy = self.default_policy
         quota = Quota(borrow_limit=policy.borrowing.limit, weight=policy.borrowing.weight)
         return replace(

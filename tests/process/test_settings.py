@@ -1,9 +1,10 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from elastic_operator import settings
-from elastic_operator.plan.team import NO_POLICY, Quota
+from elastic_operator.plan.team import DEFAULT_POLICY, NO_POLICY, Quota
 from elastic_operator.settings import Settings, SettingsError
 
 
@@ -123,8 +124,21 @@ def test_the_resources_of_all_flavors_count_as_gpus_each_once():
 
 
 def test_a_namespace_without_a_policy_is_as_the_settings_say():
-    assert Settings().default_team == NO_POLICY
     policy = {"borrowing": {"limit": 4, "weight": 0}, "priority": -1, "perJob": {"maxGPUs": 2}}
-    team = Settings.model_validate({"defaultPolicy": policy}).default_team
+    settings = Settings.model_validate({"defaultPolicy": policy | {"perNamespace": True}})
+    team = settings.default_team
+    assert settings.default_parents == ()
     assert team.quotas == {"default": Quota(guaranteed=0, borrow_limit=4, weight=0)}
-    assert (team.priority, team.max_gpus_per_job, team.has_policy) == (-1, 2, False)
+    assert (team.priority, team.max_gpus_per_job, team.has_policy, team.parent) == (-1, 2, False, None)
+
+
+def test_all_namespaces_without_a_policy_are_together_as_the_settings_say():
+    assert Settings().default_team == replace(NO_POLICY, parent=DEFAULT_POLICY)
+    assert Settings().default_parents == (replace(NO_POLICY, name=DEFAULT_POLICY),)
+    policy = {"borrowing": {"limit": 4, "weight": 0}, "priority": -1, "perJob": {"maxGPUs": 2}}
+    settings = Settings.model_validate({"defaultPolicy": policy})
+    (together,) = settings.default_parents
+    assert together.quotas == {"default": Quota(guaranteed=0, borrow_limit=4, weight=0)}
+    assert (settings.default_team.quotas, settings.default_team.parent) == ({}, together.name)
+    for team in (together, settings.default_team):
+        assert (team.priority, team.max_gpus_per_job, team.has_policy) == (-1, 2, False)

@@ -25,7 +25,7 @@ from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import Sight, View
-from elastic_operator.plan.team import Flavor
+from elastic_operator.plan.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.settings import Settings
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
@@ -381,7 +381,10 @@ def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
     world = world_with_a_job(defaultPolicy={"priority": -1}, starvationSeconds=60)
     world.policy("p", {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]})
     snapshot = world.look().snapshot
-    assert [(team.name, team.quotas["default"].guaranteed) for team in snapshot.teams] == [("p", 2)]
+    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in snapshot.teams] == [
+        ("p", 2),
+        (DEFAULT_POLICY, 0),
+    ]
     assert snapshot.team_of == {"default": "p"}
     assert (snapshot.default_team.priority, snapshot.starvation_seconds) == (-1, 60)
     assert snapshot.flavors == (Flavor(),)

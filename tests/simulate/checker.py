@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
@@ -49,12 +48,16 @@ class Checker:
         self.changes = 0
         self._made: set[str] = set()
         """Uids of the jobs that got pods since the last pause."""
+        self._looked_at_by: dict[str, Operator] = {}
+        """By their uids the jobs that were not set aside in a pass, and the operator that made the last such pass."""
 
     # -- after each pass ---------------------------------------------------------------------------------------------
 
     def after_pass(self, operator: Operator) -> None:
         """The pass and its writes are over, and nobody else has done anything yet."""
         writes = operator.wire.writes
+        jobs = self.server.all(kinds.JOBS)
+        self._looked_at_by |= {j["metadata"]["uid"]: operator for j in jobs if name_of(j) not in self.server.aside}
         self.changes += len(writes)
         created = [write.pod for write in writes if write.verb == "POST"]
         self._made |= {owner_of(pod)["uid"] for pod in created}
@@ -152,15 +155,22 @@ class Checker:
         deleted = [write.pod for write in writes if write.verb == "DELETE"]
         if deleted:
             Evictions(self.server, snapshot, allocation, deleted).check()
-            self._nothing_taken_from_who_may_keep(allocation, deleted)
+            self._nothing_taken_from_who_may_keep(operator, deleted)
 
-    def _nothing_taken_from_who_may_keep(self, allocation: Allocation, deleted: list[Body]) -> None:
-        """A job that is not preemptible, and has its minimum, gives nothing but what is beyond its own largest size."""
+    def _nothing_taken_from_who_may_keep(self, operator: Operator, deleted: list[Body]) -> None:
+        """A job that is not preemptible, and has its minimum, gives nothing but what is beyond its own largest size.
+
+        Of one that was set aside before this operator looked at it, nobody knows that it is not.
+        """
+        allocation = operator.controller._allocation
+        assert allocation is not None
         jobs = {job["metadata"]["uid"]: job for job in self.server.all(kinds.JOBS)}
         for pod in deleted:
             uid = owner_of(pod)["uid"]
             job = jobs.get(uid)
             if job is None or is_over(job) or job["spec"].get("preemptible", True) or uid not in allocation:
+                continue
+            if name_of(job) in self.server.aside and self._looked_at_by.get(uid) is not operator:
                 continue
             share, sizes = allocation.share(uid), job_sizes(job)
             before = len(share.keep) + len(share.release)
@@ -206,12 +216,25 @@ class Checker:
         require(uid not in self._made, f"{told}, and some were made just now")
         require(len(pods) < allowed[1], told)
 
+    def _kept_by_who_cannot_act(self, operator: Operator) -> set[str]:
+        """The flavors in which somebody may wait for pods of a job at which the operator raises when it lets them go.
+
+        Who waits for them holds places elsewhere as well, so it may be anybody of that flavor.
+        """
+        allocation, jobs = operator.controller._allocation, self.server.all(kinds.JOBS)
+        assert allocation is not None
+        silent = {j["metadata"]["uid"]: j for j in jobs if self.server.aside.get(name_of(j)) == "act"}
+        letting = [job for uid, job in silent.items() if uid in allocation and allocation.share(uid).release]
+        pods = [pod for job in letting for pod in self.pods_of(job["metadata"]["uid"])]
+        return {flavor_of(thing) for thing in (*pods, *(job["spec"]["template"] for job in letting))}
+
     def at_rest(self, operator: Operator) -> None:
         """Nothing more changes, however long one waits."""
         snapshot = operator.controller._snapshot
         assert snapshot is not None
-        comes_out_again(replace(snapshot, now=self.server.moments.time()))
-        check_entitlements(self.server)
+        unclear = self._kept_by_who_cannot_act(operator)
+        comes_out_again(replace(snapshot, now=self.server.moments.time()), unclear)
+        check_entitlements(self.server, unclear)
         check_set_aside(self.server)
         for pod, node in self._kept():
             require(not reservation_in(pod), f"{node} is kept for {name_of(pod)}, which does not get there")

@@ -6,7 +6,7 @@ jobs of other teams have above their minimum and must give. Where the rules leav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -58,8 +58,8 @@ class Trial:
     taken: list[str] = field(default_factory=list)
 
 
-def check_entitlements(server: Server) -> None:
-    """Nobody is kept from what it is entitled to by what others have beyond theirs.
+def check_entitlements(server: Server, unclear: Collection[str] = ()) -> None:
+    """Nobody is kept from what it is entitled to by what others have beyond theirs, but in flavors that are unclear.
 
     A pod that does not end terminating keeps its job's places reserved; then nothing is claimed.
     """
@@ -67,6 +67,8 @@ def check_entitlements(server: Server) -> None:
     if any(map(terminating, state.pods)):
         return
     for job in (*state.jobs.values(), *state.foreign()):
+        if _flavor(job) in unclear:
+            continue
         for right in state.rights(job):
             state.has_its_next_size(job, right)
 

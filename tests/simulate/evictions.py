@@ -195,9 +195,19 @@ class Evictions:
         """Unless somebody of the team itself may have taken it; `largest` is what went together at most."""
         if any(team in self.policies.path(taker.team) for taker in self._takers(flavor)):
             return
-        used, guaranteed = self._use(team, flavor, leaving=False), self.policies.rule(team, flavor).guaranteed
+        guaranteed = self.policies.rule(team, flavor).guaranteed
+        used = self._use(team, flavor, leaving=False) + self._to_be_nominated(team, flavor)
         told = f"{team} is left {used} GPUs of {flavor}, of {guaranteed} that are guaranteed"
         require(used + largest > guaranteed, f"{told}: {sorted(map(name_of, self.taken))}, {self.stopped}")
+
+    def _to_be_nominated(self, team: str, flavor: str) -> int:
+        """GPUs of the team's foreign pods that have a place in what is planned, and are not nominated for it yet."""
+        pods = {pod["metadata"]["uid"]: pod for pod in self.server.all(kinds.PODS)}
+        nominated = {name_of(pod) for pod, _ in promised(self.server)}
+        planned = [pods[one.uid] for one in self.allocation.reclaims if one.uid in pods]
+        members = self.policies.members(team)
+        ours = [pod for pod in planned if pod["metadata"]["namespace"] in members and flavor_of(pod) == flavor]
+        return sum(gpus_of(pod) for pod in ours if name_of(pod) not in nominated)
 
     def _takers(self, flavor: str) -> list[Taker]:
         """Those who get something of that flavor."""

@@ -20,6 +20,7 @@ from tests.simulate.happenings import (
 )
 from tests.simulate.hostile import FIRST, HOSTILE, HostileWorld
 from tests.simulate.moments import Moments
+from tests.simulate.policies import drawn_default_policy
 from tests.simulate.violation import require
 from tests.simulate.world import Complaints, World
 
@@ -51,7 +52,8 @@ def run_history(
     log.addHandler(complaints)
     try:
         with moments.rule(Random(seed)), noted(seed, told):
-            world = HostileWorld(moments, dice) if hostile else World(moments, dice)
+            settings = drawn_default_policy(Random(seed))
+            world = HostileWorld(moments, dice) if hostile else World(moments, dice, default_policy=settings)
             told += [beginning(world) for beginning in (FIRST if hostile else BEGINNING)]
             with world.raising.rule() if with_errors else nullcontext():
                 happenings = HOSTILE if hostile else WITH_ERRORS if with_errors else HAPPENINGS

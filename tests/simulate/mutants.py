@@ -87,6 +87,10 @@ def _without_guarantee(quota: Quota) -> Quota:
     return replace(quota, guaranteed=0, borrow_limit=quota.limit)
 
 
+def _without_the_default_policy(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, teams=tuple(team for team in snapshot.teams if team.has_policy))
+
+
 def _as_old_as_they_come(snapshot: Snapshot) -> Snapshot:
     jobs = (replace(job, created=float(age)) for age, job in enumerate(snapshot.jobs))
     return replace(snapshot, jobs=tuple(jobs))
@@ -245,6 +249,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "guarantees are ignored": _quotas(_without_guarantee),
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
+    "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
     "nothing is taken for a fair share": _instead((entitle.Taking, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),

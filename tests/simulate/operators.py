@@ -21,7 +21,7 @@ from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
-from elastic_operator.settings import GpuFlavor, Settings
+from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
 from tests.simulate.facts import FLAVORS, GPU, POOL
@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     kinds.NAMESPACES: ("namespaces", objects.Namespace),
 }
 SETTINGS = Settings(
-    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
+    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS),
 )
 BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
 MOST_TURNS = 5_000
@@ -67,7 +67,9 @@ class Operator:
             ledger=self.ledger,
             actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
             logs=self.logs,
-            settings=SETTINGS,
+            settings=SETTINGS.model_copy(
+                update={"default_policy": DefaultPolicy.model_validate(api.server.default_policy)}
+            ),
             metrics=metrics,
             clock=self.wire.clock,
             times=times,

@@ -108,8 +108,7 @@ class Reclaims:
         right = ByFairShare(self.policies, flavor, demand.capacity, demand.requested)
         for write in gone:
             other = self.policies.team(write.pod["metadata"]["namespace"])
-            ours = [one for one in self.policies.path(team) if one not in self.policies.path(other)]
-            theirs = [one for one in self.policies.path(other) if one not in self.policies.path(team)]
+            ours, theirs = self.policies.apart(team, other), self.policies.apart(other, team)
             if not ours or not theirs:
                 continue
             after = {one: demand.staying.get(one, 0) + gpus_of(pod) for one in ours}

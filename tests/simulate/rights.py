@@ -63,16 +63,19 @@ class ByFairShare:
         self._divide(capacity, [team for team in self.wanted if team not in policies.parents])
 
     def covers(self, team: str, need: int, used: Used) -> bool:
-        """Surely within it, and within the limit."""
-        return all(used[one] + need <= min(self.shares[one], self._limit(one)) for one in self.policies.path(team))
+        """Surely within it where all other teams judge it, and within the limit."""
+        judged = self.policies.apart(team, "")
+        return all(used[one] + need <= min(self.shares[one], self._limit(one)) for one in judged)
 
     def takes(self, team: str, need: int, victim: str, gpus: int, used: Used) -> bool:
         """Beyond its guarantee, and surely no lower than the taker afterwards, wherever the two are apart."""
-        ours, theirs = set(self.policies.path(team)), set(self.policies.path(victim))
-        if any(used[one] <= self._rule(one).guaranteed for one in theirs - ours):
+        ours, theirs = self.policies.apart(team, victim), self.policies.apart(victim, team)
+        if any(used[one] <= self._rule(one).guaranteed for one in theirs):
             return False
-        lowest = min(Fraction(used[one] - gpus, self.shares[one] + 1) for one in theirs - ours)
-        return lowest >= max(Fraction(used[one] + need, self.shares[one]) for one in ours - theirs)
+        if any(used[one] + need > self.shares[one] for one in ours):
+            return False
+        lowest = min(Fraction(used[one] - gpus, self.shares[one] + 1) for one in theirs)
+        return lowest >= max(Fraction(used[one] + need, self.shares[one]) for one in ours)
 
     def _rule(self, team: str) -> Rule:
         return self.policies.rule(team, self.flavor)

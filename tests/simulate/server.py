@@ -32,12 +32,16 @@ PRIORITIES: Mapping[str, Body] = {
 }
 """What the server fills into pods of each PriorityClass."""
 
+DEFAULT_POLICY: Mapping[str, Any] = {"perNamespace": False, "borrowing": {}}
+"""The operators' setting for namespaces without a policy, where nobody sets it."""
+
 
 class Server:
     """Objects by kind, namespace and name."""
 
     def __init__(self, moments: Moments) -> None:
         self.moments = moments
+        self.default_policy = DEFAULT_POLICY
         self.revision = 1000
         self.objects: dict[str, dict[Key, Body]] = {}
         self.listeners: list[Listener] = []

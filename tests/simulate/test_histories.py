@@ -12,10 +12,14 @@ FEW, SOME, MANY = 20, 60, 10_000
 """The first 60 histories take the operator through 99.7 % of the steps from line to line that 150 take it through."""
 SOME_WITH_ERRORS = 12
 KNOWN = {
-    229: "a job of higher priority breaks up one of its team, loses the room to another team's guarantee in that pass,"
-    " and the first does not come back",
+    138: "a worker goes though its room stays free, in a pass in which a pod of a job below its minimum goes, too",
+    205: "while a pod sticks in Terminating, a job that does not run is planned in every other pass, and never made",
 }
-"""Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""
+"""Histories in which a rule does not hold yet, with why: each must go on failing until it is mended."""
+KNOWN_WITH_ERRORS = {
+    29: "a job goes whose pods no node has yet, and their places are given away before they are deleted",
+}
+"""The same among the histories with errors."""
 
 
 def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
@@ -50,11 +54,14 @@ def test_the_rules_hold_in_every_history(seeds):
 )
 def test_the_rules_hold_for_all_others_where_the_operator_raises_for_one_object(seeds):
     for seed in seeds:
-        run_history(seed, with_errors=True)
+        if seed not in KNOWN_WITH_ERRORS:
+            run_history(seed, with_errors=True)
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("seed", KNOWN)
-def test_what_is_known_to_go_wrong_still_does(seed):
+@pytest.mark.parametrize(
+    ("seed", "with_errors"), [*((seed, False) for seed in KNOWN), *((seed, True) for seed in KNOWN_WITH_ERRORS)]
+)
+def test_what_is_known_to_go_wrong_still_does(seed, with_errors):
     with pytest.raises(ViolationError):
-        run_history(seed)
+        run_history(seed, with_errors=with_errors)

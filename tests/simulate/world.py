@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from elastic_operator.metrics import Metrics
 from tests.simulate import server as kinds
@@ -41,8 +43,10 @@ class Complaints(logging.Handler):
 class World(Cluster):
     """Everything that a history happens to. `rule` of its moments must hold while it is used."""
 
-    def __init__(self, moments: Moments, dice: Random) -> None:
+    def __init__(self, moments: Moments, dice: Random, *, default_policy: Mapping[str, Any] | None = None) -> None:
+        """`default_policy` is that setting of the operators; None for what it is where nobody sets it."""
         super().__init__(moments, dice)
+        self.server.default_policy = default_policy or self.server.default_policy
         self.raising = Raising(self.server)
         self.operator = Operator(self.api, METRICS)
         self.checker = Checker(self.server, dice)
@@ -76,10 +80,10 @@ class World(Cluster):
     async def settle(self) -> None:
         """Passes and machines in turn until nobody has anything to do; a round takes a second."""
         for _ in range(MOST_ROUNDS):
-            before = self.server.revision
+            before, leader = self.server.revision, self.operator
             await self.run_pass()
             self.machines.step()
-            if self.server.revision == before:
+            if self.server.revision == before and self.operator is leader:
                 break
             self.moments.passed += 1.0
         else:

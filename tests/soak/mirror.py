@@ -48,6 +48,7 @@ class Photo:
     def __init__(self, moments: Moments, objects: Mapping[str, list[Body]], *, aside: Mapping[str, str]) -> None:
         self.moments, self._objects, self.aside = moments, objects, aside
         self.in_force: dict[str, Body | None] = {}
+        self.default_policy = kinds.DEFAULT_POLICY
 
     def all(self, plural: str) -> list[Body]:
         """All objects of a kind, the oldest first."""
@@ -63,6 +64,7 @@ class LiveServer:
     def __init__(self, api: httpx.Client, *, namespace: str = "") -> None:
         self.api, self.namespace = api, namespace
         self.moments: Moments = WallMoments()
+        self.default_policy = kinds.DEFAULT_POLICY
         self.in_force: dict[str, Body | None] = {}
 
     def photo(self) -> Photo:

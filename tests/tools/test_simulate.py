@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.settings import Settings
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.manifests import Changes, read_changes
@@ -184,6 +184,14 @@ def test_a_policy_that_is_applied_again_is_replaced_and_keeps_its_age(desk):
 def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
     teams, team_of = changed_teams(desk, shared(), delete=["policy/vision"])
     assert (sorted(teams), team_of) == (["research", "speech"], {"team-b": "speech"})
+
+
+def test_the_team_of_the_namespaces_without_a_policy_stays(desk):
+    rest = Team(DEFAULT_POLICY, has_policy=False)
+    snapshot = replace(shared(), teams=(*shared().teams, rest))
+    teams, _ = changed_teams(desk, snapshot, policy("new", "team-c"), delete=["policy/vision"])
+    assert sorted(teams) == ["default policy", "new", "research", "speech"]
+    assert teams[DEFAULT_POLICY] == rest
 
 
 def test_what_cannot_be_as_written_is_noted(desk):

@@ -281,6 +281,8 @@ class Controller:
         """Who gets what; nobody takes anything from others where that is stopped, or would be too much."""
         if reclaiming:
             allocation = self._allocator.allocate(snapshot)
+            if self._allocator.unsettled:
+                log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self._allocator.unsettled))
             if self.reclaimer.allows(allocation.evictions):
                 return allocation
         elif self.reclaimer.only_told:

@@ -41,6 +41,8 @@ class Nodes:
         self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
+        self._read: object = None
+        """What that look was at."""
         self.disruptions = Disruptions(stored, clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
@@ -113,6 +115,18 @@ class Nodes:
         Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
         away for much longer than that. One that is set aside is as it was.
         """
+        read = self._stored.revision, self._bulkhead.state()
+        all_up = self._down == {} and read == self._read
+        down = {} if all_up else self._find_down(now)
+        self._read = read
+        self.disruptions.look(self._down, down, now)
+        self._down = down
+        given_up = (
+            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
+        )
+        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+
+    def _find_down(self, now: float) -> dict[str, tuple[float, float]]:
         down: dict[str, tuple[float, float]] = {}
         before = self._down or {}
         for node in self._stored.values():
@@ -120,12 +134,7 @@ class Nodes:
             noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down, now))
             if noted is None and name in before:
                 down[name] = before[name]
-        self.disruptions.look(self._down, down, now)
-        self._down = down
-        given_up = (
-            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
-        )
-        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+        return down
 
     def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
         """Whether it is."""

@@ -281,7 +281,7 @@ class View:
                 now=now,
                 nodes=nodes,
                 jobs=demands,
-                teams=policies.teams,
+                teams=(*policies.teams, *self._empty.teams),
                 team_of=policies.team_of,
                 requests=requests,
             )
@@ -341,6 +341,7 @@ def _without_contents(settings: Settings) -> Snapshot:
         jobs=(),
         gpu_resources=settings.gpu_resources,
         flavors=settings.gpu_flavors,
+        teams=settings.default_parents,
         default_team=settings.default_team,
         starvation_seconds=settings.starvation_seconds,
     )

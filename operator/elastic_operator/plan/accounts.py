@@ -1,7 +1,8 @@
 """What each team uses of each flavor while a pass is decided, against its guarantee, its limit and its fair share.
 
 Teams form a forest; an account is one team's book for one flavor, and what is charged to it is charged to all above it.
-Use counts every GPU that a bound pod holds or a planned one will hold; pods of ours that leave count only in `leaving`.
+Namespaces without a policy are one team to all others; their own shares count between themselves only (111). Use counts
+every GPU that a bound pod holds or a planned one will hold; pods of ours that leave count only in `leaving`.
 """
 
 from __future__ import annotations
@@ -33,10 +34,9 @@ class Account:
     `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
     its way out already, `held` the part of `used` that only waits for a job that has waited too long. `asked` is what
     pods will use for which new nodes are asked for: none of it is used, and nobody else may come to need it under a
-    limit. `fixed` is what
-    cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our jobs', `wanted` what
-    our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair share. `path` leads
-    from this account to the one at the top.
+    limit. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our
+    jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair
+    share. `path` leads from this account to the one at the top, and `outward` is the part that other teams judge by.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class Account:
         "held",
         "leaving",
         "limit",
+        "outward",
         "parent",
         "path",
         "quota",
@@ -71,6 +72,7 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.outward = self.path[1:] if parent and not team.has_policy else self.path
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.held = self.asked = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
@@ -83,9 +85,9 @@ class Account:
                 account.fixed += gpus
 
     def tier(self, need: int) -> Tier:
-        """By what right it may use `need` more: the weakest on its path."""
+        """By what right it may use `need` more, as other teams see it: the weakest on the way."""
         tier = Tier.GUARANTEED
-        for account in self.path:
+        for account in self.outward:
             after = account.used + need
             if after > account.share and after > account.guaranteed:
                 return Tier.BORROWED
@@ -98,18 +100,22 @@ class Account:
         return next((account for account in self.path if account.used + need > account.limit), None)
 
     def over_with_asked(self, need: int) -> Account | None:
-        """The same, once what new nodes are asked for is used."""
-        return next((one for one in self.path if one.used + one.asked + need > one.limit), None)
+        """The same, once what new nodes are asked for is used.
+
+        What other namespaces without a policy ask for keeps none from its own share of what all may use together.
+        """
+        within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
+        asked = ((one, self.asked if within_own else one.asked) for one in self.path)
+        return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
+
+    @property
+    def foreign_below(self) -> int:
+        """GPUs of pods that are not our jobs', here and under it."""
+        return self.foreign + sum(child.foreign_below for child in self.children)
 
     def over_fixed(self, need: int) -> Account | None:
         """Whose guarantee `need` more that cannot be taken back would pass."""
         return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
-
-    @property
-    def order(self) -> tuple[tuple[float, ...], int, float, str, str, str]:
-        """Who stands lowest, relative to its fair share from the top down, goes next; the last word has the name."""
-        standing = tuple(saturation(a.used, a.share) for a in reversed(self.path))
-        return standing, -self.team.priority, self.team.created, self.team.uid, self.team.name, self.flavor
 
 
 def saturation(used: int, share: int) -> float:
@@ -118,10 +124,14 @@ def saturation(used: int, share: int) -> float:
 
 
 def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
-    """Both paths, from the children of the lowest common ancestor down to the two; empty for one and the same."""
+    """Both paths, from the children of the lowest common ancestor down to the two; empty for one and the same.
+
+    Those who have only a parent in common that is no policy are apart by themselves; from all others, by that parent.
+    """
     known = one.apart_from.get(other)
     if known is None:
-        ours, theirs = one.path[::-1], other.path[::-1]
+        siblings = one.parent is other.parent
+        ours, theirs = (one.path[::-1], other.path[::-1]) if siblings else (one.outward[::-1], other.outward[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1

@@ -23,6 +23,9 @@ from elastic_operator.plan.rounds import serve
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
 
+_MOST_TRIES = 4
+"""So often a pass is served until no job is broken up in vain."""
+
 
 class Allocation(Mapping[str, Grant]):
     """What each job gets, by its uid. Why it is not more is put into words when its grant is read, and only then."""
@@ -92,18 +95,39 @@ class Allocation(Mapping[str, Grant]):
 
 
 class Allocator:
-    """Allocates again and again; what did not change since the last time is not worked through again."""
+    """Allocates again and again; what did not change since the last time is not worked through again.
+
+    `unsettled` are the uids of those for whom a whole job still goes in vain by the last allocation.
+    """
 
     def __init__(self) -> None:
         self._table: Table | None = None
+        self.unsettled = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """What each job gets. The allocation before this one is not to be read any more."""
-        table = self._table = self._table.renewed(snapshot) if self._table else Table(snapshot)
-        serve(table)
+        table = self._table = self._serve(snapshot)
         _settle_readiness(table)
         settle_asking(table)
         return Allocation(table)
+
+    def _serve(self, snapshot: Snapshot) -> Table:
+        """The table, served. Who had a job go that does not come back as it was, and has nothing in the end, does not
+        have it go: all is served again, and everybody else gets what is theirs without it.
+        """
+        table, in_vain = self._table, frozenset[str]()
+        for _ in range(_MOST_TRIES):
+            table = table.renewed(snapshot) if table else Table(snapshot)
+            table.in_vain = in_vain
+            serve(table)
+            broken = [claim for claim in table.displaced if claim.displaced and claim.gives]
+            more = {taker.job.uid for claim in broken for taker in claim.takers if not taker.size}
+            self.unsettled = frozenset(more - in_vain)
+            if not self.unsettled:
+                break
+            in_vain |= self.unsettled
+        assert table is not None, "served once at least"
+        return table
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
@@ -169,8 +193,11 @@ def _name(claim: Claim) -> str:
 
 
 def _settle_readiness(table: Table) -> None:
-    """What became free now while others were moved about goes to the jobs in order; what leaves counts until then."""
-    for claim in sorted(table.touched, key=lambda claim: claim.rank):
+    """What became free now while others were moved about goes to the jobs in order; what leaves counts until then.
+
+    Before all jobs those foreign pods have it that a node was promised to.
+    """
+    for claim in sorted(table.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
         if claim.seats:
             seats = [Seat(s.role, table.board.make_ready(claim.ask(s.role), s.spot)) for s in claim.seats]
             claim.seats = tuple(seat if _may_use_now(claim, seat) else _unready(seat) for seat in seats)

@@ -81,6 +81,12 @@ class Claim:
         return bool(self.kept and self.kept[0].role == MASTER) or any(s.role == MASTER for s in self.seats)
 
     @property
+    def starts_anew(self) -> bool:
+        """Whether its master comes elsewhere: then none of its members goes on, as a group ends with its master."""
+        had_master = bool(self.staying) and self.staying[0].role == MASTER
+        return had_master and self.gives and any(seat.role == MASTER for seat in self.seats)
+
+    @property
     def complete(self) -> bool:
         """Whether it has, or gets, its minimum; whatever one has that has no say."""
         return self.size >= self.minimum and (self.has_master or not self.job.sizes)

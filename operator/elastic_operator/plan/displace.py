@@ -75,7 +75,30 @@ def give_back(table: Table) -> None:
     for claim in sorted(table.touched, key=lambda claim: claim.rank):
         if len(claim.kept) == len(claim.staying) or (claim.displaced and not claim.served) or not claim.sizes:
             continue
-        _keep_more(table, claim)
+        if claim.seats:
+            _prefer_own(table, claim)
+        if not claim.starts_anew:
+            _keep_more(table, claim)
+
+
+def _prefer_own(table: Table, claim: Claim) -> None:
+    """Its own pods instead of as many that are to come, where they have their room again; without its master none."""
+    for member in list(table.released(claim)):
+        seats = [seat for seat in claim.seats if seat.role == member.role]
+        if seats and not _swap(table, claim, member, seats) and member.role == MASTER:
+            break
+    if not claim.seats:
+        table.note_given_back(claim)
+
+
+def _swap(table: Table, claim: Claim, member: Member, seats: Sequence[Seat]) -> bool:
+    mark, here = table.mark(), claim.at.get(member.uid)
+    table.stand(claim, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
+    if table.fits_back(claim, member):
+        table.restore(claim, member)
+        return True
+    table.roll_back(mark)
+    return False
 
 
 def _keep_more(table: Table, claim: Claim) -> None:

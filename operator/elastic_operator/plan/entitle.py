@@ -3,7 +3,8 @@
 A taker is entitled to a pod of another team if the other uses more than its guarantee before that pod goes, and the
 taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other does not
 end up lower than the taker relative to their fair shares; or, for a minimum, uses more than its fair share before. All
-this at every level on which the two are apart. So no two can take from each other in turn.
+this at every level on which the two are apart. So no two can take from each other in turn. A namespace without a policy
+has a share of its own only against others without one; to all other teams, these are one (111).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Taking:
         if self._hopeless():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [account for account in accounts if account is not self.taker]
+        rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
         while more := [account for account in rest if trial.may(account, 1, held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
@@ -75,24 +76,24 @@ class Taking:
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
-            victim = other or theirs[-1]
-            left = -gpus if held else -gpus - victim.held
-            if self._standing(victim, left) < self._standing(own or ours[-1], self.need):
+            taker, victim = own or ours[-1], other or theirs[-1]
+            left = self._used(victim) - gpus - (0 if held else victim.held)
+            if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
                 return False
         return True
 
     def excess(self, victim: Account) -> float:
         """How far the victim stands beyond its fair share, where it and the taker are apart; -1 within one team."""
         _, theirs = apart(self.taker, victim)
-        return self._standing(theirs[0], 0) if theirs else -1.0
+        return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _hopeless(self) -> bool:
-        """Whether it may take nothing from any other team: it would stand beyond its own fair share."""
-        after = self._used(self.taker) + self.need
-        return after > self.taker.share and after > self.taker.guaranteed
+        """Whether it may take nothing from any other team: it would stand beyond its own fair share.
+
+        It may be within one share of two: of its own, against the next namespace, or of all namespaces like it.
+        """
+        nearest = {self.taker, self.taker.outward[0]}
+        return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:
         return account.used - self._taken.get(account, 0) if self._taken else account.used
-
-    def _standing(self, account: Account, change: int) -> float:
-        return saturation(self._used(account) + change, account.share)

@@ -132,7 +132,7 @@ class Explainer:
             return _nodes(need)
         if self._supplies.without_others_of_team(need.claim, supply.ask) >= need.count:
             return _other_jobs(need)
-        return Why(*others_hold(need.claim, _wanted(need), _usable(need)))
+        return Why(*others_hold(need.claim, need.size, _wanted(need), _usable(need)))
 
 
 def _made_for_less(claim: Claim) -> Why:

@@ -10,6 +10,7 @@ from elastic_operator.plan.accounts import Account
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.roster import over_per_job_limit
 from elastic_operator.plan.table import Table
+from elastic_operator.plan.team import DEFAULT_POLICY
 
 Said = tuple[Limit, str]
 
@@ -43,7 +44,7 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
         return Limit.QUOTA_EXHAUSTED, text
     over = account.over(need)
     if over is not None:
-        return _over_limit(over, wanted)
+        return _over_limit(claim, over, wanted)
     over = account.over_with_asked(need)
     if over is not None:
         text = (
@@ -59,10 +60,10 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
     return None
 
 
-def _over_limit(over: Account, wanted: str) -> Said:
+def _over_limit(claim: Claim, over: Account, wanted: str) -> Said:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {over.used}. {no_policy(over)}"
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(claim)}"
         return Limit.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
@@ -77,24 +78,38 @@ def _over_limit(over: Account, wanted: str) -> Said:
     return Limit.BORROWING_LIMIT_REACHED, text
 
 
-def others_hold(claim: Claim, wanted: str, usable: str) -> Said:
-    """Nothing but the pods of other teams is in the way."""
+def others_hold(claim: Claim, size: int, wanted: str, usable: str) -> Said:
+    """Nothing but the pods of other teams is in the way of that size.
+
+    Named is whose fair share it would pass: of those on the way, the first that other teams judge by.
+    """
     account = claim.account
     if account is None:
         return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
-    standing = f"uses {account.used}; its fair share is {account.share} ({account.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(account)} {standing}."
+    need, judged = claim.gpus_missing(size), (*account.outward, account)
+    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
+    standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
     if not account.team.has_policy:
-        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(account)}"
+        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(claim)}"
     return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
 
 
-def no_policy(account: Account) -> str:
+def _used(account: Account) -> str:
+    """What it uses; of all namespaces without a policy also what plain pods use, of which those of any may be most."""
+    foreign = account.foreign_below if account.children and not account.team.has_policy else 0
+    return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
+
+
+def no_policy(claim: Claim) -> str:
     """What to do where no policy covers the namespace."""
-    namespace = account.team.name.removeprefix("namespace ")
-    return f"No GPUQuotaPolicy covers namespace '{namespace}'; have one made for it, or wait."
+    return f"No GPUQuotaPolicy covers namespace '{claim.job.namespace}'; have one made for it, or wait."
 
 
 def policy(account: Account) -> str:
     """How the team is called in a sentence."""
-    return f"policy '{account.team.name}'" if account.team.has_policy else account.team.name
+    if account.team.has_policy:
+        return f"policy '{account.team.name}'"
+    if account.team.name == DEFAULT_POLICY:
+        return "the default policy (of all namespaces without one)"
+    return account.team.name

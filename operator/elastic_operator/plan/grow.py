@@ -69,7 +69,7 @@ def may_borrow_again(claim: Claim, right: Tier) -> bool:
 
 def _grow_freely(table: Table, claim: Claim, size: int) -> bool:
     """Into free room; pods of its own that were to go are kept first."""
-    if not claim.gives:
+    if not claim.gives or claim.starts_anew:
         master, workers = claim.missing(size)
         return seat_all(table, claim, master=master, workers=workers)
     mark = table.mark()

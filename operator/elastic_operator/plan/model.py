@@ -185,9 +185,10 @@ class Snapshot:
     """Everything the allocator decides from.
 
     `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
-    policy covers; every other namespace is a team of its own, called `namespace NAME`, like `default_team`. A job that
-    has waited for `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another,
-    and none to foreign pods.
+    policy covers; every other namespace is a team called `namespace NAME`, like `default_team`: if that has a parent,
+    it is among the `teams`, and what all these namespaces get is divided among them. A job that has waited for
+    `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another, and none to
+    foreign pods.
     """
 
     now: float

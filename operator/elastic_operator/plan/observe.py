@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import ConditionType, Truth
+from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
@@ -28,10 +28,10 @@ from elastic_operator.plan.observation import (
     seconds,
     set_condition,
 )
-from elastic_operator.plan.progress import report_of
 from elastic_operator.plan.still_training import fresh_until, still_training
 from elastic_operator.plan.taken_back import blocked, refused, stuck
-from elastic_operator.plan.words import listed, pods
+from elastic_operator.plan.warnings import warn
+from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
@@ -52,7 +52,9 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
         return _success(_sort_unread(seen), now)
     seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
-        seen = rule(seen, now)
+        before, seen = seen.status, rule(seen, now)
+        if seen.status is before:
+            continue
         if seen.status.finished:
             return seen
         if seen.status.incarnation != status.incarnation:
@@ -174,72 +176,6 @@ def _outdated(seen: Observation, now: float) -> Observation:
     return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
-def _unreachable(seen: Observation, now: float) -> Observation:
-    """A condition where pods on nodes that are not given up are waited for."""
-    reason, told = _why_kept(seen)
-    return _warned(seen, ConditionType.NODES_UNREACHABLE, reason, told, now)
-
-
-def _uncounted(seen: Observation, now: float) -> Observation:
-    """A condition where the job asks for devices that are not counted."""
-    reason = "DynamicResourceAllocation" if seen.job.uncounted else ""
-    return _warned(seen, ConditionType.DEVICES_NOT_COUNTED, reason, seen.job.uncounted, now)
-
-
-def _ignored_priority(seen: Observation, now: float) -> Observation:
-    """A condition where the job's PriorityClass is ignored."""
-    reason, told = seen.job.ignored_priority
-    return _warned(seen, ConditionType.PRIORITY_IGNORED, reason, told, now)
-
-
-def _unknown_fields(seen: Observation, now: float) -> Observation:
-    """A condition where the spec has fields of another release of the operator."""
-    reason = "NoSuchField" if seen.job.unknown_fields else ""
-    return _warned(seen, ConditionType.FIELDS_IGNORED, reason, seen.job.unknown_fields, now)
-
-
-def _left_out(seen: Observation, now: float) -> Observation:
-    """A condition where the PriorityClass of a template is not put on pods."""
-    reason = "PodsNeverPreempt" if seen.job.left_out else ""
-    return _warned(seen, ConditionType.POD_PRIORITY_IGNORED, reason, seen.job.left_out, now)
-
-
-def _given_up(seen: Observation, now: float) -> Observation:
-    """Pods that the master has given up though they run are said, with the node to look at (105)."""
-    report = report_of(seen)
-    node_of = {pod.name: pod.node for pod in seen.live}
-    given_up = report.given_up if report else ()
-    named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in given_up if name in node_of)
-    told = f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""
-    return _warned(seen, ConditionType.PODS_GIVEN_UP, "CannotBeEnded" if named else "", told, now)
-
-
-def _warned(seen: Observation, kind: ConditionType, reason: str, told: str, now: float) -> Observation:
-    """The job with a condition that is True as long as there is a reason, and an event when it becomes so."""
-    known = seen.status.condition(kind)
-    was_told = known is not None and known.status == "True"
-    if not reason and not was_told:
-        return seen
-    truth: Truth = "True" if reason else "False"
-    status = set_condition(seen.status, kind, truth, reason or "Over", told, seen.job.generation, now)
-    events = seen.events if was_told else (*seen.events, Event(kind.value, told, "Warning"))
-    return replace(seen, status=status, events=events)
-
-
-def _why_kept(seen: Observation) -> tuple[str, str]:
-    """Reason and message; both are empty where there is no such node."""
-    if seen.kept_nodes and seen.job.disruption is not None:
-        return "ManyAtOnce", seen.job.disruption.told
-    if seen.training_nodes:
-        return "StillTraining", (
-            f"Not Ready for too long: {listed(sorted(seen.training_nodes))}. But the job's master answers, and says"
-            " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
-            " network between it and the API server; delete a node that is dead, or taint it"
-            " node.kubernetes.io/out-of-service."
-        )
-    return "", ""
-
-
 def _steady(seen: Observation, now: float) -> Observation:
     """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
     status = seen.status
@@ -267,12 +203,7 @@ _TORCHRUN = (
     give_up_after_failure,
     _suspension,
     _outdated,
-    _unreachable,
-    _uncounted,
-    _ignored_priority,
-    _unknown_fields,
-    _left_out,
-    _given_up,
+    warn,
     losses,
     refused,
     blocked,
@@ -285,12 +216,7 @@ _ELASTIC = (
     elastic.failure,
     _suspension,
     _outdated,
-    _unreachable,
-    _uncounted,
-    _ignored_priority,
-    _unknown_fields,
-    _left_out,
-    _given_up,
+    warn,
     elastic.losses,
     elastic.absence,
     refused,

@@ -8,7 +8,6 @@ job or one step at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from heapq import heapify, heappop, heappush
 
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import Claim
@@ -16,11 +15,10 @@ from elastic_operator.plan.displace import give_back
 from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
 from elastic_operator.plan.growers import Queue
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
+from elastic_operator.plan.standing import lowest_first
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.victims import given_within_team, gives_within_team
 
-_FIRST = ((-1.0,), 0, 0.0, "", "", "")
-"""Where jobs without GPUs stand: they take nothing that is shared."""
 _MOST_REPETITIONS = 8
 
 
@@ -130,7 +128,7 @@ def _alike(table: Table, claim: Claim) -> Hashable | None:
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
         return None
     asks = claim.master, claim.worker, claim.minimum
-    takes = job.takes, request and request.preempts
+    takes = job.takes, request and request.preempts, table.spares_whole_jobs(claim)
     return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
@@ -146,12 +144,7 @@ def _grow_all(table: Table, tier: Tier) -> None:
     }
     for claim in table.touched:
         queues.setdefault(claim.account, Queue({}, table.touched)).add(claim)
-    standing = [(_standing(account), account) for account in queues]
-    heapify(standing)
-    while standing:
-        known, account = heappop(standing)
-        if known != _standing(account) or _grow_one(table, tier, queues[account], too_many):
-            heappush(standing, (_standing(account), account))
+    lowest_first(queues, lambda account: _grow_one(table, tier, queues[account], too_many))
 
 
 def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
@@ -170,17 +163,11 @@ def _take_turns(table: Table, claims: Iterable[Claim], serve_one: Callable[[Clai
     queues: dict[Account | None, list[Claim]] = {}
     for claim in sorted(claims, key=lambda claim: -claim.rank):
         queues.setdefault(claim.account, []).append(claim)
-    standing = [(_standing(account), account) for account in queues]
-    heapify(standing)
-    while standing:
-        known, account = heappop(standing)
-        if known == _standing(account):
-            moves = table.board.moves
-            while queues[account] and table.board.moves == moves:
-                serve_one(queues[account].pop())
-        if queues[account]:
-            heappush(standing, (_standing(account), account))
 
+    def serve_some(account: Account | None) -> bool:
+        moves = table.board.moves
+        while queues[account] and table.board.moves == moves:
+            serve_one(queues[account].pop())
+        return bool(queues[account])
 
-def _standing(account: Account | None) -> tuple[tuple[float, ...], int, float, str, str, str]:
-    return account.order if account else _FIRST
+    lowest_first(queues, serve_some)

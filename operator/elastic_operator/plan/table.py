@@ -21,7 +21,8 @@ class Table:
     """Board, accounts and roster of a snapshot.
 
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
-    `given` and `ways` what `victims` and `ways` remember. `new_places` is how many foreign pods got a place by having
+    `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
+    this pass was served before, and nothing in the end. `new_places` is how many foreign pods got a place by having
     others go that had none before.
     """
 
@@ -34,8 +35,9 @@ class Table:
         self.seated: list[list[tuple[Claim, Seat]]] = [[] for _ in self.board.nodes]
         self.touched: set[Claim] = set()
         self.displaced: set[Claim] = set()
-        self.given: dict[tuple[Account, int], tuple[int, int]] = {}
+        self.given: dict[Hashable, tuple[int, int]] = {}
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.in_vain = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -260,12 +262,28 @@ class Table:
         """Remember who took what from whom."""
         if claim is taker:
             return
-        self.board.on_undo(partial(setattr, claim, "takers", claim.takers))
-        self.board.on_undo(partial(setattr, taker, "took", taker.took))
-        self.board.on_undo(partial(setattr, claim, "losses", claim.losses))
-        claim.losses += claim.team != taker.team
-        claim.takers = tuple(dict.fromkeys((*claim.takers, taker)))
-        taker.took += tuple((claim, member) for member in members)
+        self._note(claim, "losses", claim.losses + (claim.team != taker.team))
+        self._note(claim, "takers", tuple(dict.fromkeys((*claim.takers, taker))))
+        self._note(taker, "took", (*taker.took, *((claim, member) for member in members)))
+
+    def spares_whole_jobs(self, claim: Claim) -> bool:
+        """Whether it has none go in this pass, since it would lose its room again."""
+        return claim.job.uid in self.in_vain
+
+    def note_given_back(self, claim: Claim) -> None:
+        """Remember that it has what it had: what it took for that went to those who took from it."""
+        took = claim.took
+        self._note(claim, "took", ())
+        for owner, member in took:
+            there = [taker for taker in claim.takers if owner.at.get(member.uid) in taker.near] or claim.takers
+            others = [taker for taker in owner.takers if taker is not claim]
+            self._note(owner, "takers", tuple(dict.fromkeys((*others, *there))))
+            for taker in there:
+                self._note(taker, "took", (*taker.took, (owner, member)))
+
+    def _note(self, claim: Claim, what: str, value: object) -> None:
+        self.board.on_undo(partial(setattr, claim, what, getattr(claim, what)))
+        setattr(claim, what, value)
 
     def fits_back(self, claim: Claim, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use it."""

@@ -54,6 +54,8 @@ def stuck(seen: Observation, now: float) -> Observation:
     Those that ask for new nodes get longer; where no node came, what there is of the minimum goes with them.
     """
     waiting = [pod for pod in seen.live if pod.unschedulable and pod.unschedulable_since is not None]
+    if not waiting:
+        return seen
     pods = [pod for pod in waiting if not _is_awaited(seen, pod)]
     waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(seen, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]

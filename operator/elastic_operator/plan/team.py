@@ -44,7 +44,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who shares GPUs: a quota policy, or a namespace that none covers (`has_policy` False). Names are unique.
+    """Who shares GPUs: a quota policy; a namespace that none covers, or all of these (`has_policy` False). Names are
+    unique.
 
     A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing guaranteed, idle GPUs
     may be borrowed. `priority` is the tier in which idle GPUs are handed out. As a victim, a job of the team is not
@@ -66,3 +67,6 @@ class Team:
 
 NO_POLICY = Team("namespace", has_policy=False)
 """What a namespace without a policy is like, unless the settings say otherwise."""
+
+DEFAULT_POLICY = "default policy"
+"""The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""

@@ -199,6 +199,8 @@ class Victims:
     def _may_go_whole(self, claim: Claim) -> bool:
         if self._in_team(claim):
             return _yields_to(self._table, claim, self._taker)
+        if self._table.spares_whole_jobs(self._taker):
+            return False
         least = claim.account.team.min_runtime_seconds if claim.account and claim.kept else 0
         return not claim.job.running_since or self._table.now >= claim.job.running_since + least
 
@@ -232,7 +234,7 @@ def given_within_team(table: Table, taker: Claim) -> int:
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority), table.board.moves
+    key, now = (account, taker.job.priority, table.spares_whole_jobs(taker)), table.board.moves
     known = table.given.get(key)
     if taker.size or known is None or known[0] != now:
         given = sum(gives_within_team(table, claim, taker) for claim in table.by_account[account] if claim.size)
@@ -244,6 +246,8 @@ def given_within_team(table: Table, taker: Claim) -> int:
 
 def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
     """Whether a job goes as a whole for another one of its team: of higher priority, or if its own turn is over."""
+    if table.spares_whole_jobs(taker):
+        return False
     if claim.job.priority != taker.job.priority:
         return claim.job.priority < taker.job.priority
     quantum = claim.account.team.quantum_seconds if claim.account else None

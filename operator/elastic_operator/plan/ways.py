@@ -51,7 +51,8 @@ class Ways:
         if taker.size or self._only is not None:
             return self._look(role, taking)
         request = taker.request and (taker.request.preempts, taker.request.priority)
-        key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind)
+        spares = self._table.spares_whole_jobs(taker)
+        key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind, spares)
         if key not in self._table.ways:
             self._table.ways[key] = self._look(role, taking)
         return self._table.ways[key]

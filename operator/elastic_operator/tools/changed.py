@@ -153,7 +153,8 @@ def _with_policies(snapshot: Snapshot, changes: Changes, notes: list[str]) -> Sn
     names = {policy.uid: policy.name for policy in policies.values()}
     notes += [f"{names[uid]}: {p.message}" for uid, found in sorted(resolved.problems.items()) for p in found]
     notes += _blind_selectors(changes)
-    return replace(snapshot, teams=resolved.teams, team_of=resolved.team_of)
+    others = tuple(team for team in snapshot.teams if not team.has_policy)
+    return replace(snapshot, teams=(*resolved.teams, *others), team_of=resolved.team_of)
 
 
 def _policy_of(team: Team, team_of: Mapping[str, str]) -> Policy:

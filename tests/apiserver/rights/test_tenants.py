@@ -421,3 +421,24 @@ def test_a_class_of_the_system_takes_nothing_from_a_team_mates_job(
     eventually("the end of the warning", lambda: ignored()[0] == "False", report=world.report)
     assert {pod["metadata"]["uid"] for pod in world.pods("mate")} == before
     assert not world.pods("pushy")
+
+
+def test_namespaces_without_a_policy_get_together_what_one_of_them_would_get(
+    estate: Estate, install: Install, world: World, new_namespace: Callable[[], Jobs], start: Start
+) -> None:
+    """The owner's job needs half of the GPUs, which is its team's fair share beside all the others as one team."""
+    installed = install()
+    mine = [world, *(World(new_namespace(), world.kubelets) for _ in range(2))]
+    for one in mine:
+        bind(estate, ALICE, "edit", one.jobs.namespace)
+    owner = World(new_namespace(), world.kubelets)
+    Policies(world.api).create("a", namespaces=[owner.jobs.namespace], flavors=quota(0))
+    start()
+    for one in mine:
+        may = asker(installed, ALICE, one.jobs.namespace)
+        eventually("what controllers add to the role", lambda may=may: may("create", JOBS))
+        accepted(one.jobs.create(elastic_job("mine", small=1, big=8), headers=AS_ALICE))
+    eventually("all GPUs in use", lambda: sorted(len(one.pods("mine")) for one in mine) == [2, 3, 3])
+    owner.start(elastic_job(small=4, big=8))
+    owner.wait_settled("toy", 4)
+    eventually("the rest for the others", lambda: sorted(len(one.pods("mine")) for one in mine) == [1, 1, 2])

@@ -10,6 +10,7 @@ import pytest
 
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.model import JobDemand, Node
+from elastic_operator.settings import Settings
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import make_request
 
@@ -75,9 +76,25 @@ def gang_against_one_job(workers: int) -> None:
     assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].create) == workers // 4
 
 
+def namespaces_without_a_policy(namespaces: int) -> None:
+    """Each has a job, and all begin at once; who begins or grows changes how all of them stand to others."""
+    nodes = [make_node(f"n{i}", 8) for i in range(namespaces // 4)]
+    jobs = [make_job(f"j{i:05}", 1, 4, team=f"x{i}") for i in range(namespaces)]
+    settings = Settings()
+    snapshot = make_snapshot(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
+    allocation = allocate(snapshot)
+    assert all(len(allocation.share(uid).create) == 2 for uid in allocation)
+
+
 @pytest.mark.parametrize(
     "work",
-    [queued_jobs_of_one_team, waiting_pods_of_one_deployment, gang_under_a_limit, gang_against_one_job],
+    [
+        queued_jobs_of_one_team,
+        waiting_pods_of_one_deployment,
+        gang_under_a_limit,
+        gang_against_one_job,
+        namespaces_without_a_policy,
+    ],
 )
 def test_twice_the_objects_cost_at_most_a_little_more_than_twice_the_calls(work: Callable[[int], None]) -> None:
     work(16)  # what is made once

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_team
+from elastic_operator.plan.allocate import Allocator
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
 N8 = (make_node("n1", 8),)
@@ -119,6 +120,46 @@ GANGS = {
         (make_job("a", 2, team="a", on="- n1"), make_job("b", 1, 3, team="b", on=on("n1", 3))),
         {"a": "w0 ~m0@n1", "b": "m0 w0 -w1"},
     ),
+    "no job is broken up for one of its team that loses the room to another team's guarantee": Case(
+        (make_node("n1", 3),),
+        (make_team("a", 6), make_team("b", 1)),
+        (
+            make_job("a", sizes=(1, 3, 5), team="a"),
+            make_job("low", team="b", on="n1"),
+            make_job("high", 2, team="b", priority=10),
+        ),
+        {"a": "+m0@n1", "low": "m0", "high": ""},
+    ),
+    "no job loses a worker on a closed node for one that takes its room and loses it again": Case(
+        (
+            make_node("n1", 2, cpu=3),
+            make_node("n2", 1, used=1, by="c"),
+            make_node("n3", 1, used=1, by="d"),
+            make_node("n4", 2),
+            make_node("n5", 0, cordoned=True),
+        ),
+        (),
+        (
+            make_job("a", team="a", on="n4"),
+            make_job("b", team="b", on="n4"),
+            make_job("c", team="c", shape=TWO_GPUS, age=5),
+            make_job("d", team="d"),
+            make_job("x", 1, 2, team="x", shape=make_shape(cpu=3), on="n1 n5", age=9),
+        ),
+        {"a": "m0", "b": "m0", "c": "", "d": "", "x": "m0 w0"},
+    ),
+    "a job that loses its room in a pass and wins it back keeps its master, and gets no second one": Case(
+        (make_node("n1", 1, cpu=5), make_node("n2", 7, cpu=9), make_node("n3", 3, cpu=5)),
+        (make_team("a", min_runtime_seconds=600),),
+        (
+            make_job("x", team="x", shape=make_shape(cpu=3), age=9),
+            make_job("y", 3, team="x"),
+            make_job("young", 1, 2, team="a", on="n2", age=1, running_since=NOW - 60),
+            make_job("again", 3, 4, team="a", on="n2", age=7),
+            make_job("old", 3, 4, team="a", on="n1", shape=make_shape(cpu=3), age=8, running_since=NOW - 250),
+        ),
+        {"x": 0, "y": 3, "young": 1, "again": "m0 +w0@n2 +w1@n2 +w2@n2", "old": 3},
+    ),
 }
 
 TURN = {
@@ -217,3 +258,13 @@ ALL = {**GANGS, **TURN, **STARVING}
 @pytest.mark.parametrize("fact", ALL)
 def test_gang(fact):
     assert came_out(ALL[fact]) == ALL[fact].expected
+
+
+def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_may_be_is_said(monkeypatch):
+    case = GANGS["no job is broken up for one of its team that loses the room to another team's guarantee"]
+    snapshot, allocator = make_snapshot(case.nodes, case.jobs, teams=case.teams), Allocator()
+    allocator.allocate(snapshot)
+    assert not allocator.unsettled
+    monkeypatch.setattr("elastic_operator.plan.allocate._MOST_TRIES", 1)
+    allocator.allocate(snapshot)
+    assert allocator.unsettled == {"high"}

@@ -206,6 +206,20 @@ OTHERS = {
         {"r": "n1 -b-w6", "x": 0, "b": 7},
         waiting(make_request(age=9)),
     ),
+    "who takes from others waits for these: what is free already is for the pod that it is kept for": Case(
+        N8,
+        (make_team("a", 1), make_team("b"), make_team("c")),
+        (make_job("b", 1, 8, team="b", on=on("n1", 5)), make_job("c", 1, 8, team="c", on=on("n1", 2), age=9)),
+        {"r": "n1", "b": "m0 w0 w1 w2 -w3", "c": "m0 w0 ~w1@n1"},
+        waiting(make_request(reserved="n1")),
+    ),
+    "who goes for the job that made way goes for the pod, and the job keeps its own": Case(
+        (make_node("n1", 3),),
+        (make_team("a", 3),),
+        (make_job("a", 1, 2, team="a", on="n1 n1"), make_job("b", team="b", on="n1")),
+        {"r": "n1 -b-m0", "a": "m0 w0", "b": "-m0"},
+        waiting(make_request(priority=-10)),
+    ),
 }
 
 ALL = {**PLANS, **OTHERS}

@@ -77,7 +77,12 @@ def assert_read_after_the_loss_of_all(read, steps, harmed):
 
 
 def lost_seconds(steps, *, began, ended):
-    """Of the time between two moments, what did not go into steps that counted.
+    """Of the time between two moments, what did not go into steps that counted."""
+    return sum(lost for _, _, lost in losses(steps, began=began, ended=ended))
+
+
+def losses(steps, *, began, ended):
+    """The gaps between steps that counted, each as (from, to, seconds of it that are lost).
 
     Which step counted: the last one of its number. A gap between two of them of more than twice the usual (median) is
     lost, but for what a step usually takes: in it somebody was waited for, or there were steps that are done again.
@@ -88,8 +93,23 @@ def lost_seconds(steps, *, began, ended):
             lowest = line["step"]
             counted.append(line["time"])
     marks = [began, *(at for at in reversed(counted) if began <= at < ended), ended]
-    gaps = sorted(after - before for before, after in itertools.pairwise(marks))
+    gaps = list(itertools.pairwise(marks))
     if len(gaps) < 2:
-        return ended - began
-    usual = gaps[len(gaps) // 2]
-    return sum(gap - usual for gap in gaps if gap > 2 * usual)
+        return [(began, ended, ended - began)]
+    usual = sorted(after - before for before, after in gaps)[len(gaps) // 2]
+    return [(before, after, after - before - usual) for before, after in gaps if after - before > 2 * usual]
+
+
+def lost_by_kind(found, moments):
+    """What each kind of fault cost: {kind: (how many, seconds lost)}.
+
+    `found` as from `losses`, `moments` pairs of (when, kind) in their order. A gap is of the first fault that came
+    during it, or else of the latest before it.
+    """
+    counts, lost = Counter(kind for _, kind in moments), Counter()
+    for began, ended, seconds in found:
+        during = [kind for at, kind in moments if began <= at < ended]
+        before = [kind for at, kind in moments if at < began]
+        kind = during[0] if during else before[-1] if before else None
+        lost[kind] += seconds
+    return {kind: (counts[kind], lost[kind]) for kind in counts | lost}

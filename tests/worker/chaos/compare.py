@@ -12,6 +12,7 @@ COMPARED = 6
 """Moments of each round that torchrun meets, too: it needs most of the time between two to train again."""
 COMPARED_SECONDS = (15.0, 25.0)
 FAST_SECONDS = (0.5, 2.5)
+OTHER = "no fault"
 
 
 def compare(folder, *, faults, seed, say):
@@ -65,7 +66,16 @@ def _sum(torments):
     faults, seconds = sum(each.faults for each in torments), sum(each.seconds for each in torments)
     lost = sum(each.lost for each in torments)
     goodput = round(1 - lost / seconds, 4) if seconds else None
-    return {"faults": faults, "seconds": round(seconds, 1), "lost": round(lost, 1), "goodput": goodput}
+    kinds = sorted({kind or OTHER for each in torments for kind in each.by_kind})
+    parts = {kind: [each.by_kind.get(None if kind == OTHER else kind, (0, 0.0)) for each in torments] for kind in kinds}
+    by_kind = {kind: [sum(n for n, _ in part), round(sum(s for _, s in part), 1)] for kind, part in parts.items()}
+    return {
+        "faults": faults,
+        "seconds": round(seconds, 1),
+        "lost": round(lost, 1),
+        "goodput": goodput,
+        "by_kind": by_kind,
+    }
 
 
 def table(figures):
@@ -78,6 +88,16 @@ def table(figures):
             (told, str(part["faults"]), f"{part['seconds']}", f"{part['lost']}", per_fault, str(part["goodput"]))
         )
     lines = [f"{row[0]:<15}" + "".join(f"{cell:>16}" for cell in row[1:]) for row in rows]
+    lines += _kinds(figures["library"]["by_kind"], figures["torchrun"]["by_kind"])
     samples, read = figures["samples"], figures["checkpoints_read"]
     lines.append(f"{samples} samples, none left out, none twice; {read} checkpoints read, each after the loss of all")
     return "\n".join(lines)
+
+
+def _kinds(library, torchrun):
+    """Seconds lost for each fault of a kind; of those that came alone."""
+    lines = [f"{'':<22}{'faults':>8}{'library':>10}{'torchrun':>10}"]
+    for kind in sorted(library.keys() | torchrun.keys()):
+        (count, ours), (also, theirs) = library.get(kind, (0, 0.0)), torchrun.get(kind, (0, 0.0))
+        lines.append(f"{kind:<22}{count:>8}{ours / max(count, 1):>8.2f} s{theirs / max(also, 1):>8.2f} s")
+    return lines

@@ -40,12 +40,12 @@ class Faults:
         ]
 
     def one(self):
-        """Any of them; what happened, None where there was nothing to do it to."""
+        """Any of them: its name, and what happened; None for this where there was nothing to do it to."""
         kind = self.rng.choice(self.kinds)
         told = kind()
         if told and kind not in self._planned:
             self.losses += 1
-        return told
+        return kind.__name__.replace("_", " "), told
 
     def end_due(self, *, everything=False):
         """Undo what has lasted long enough."""

@@ -20,6 +20,7 @@ LOOK_SECONDS = 0.1
 BETWEEN_SECONDS = (1.0, 7.0)
 TWO_AT_ONCE = 0.2
 LIBRARY_OPTIONS = ("--checkpoint-every", 10)
+SEVERAL = "two at once"
 PATIENT = {contract.ENV_MAX_FAILURES: "1000"}
 """Where faults come that often, three of them may hit a job before it has done a step: that is no script's fault."""
 
@@ -36,11 +37,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Torment:
-    """What came of a plan: faults, seconds, seconds that did not go into steps that counted."""
+    """What came of a plan: faults, seconds, seconds that did not go into steps that counted.
+
+    `by_kind`: for each kind of fault, how often it came alone, and what it cost.
+    """
 
     faults: int
     seconds: float
     lost: float
+    by_kind: dict[str, tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -93,24 +98,29 @@ def _begin_and_torment(job, operator, faults, plan, *, say):
     hit = _torment(operator, faults, plan, began=began, say=say)
     ended = time.monotonic()
     faults.end_due(everything=True)
-    lost = account.lost_seconds(job.steps(), began=began, ended=ended)
-    return Torment(hit, ended - began, lost)
+    gaps = account.losses(job.steps(), began=began, ended=ended)
+    moments = [(at, kinds[0] if len(kinds) == 1 else SEVERAL) for at, kinds in hit]
+    by_kind = account.lost_by_kind(gaps, moments)
+    return Torment(sum(len(kinds) for _, kinds in hit), ended - began, sum(lost for *_, lost in gaps), by_kind)
 
 
 def _torment(operator, faults, plan, *, began, say):
-    """Until as long after the last fault as between two; how many there were."""
-    hit, next_at = 0, began
+    """Until as long after the last fault as between two; when which kinds of faults came."""
+    hit, next_at = [], began
     for number in itertools.count():
         if number >= plan.moments or time.monotonic() >= began + plan.seconds or operator.is_done:
             break
         # Of its own for each moment: what it has to choose from depends on the pods that there are.
         faults.rng = rng = random.Random(f"{plan.seed} {number}")
         next_at += rng.uniform(*plan.between)
+        at, kinds = time.monotonic(), []
         for _ in range(1 + (rng.random() < TWO_AT_ONCE)):
-            told = faults.one()
+            kind, told = faults.one()
             if told:
-                hit += 1
+                kinds.append(kind)
                 say(f"{time.monotonic() - began:6.1f} s: {told}")
+        if kinds:
+            hit.append((at, kinds))
         while time.monotonic() < next_at and not operator.is_done:
             faults.end_due()
             operator.look()

@@ -71,3 +71,13 @@ def test_a_pause_and_steps_that_are_done_again_are_lost():
     assert account.lost_seconds(steps, began=0.0, ended=STEPS + 1.0) == 0.0
     again = [{**line, "time": line["time"] + 20.0} for line in steps if line["step"] > 10]
     assert account.lost_seconds([*steps, *again], began=0.0, ended=STEPS + 21.0) == 20.0
+
+
+def test_a_gap_is_of_the_first_fault_during_it_or_else_of_the_latest_before_it():
+    moments = [(10.0, "cut"), (30.0, "join"), (31.0, "leave")]
+    found = [(9.9, 12.0, 2.0), (14.0, 15.0, 0.9), (29.9, 33.0, 3.0)]
+    assert account.lost_by_kind(found, moments) == {"cut": (1, 2.9), "join": (1, 3.0), "leave": (1, 0.0)}
+
+
+def test_a_gap_before_any_fault_is_of_none():
+    assert account.lost_by_kind([(1.0, 2.0, 0.9)], [(10.0, "cut")]) == {"cut": (1, 0.0), None: (0, 0.9)}
