@@ -1,7 +1,10 @@
 """A coordinator with a thousand members: what it costs is counted, and who is silent for how long."""
 
+import asyncio
+
 import pytest
 
+from elastic_worker import wire
 from elastic_worker.coordinator.model import Phase
 from tests.worker.coordinator.many import calls_counted, playing
 
@@ -34,3 +37,14 @@ async def test_a_group_of_twice_the_size_costs_twice_as_much(tmp_path, in_place)
     half, whole = [await form(tmp_path, size, in_place=in_place) for size in (500, 1000)]
     more = {what: whole[what] / half[what] for what in whole}
     assert max(more.values()) <= MOST, more
+
+
+async def test_nobody_hears_nothing_for_longer_than_a_second_while_a_thousand_members_are_told(tmp_path):
+    """Of an earlier release: each is told the whole group, 106 kB, which takes 4 s in all."""
+    async with playing(tmp_path, older=True, seconds_a_byte=4e-8) as job:
+        job.dial(*range(1000))
+        job.wish(*range(1000))
+        await job.until(lambda board: len(trained(board, 1)) == 1000)
+        await asyncio.sleep(3.0)
+        assert job.counted["bytes told"] * job.seconds_a_byte > 3.0
+        assert max(member.longest_silence for member in job.members.values()) < wire.BEAT_SECONDS + 0.05

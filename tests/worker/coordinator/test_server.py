@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import socket
 import time
 
 import pytest
@@ -272,6 +273,17 @@ async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
         assert await hear(second, "status")
         with pytest.raises(ConnectionError):
             await hear(first, "no such word")
+
+
+async def test_hundreds_of_pods_may_dial_in_at_one_moment(tmp_path):
+    """Who finds the queue of a busy coordinator full is heard a second later at best."""
+    async with coordinator(tmp_path) as door:
+        _, writer = await once_open(lambda: asyncio.open_connection("127.0.0.1", door.port))
+        writer.close()
+        with contextlib.ExitStack() as dialled:
+            for _ in range(300):
+                dialled.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=0.5))
+        await asyncio.sleep(1)
 
 
 async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
 from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
+from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 300.0
 """A group that lived so long has made progress, whatever is known of its steps."""
+MOST_DIALLING = 4096
+"""All pods may dial in at one moment; Linux lowers it to net.core.somaxconn."""
 GATHER_SECONDS = 2e-5
 """For each member: a decision looks at all of them, so what they say within this time is answered together (113)."""
 
@@ -40,14 +43,15 @@ class Coordinator:
     ) -> None:
         self.board, self._wishes, self._succession = board, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
-        self._lines: dict[str, wire.Line] = {}
+        self._telling = Telling()
+        self._lines, self._tell = self._telling.lines, self._telling.tell
         self._carrier = Carrier(board, self._tell)
         self._wake = asyncio.Event()
         self._said = ""
 
     async def serve(self, port: int) -> None:
         """Until cancelled. Raises OSError where the port is taken."""
-        server = await asyncio.start_server(self._welcome, host=None, port=port, limit=wire.LINE_BYTES)
+        server = await asyncio.start_server(self._welcome, port=port, limit=wire.LINE_BYTES, backlog=MOST_DIALLING)
         try:
             await self.run()
         finally:
@@ -57,7 +61,8 @@ class Coordinator:
 
     async def run(self) -> None:
         """Decide and tell, until cancelled."""
-        await asyncio.gather(self._watch_wishes(), self._watch_masters(), self._beat(), self._decide_forever())
+        watching = self._watch_wishes(), self._watch_masters()
+        await asyncio.gather(*watching, self._telling.run(), self._beat(), self._decide_forever())
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
@@ -189,18 +194,14 @@ class Coordinator:
 
     # -- what goes out ------------------------------------------------------------------------------------------------
 
-    def _tell(self, uids: Iterable[str], message: wire.Message) -> None:
-        """One message, encoded once."""
-        line = wire.encode(message)
-        for uid in uids:
-            if uid in self._lines:
-                self._lines[uid].send_line(line)
-
     async def _beat(self) -> None:
+        """Every second, however long other things take."""
+        due = time.monotonic()
         while True:
-            self._tell(self._lines, {"beat": 1})
+            self._telling.beat()
             self._tell_status()
-            await asyncio.sleep(wire.BEAT_SECONDS)
+            due = max(due + wire.BEAT_SECONDS, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
         self._tell([self.board.me], {"status": self._carrier.status(self._said)})
