@@ -32,7 +32,8 @@ PARTS = "parts"
 HANDSHAKE_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
-"""A peer that has not been heard of for so long is taken for gone: it says something every second."""
+"""A peer that has not been heard of for so long is taken for gone: it says something every second, and nothing that may
+stall is written on the way (`logs`)."""
 
 
 class RefusedError(Exception):
