@@ -229,9 +229,10 @@ def _alone() -> Formed:
     if listener.address is None:
         raise GroupError("gloo's listener was not found among this process's sockets")
     group = empty_group(store, GLOO, 0, 1, limit)
-    add_gloo(group, Members(store, name, 0, 1, limit), listener.device, kinds=["cpu"])
+    members = Members(store, name, 0, 1, limit)
+    add_gloo(group, members, listener.device, kinds=["cpu"])
     group._set_group_name(name)
-    return Formed(GLOO, 0, 1, name, group, store, sockets.Mesh(listener.address, frozenset()))
+    return Formed(GLOO, 0, 1, name, group, store, sockets.Mesh(listener.address, frozenset()), members.addresses)
 
 
 def _try(tensor: Any) -> None:
