@@ -36,6 +36,7 @@ if os.fork() == 0:
     fcntl.flock(card, fcntl.LOCK_EX)
     put("held" + name, str(os.getpid()))
     time.sleep(300)
+    os._exit(0)
 while not os.path.exists("fail" + name):
     time.sleep(0.01)
 sys.exit(1)
