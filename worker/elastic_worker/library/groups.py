@@ -41,9 +41,10 @@ __all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "insta
 log = logging.getLogger(__name__)
 
 COMMUNICATION = re.compile(
-    r"gloo/[\w/]+\.(cc|h):\d+|Application timeout caused pair closure|[Gg]loo connectFullMesh|NCCL (error|comm)"
+    r"gloo/[\w/]+\.(cc|h):\d+|Application timeout caused pair closure|[Gg]loo connectFullMesh"
+    r"|NCCL (error|comm|operation|Async Error)|NCCL( \w+)+ (failed|timed out)|NCCL Last Error"
 )
-"""In the messages that torch raises as bare RuntimeErrors."""
+"""In the messages that torch raises as bare RuntimeErrors. The last ones are those of 2.15's second NCCL backend."""
 IDLE_SECONDS = 0.5
 """After this gloo's threads are done with what they were doing when the connections were shut down."""
 BURIAL_SECONDS = 5.0
