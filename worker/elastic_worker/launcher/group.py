@@ -16,6 +16,7 @@ from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
 from elastic_worker.launcher.library import Library
 from elastic_worker.logs import brief
+from elastic_worker.processes import leftover
 from elastic_worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -118,8 +119,8 @@ class Group:
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self._stopping = False
         failed, self._failed = self._failed, []
-        await asyncio.gather(*(process.stop(END_SECONDS) for process in failed))
-        if unkillable := self._give_up(failed):
+        gone = [process for process in self.processes if process in failed or process.exited.done()]
+        if unkillable := await self._end(gone, END_SECONDS):
             self.tell(unkillable=unkillable)
             return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
@@ -165,13 +166,18 @@ class Group:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
-        await asyncio.gather(*(process.stop(seconds) for process in processes))
-        told = {"unkillable": unkillable} if (unkillable := self._give_up(processes)) else {}
+        told = {"unkillable": unkillable} if (unkillable := await self._end(processes, seconds)) else {}
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
         self.library.forget()
         self.tell(stopped=number, runs=0, step=step, **told, **({} if lost is None else {"lost": lost}))
+
+    async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
+        """End them with all that they started; what is told of those that SIGKILL does not end, "" if it ends all."""
+        await asyncio.gather(*(process.stop(seconds) for process in processes))
+        await leftover.end([process.pid for process in processes if process.exited.done()])
+        return self._give_up(processes)
 
     def _give_up(self, processes: list[TrainingProcess]) -> str:
         """What is told of those that do not end; "" if all have. No other takes their place before they do (105)."""
@@ -186,6 +192,7 @@ class Group:
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
         """A pod that was given up may train again when they have ended after all."""
         await asyncio.wait({process.exited for process in processes})
+        await leftover.end([process.pid for process in processes])
         log.info("all processes have ended after all")
         self.tell(unkillable="")
 

@@ -209,10 +209,24 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
     options._timeout = members.timeout
     options.global_ranks_in_group = []
     options.group_name = members.name
-    nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", members.store), members.rank, members.world, options)
+    store = dist.PrefixStore("cuda/", members.store)
+    if (newer := nccl2()) is not None:
+        nccl = newer(store, members.rank, members.world, options, device)
+    else:
+        nccl = dist.ProcessGroupNCCL(store, members.rank, members.world, options)
     _start_sequence(nccl)
     group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.NCCL, nccl)
     nccl.eager_connect_single_device(device)
+
+
+def nccl2() -> Any:
+    """What torch makes of the name "nccl" where it has two backends of that library (2.15); else None, for the old one.
+
+    Read in torch's own sources, and tried on no GPU: it takes the old one's options and the device. Its `abort` leaves
+    the process alone, and so does the old one's.
+    """
+    newer = getattr(dist, "ProcessGroupNCCL2", None)
+    return None if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else newer
 
 
 @contextmanager

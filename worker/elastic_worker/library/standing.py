@@ -13,7 +13,7 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.contract import IN_PLACE, RESTART
-from elastic_worker.library import ddp, groups, handover
+from elastic_worker.library import ddp, groups, handover, trial
 from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
 from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
 from elastic_worker.library.state import State, StateError
@@ -61,7 +61,7 @@ class Standing:
         """Raises SurroundingsError where it must be in place and cannot."""
         if in_place is False:
             return RESTART
-        why = "NCCL groups" if self.backend != "gloo" else groups.self_test()
+        why = "NCCL groups" if self.backend != "gloo" else trial.self_test()
         if why and in_place:
             raise SurroundingsError(f"elastic.init(in_place=True): not possible here ({why}); leave it out")
         if why and self._own.world > 1:
