@@ -36,6 +36,10 @@ def give_a_shape_of_its_own(module):
     module.mask = torch.cat([module.mask, module.mask])
 
 
+def give_other_memory(module):
+    module.mask.data = torch.cat([module.mask, module.mask])
+
+
 def fill_the_empty_one(module):
     module.nothing = torch.ones(1)
 
@@ -47,6 +51,7 @@ WRITES = [
     write_through_data,
     write_through_numpy,
     give_a_shape_of_its_own,
+    give_other_memory,
     fill_the_empty_one,
 ]
 

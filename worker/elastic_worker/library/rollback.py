@@ -60,16 +60,28 @@ class _Kept:
         """Whether there are the same objects as when they were copied, and no write was counted since."""
         if self.buffers.keys() != self.objects.keys():
             return False
-        return all(
-            buffer is self.objects[name] and (buffer is None or _writes(buffer) == self.writes[name])
-            for name, buffer in self.buffers.items()
-        )
+        for name, buffer in self.buffers.items():
+            if buffer is not self.objects[name] or (buffer is not None and _writes(buffer) != self.writes[name]):
+                return False
+        return True
 
     def note(self) -> None:
-        """These objects, with the writes that they have had."""
-        self.objects = dict(self.buffers)
+        """The writes that these objects have had."""
         self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
-        self.always = self.always or any(each is not None and not _has_bits(each) for each in self.objects.values())
+
+    def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Where there is a copy that fits: into what to copy, and what."""
+        for name, buffer in self.buffers.items():
+            if buffer is None:
+                continue
+            copy = self.copies.get(name)
+            if copy is not None and _fits(copy, buffer) and (buffer is self.objects.get(name) or _has_bits(buffer)):
+                yield copy, buffer
+            else:
+                self.copies[name] = buffer.detach().clone()
+                self.always = self.always or not _has_bits(buffer)
+        self.objects = dict(self.buffers)
+        self.note()
 
     def others(self) -> list[str]:
         """Names of those whose bits are not those of the copies."""
@@ -104,8 +116,10 @@ class Rollback:
                 kept.begin()
                 if kept.is_fresh:
                     to_copy.append(kept)
-        if to_copy:
-            _copy(to_copy)
+        pairs = [pair for kept in to_copy for pair in kept.make_copies()]
+        if pairs:
+            with torch.no_grad():
+                torch._foreach_copy_(*map(list, zip(*pairs)))
         self._steps += 1
 
     def end(self) -> None:
@@ -128,7 +142,7 @@ class Rollback:
                 )
             kept.buffers.update(kept.objects)
             for name in others:
-                _as_tensor(kept.objects[name]).copy_(kept.copies[name])
+                _put_back(kept.objects[name], kept.copies[name])
 
     @contextmanager
     def not_counting(self) -> Iterator[None]:
@@ -139,27 +153,8 @@ class Rollback:
             kept.note()
 
 
-def _copy(modules: list[_Kept]) -> None:
-    """Into the copies that there are, where they fit."""
-    into, of = [], []
-    for kept in modules:
-        kept.note()
-        for name, buffer in kept.buffers.items():
-            if buffer is None:
-                continue
-            copy = kept.copies.get(name)
-            if copy is None or not _fits(copy, buffer):
-                kept.copies[name] = buffer.detach().clone()
-            else:
-                into.append(copy)
-                of.append(buffer.detach())
-    if into:
-        torch._foreach_copy_(into, of)
-
-
 def _fits(copy: torch.Tensor, buffer: torch.Tensor) -> bool:
-    same = copy.shape == buffer.shape and copy.dtype == buffer.dtype and copy.device == buffer.device
-    return same and _has_bits(buffer)
+    return copy.shape == buffer.shape and copy.dtype == buffer.dtype and copy.device == buffer.device
 
 
 def _writes(buffer: torch.Tensor) -> int:
@@ -177,6 +172,9 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))))
 
 
-def _as_tensor(buffer: torch.Tensor | None) -> torch.Tensor:
+def _put_back(buffer: torch.Tensor | None, copy: torch.Tensor) -> None:
     assert buffer is not None
-    return buffer
+    if _fits(copy, buffer):
+        buffer.copy_(copy)
+    else:  # the step gave the object another tensor's memory
+        buffer.data = copy.clone()
