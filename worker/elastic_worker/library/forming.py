@@ -34,7 +34,8 @@ class GroupError(Exception):
 class Formed:
     """A process group, full mesh connected. `mesh` is None where its connections are not known.
 
-    `calls` are the collectives that somebody waits for in it.
+    `calls` are the collectives that somebody waits for in it; `told` is what this process has told the others of its
+    release.
     """
 
     backend: str
@@ -45,6 +46,7 @@ class Formed:
     store: Any
     mesh: sockets.Mesh | None = None
     calls: Calls = field(default_factory=Calls)
+    told: set[str] = field(default_factory=set)
 
 
 def form(
