@@ -35,7 +35,8 @@ class GroupError(Exception):
 class Formed:
     """A process group, full mesh connected. `mesh` is None where its connections are not known.
 
-    `addresses` is the store that gloo holds. `calls` are the collectives that somebody waits for in it.
+    `addresses` is the store that gloo holds. `calls` are the collectives that somebody waits for in it; `told` is what
+    this process has told the others of its release.
     """
 
     backend: str
@@ -47,6 +48,7 @@ class Formed:
     mesh: sockets.Mesh | None = None
     addresses: Gathering | None = None
     calls: Calls = field(default_factory=Calls)
+    told: set[str] = field(default_factory=set)
 
 
 def form(

@@ -226,11 +226,16 @@ class Standing:
             state.apply(captured)
             self._has_state = True
 
+        def existing() -> dict[str, Any]:
+            self._has_state = False
+            return state.existing()
+
         known = self._has_state
         shared = handover.hand_over(
             formed,
             capture=state.capture_for_peer,
             apply=apply,
+            existing=existing,
             have=known,
             step=state.progress if known else -1,
             mark=state.mark() if known else 0,
