@@ -98,8 +98,11 @@ def _card(place: Place) -> Mapping[str, str]:
     cards = len(place.machine.gpus)
     if not cards:
         return {"CUDA_VISIBLE_DEVICES": ""}
+    # The user's own choice may name others than the first ones, by number or by UUID.
+    chosen = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    card = chosen[place.index % cards] if len(chosen) >= cards else str(place.index % cards)
     together = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if place.machine.shares_a_card else {}
-    return {"CUDA_VISIBLE_DEVICES": str(place.index % cards), **together}
+    return {"CUDA_VISIBLE_DEVICES": card, **together}
 
 
 def _torchrun(place: Place) -> dict[str, object]:

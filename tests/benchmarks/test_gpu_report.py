@@ -1,7 +1,6 @@
 """`make gpu-report`: its stories with real processes on gloo, its table, and what it says where there is no GPU."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,13 +66,22 @@ def test_each_card_has_a_rank_and_a_single_one_has_three(cards, most):
     assert machine.shares_a_card == (cards == 1)
 
 
-def test_each_pod_sees_its_own_card_and_ranks_share_one_only_where_there_is_no_other():
+def test_of_the_cards_that_the_user_has_chosen_each_pod_sees_one(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8a1b")
+    machine = machine_with(CARD, CARD)
+    seen = [environ_of(SYSTEMS[0], place_on(machine, index))["CUDA_VISIBLE_DEVICES"] for index in range(3)]
+    assert seen == ["4", "GPU-8a1b", "4"]
+
+
+def test_each_pod_sees_its_own_card_and_ranks_share_one_only_where_there_is_no_other(monkeypatch):
+    for name in ("CUDA_VISIBLE_DEVICES", "NCCL_MULTI_RANK_GPU_ENABLE"):
+        monkeypatch.delenv(name, raising=False)
     both, one, none = (machine_with(*[CARD] * cards) for cards in (2, 1, 0))
     system = SYSTEMS[1]
     assert [environ_of(system, place_on(both, i))["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "1", "0"]
     assert [environ_of(system, place_on(one, i))["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "0", "0"]
     assert environ_of(system, place_on(one, 0))["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
-    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in environ_of(system, place_on(both, 0)).keys() - os.environ.keys()
+    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in environ_of(system, place_on(both, 0))
     assert environ_of(system, place_on(none, 0))["CUDA_VISIBLE_DEVICES"] == ""
 
 

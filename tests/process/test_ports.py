@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.ports import master_port
+from elastic_operator.api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster.store import Store
@@ -14,6 +15,7 @@ from elastic_operator.loop.read import Stores
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.plan.decisions import CreatePod, Route
 from elastic_operator.settings import Settings
+from elastic_worker.contract import ANNOTATION_TEMPLATE
 from tests.build.objects import env_of
 from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, plan, see
 
@@ -73,6 +75,8 @@ async def test_a_job_that_began_under_an_older_release_keeps_the_ports_that_its_
     assert [env_of(pod)["MASTER_PORT"] for pod in (master, worker)] == ["29400", "29400"]
     assert [env_of(pod)["ELASTIC_STATUS_PORT"] for pod in (master, worker)] == ["29401", "29401"]
     assert declared(master) == declared(worker) == []
+    for pod, role in ((master, "master"), (worker, "worker")):
+        assert pod["metadata"]["annotations"][ANNOTATION_TEMPLATE] == fingerprint(job.spec, role)
 
 
 async def test_ports_that_the_template_declares_are_declared_once(api, session):
