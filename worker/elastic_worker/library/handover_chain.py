@@ -108,8 +108,9 @@ def _targets(parcel: _Parcel, existing: Any) -> list[Any]:
     tensors = []
     for number, (shape, dtype, _) in enumerate(parcel.tensors):
         own = found.get(number)
-        fits = own is not None and own.shape == shape and own.dtype == dtype and own.is_contiguous()
-        tensors.append(own.detach() if fits else torch.empty(shape, dtype=dtype))
+        if own is None or own.shape != shape or own.dtype != dtype or not own.is_contiguous():
+            own = torch.empty(shape, dtype=dtype)
+        tensors.append(own.detach())
     return tensors
 
 

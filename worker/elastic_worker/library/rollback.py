@@ -159,13 +159,13 @@ def _fits(copy: torch.Tensor, buffer: torch.Tensor) -> bool:
 
 def _writes(buffer: torch.Tensor) -> int:
     """How many torch has counted; it counts none to a tensor of inference mode."""
-    return 0 if buffer.is_inference() else buffer._version
+    return 0 if buffer.is_inference() else int(buffer._version)
 
 
 def _has_bits(buffer: torch.Tensor) -> bool:
     """Whether they can be compared: not those of other kinds (sparse, quantized, subclasses)."""
     is_plain = type(buffer) in (torch.Tensor, torch.nn.Parameter) and buffer.layout == torch.strided
-    return is_plain and not (buffer.is_quantized or buffer.is_meta or buffer.is_conj() or buffer.is_neg())
+    return is_plain and not any((buffer.is_quantized, buffer.is_meta, buffer.is_conj(), buffer.is_neg()))
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
