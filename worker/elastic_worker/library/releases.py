@@ -6,6 +6,7 @@ nothing that came later. So what is new is used where all know it, and nobody wa
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,12 @@ if TYPE_CHECKING:
 
 CHAIN = "chain"
 """A state is handed over from rank to rank."""
-KNOWN = (CHAIN,)
+KEYED_ORDER = "keyed-order"
+"""Of an epoch's samples."""
+KNOWN = (CHAIN, KEYED_ORDER)
+WAIT_SECONDS = 30.0
+"""For whoever comes late to say what it knows."""
+POLL_SECONDS = 0.05
 
 
 def tell(formed: Formed) -> None:
@@ -27,6 +33,18 @@ def tell(formed: Formed) -> None:
 def all_know(formed: Formed, what: str) -> bool:
     """Whether all of the group do. The same on all ranks if each has told before a collective that has ended."""
     return bool(formed.store.add(_key(what), 0) == formed.world)
+
+
+def agree(formed: Formed, what: str) -> bool:
+    """Whether all of the group know it, where no collective follows what they have told: the same on all ranks.
+
+    Waits for them; who has waited for WAIT_SECONDS answers no for all. Raises dist.DistError where the store is gone.
+    """
+    tell(formed)
+    key, end = f"{_key(what)}/agreed", time.monotonic() + WAIT_SECONDS
+    while not (known := all_know(formed, what)) and time.monotonic() < end and not formed.store.check([key]):
+        time.sleep(POLL_SECONDS)
+    return bool(formed.store.compare_set(key, "", "yes" if known else "no") == b"yes")
 
 
 def _key(what: str) -> str:

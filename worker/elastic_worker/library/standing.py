@@ -13,9 +13,10 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.contract import IN_PLACE, RESTART
-from elastic_worker.library import ddp, groups, handover, trial
+from elastic_worker.library import ddp, groups, handover, releases, trial
 from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
 from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
+from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
 
 log = logging.getLogger(__name__)
@@ -205,6 +206,7 @@ class Standing:
                 groups.install(formed)
             if not self.state.is_sharded:
                 self._share_state(self.state, formed)
+        self.state.data.choose_order(self._order_kind(self.state, formed))
         for model in self.models:
             if formed is None:
                 model.use_alone()
@@ -219,6 +221,11 @@ class Standing:
             self.link.send(joined=place.generation)
         self.aborted = False
         self.entered()
+
+    def _order_kind(self, state: State, formed: groups.Formed | None) -> int:
+        """The one that all of the group know. A state that was shared has all ranks told of before."""
+        ask = releases.agree if state.is_sharded else releases.all_know
+        return KEYED if formed is None or ask(formed, releases.KEYED_ORDER) else RANDPERM
 
     def _share_state(self, state: State, formed: groups.Formed) -> None:
         def apply(captured: dict[str, Any]) -> None:
