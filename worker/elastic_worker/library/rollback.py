@@ -154,7 +154,7 @@ class Rollback:
 
 
 def _fits(copy: torch.Tensor, buffer: torch.Tensor) -> bool:
-    return copy.shape == buffer.shape and copy.dtype == buffer.dtype and copy.device == buffer.device
+    return bool(copy.shape == buffer.shape and copy.dtype == buffer.dtype and copy.device == buffer.device)
 
 
 def _writes(buffer: torch.Tensor) -> int:

@@ -45,9 +45,9 @@ class KeyedOrder:
             if begin <= first and first + count <= begin + len(window):
                 return window[first - begin : first - begin + count]
         end = max(first, min(first + max(count, WINDOW), self.length))
-        window: list[int] = self._at(torch.arange(first, end)).tolist()
-        self._windows.append((first, window))
-        return window[:count]
+        computed: list[int] = self._at(torch.arange(first, end)).tolist()
+        self._windows.append((first, computed))
+        return computed[:count]
 
     def _at(self, places: torch.Tensor) -> torch.Tensor:
         samples = self._moved(places)
