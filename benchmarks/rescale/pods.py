@@ -38,6 +38,13 @@ class Pod:
         """Whether its first process has not ended."""
         return self._process.poll() is None
 
+    def wait(self, seconds: float) -> int | None:
+        """Its first process's exit code, None if it has not ended within that time."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
     def terminate(self) -> None:
         """Tell its first process to go, as the kubelet does."""
         self._signal(signal.SIGTERM)
@@ -53,6 +60,8 @@ class Pod:
         return self.log.read_text(errors="replace")
 
     def _signal(self, number: int) -> None:
+        if not self.is_running():
+            return
         try:
             children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         except OSError:

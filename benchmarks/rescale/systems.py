@@ -87,13 +87,21 @@ def command_of(system: System, place: Place) -> list[str]:
 def environ_of(system: System, place: Place) -> dict[str, str]:
     """Of the pod's first process."""
     ours = _elastic(system, place) if system.is_elastic else _torchrun(system, place)
-    return {**_clean(), **{key: str(value) for key, value in ours.items()}, "BENCH_POD": place.name}
+    return {**torch_environ(), **{key: str(value) for key, value in ours.items()}, "BENCH_POD": place.name}
+
+
+@cache
+def torch_environ() -> dict[str, str]:
+    """Of a process that finds torch, talks to loopback only, and computes on one core."""
+    tree = str(torchtree.ensure(Progress()))
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
+    return kept | {"PYTHONPATH": tree, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def import_seconds() -> float:
     """What `import torch` takes in a new process, once the files are in memory."""
     program = "import time; t = time.monotonic(); import torch; print(time.monotonic() - t)"
-    told = [subprocess.check_output([PYTHON, "-c", program], env=_clean(), text=True) for _ in range(2)]
+    told = [subprocess.check_output([PYTHON, "-c", program], env=torch_environ(), text=True) for _ in range(2)]
     return float(told[-1])
 
 
@@ -152,14 +160,6 @@ def _elastic(system: System, place: Place) -> dict[str, object]:
         contract.ENV_STATUS_PORT: place.status_port,
         "TMPDIR": place.folder,
     }
-
-
-@cache
-def _clean() -> dict[str, str]:
-    """Of a process that finds torch, talks to loopback only, and computes on one core."""
-    tree = str(torchtree.ensure(Progress()))
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
-    return kept | {"PYTHONPATH": tree, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True)
