@@ -169,7 +169,7 @@ class Listener:
 
 def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
     """Tell the others where this rank's gloo listens, and wait for what they tell."""
-    told = Gathering(store, rank, world)
+    told = Gathering(store, world)
     told.set(f"listener/{rank}", json.dumps(own))
     others = [json.loads(told.get(f"listener/{other}")) for other in range(world) if other != rank]
     if own is None or None in others:
@@ -182,7 +182,7 @@ class Members:
 
     def __init__(self, store: Any, name: str, rank: int, world: int, timeout: timedelta) -> None:
         self.store, self.name, self.rank, self.world, self.timeout = store, name, rank, world, timeout
-        self.addresses = Gathering(dist.PrefixStore("cpu/", store), rank, world)
+        self.addresses = Gathering(dist.PrefixStore("cpu/", store), world)
 
 
 def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> None:

@@ -1,12 +1,12 @@
-"""A store for those who tell one value each and want all: the first rank gathers them, the others ask for all at once.
+"""A store for those who tell one value each and want all: each asks for all of them at once.
 
 gloo waits for the addresses of each peer and then gets them, three requests a peer. The store is one thread, which
-answers some 50,000 a second: for groups of hundreds of ranks that takes longer than they have to form (116).
+answers some 50,000 a second: for groups of hundreds of ranks that takes longer than they have to form (116). Every rank
+asks by itself: ranks of an earlier release tell their own value, and would gather nothing for the others.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -20,9 +20,9 @@ class Gathering(dist.Store):  # type: ignore[misc]
     torch holds the part of it that is C++; whoever gives it away keeps this object as long as that is in use.
     """
 
-    def __init__(self, store: Any, rank: int, world: int) -> None:
+    def __init__(self, store: Any, world: int) -> None:
         super().__init__()
-        self._store, self._rank, self._world = store, rank, world
+        self._store, self._world = store, world
         self._told: dict[str, bytes] = {}
 
     def set(self, key: str, value: Any) -> None:
@@ -41,12 +41,5 @@ class Gathering(dist.Store):  # type: ignore[misc]
             return bytes(self._store.get(key))
         if key not in self._told:
             keys = [f"{where}/{rank}" for rank in range(self._world)]
-            self._told.update(zip(keys, self._of_all(where, keys)))
+            self._told.update(zip(keys, map(bytes, self._store.multi_get(keys))))
         return self._told[key]
-
-    def _of_all(self, where: str, keys: list[str]) -> list[bytes]:
-        if self._rank:
-            return [bytes.fromhex(each) for each in json.loads(self._store.get(f"{where}/all"))]
-        told = [bytes(each) for each in self._store.multi_get(keys)]
-        self._store.set(f"{where}/all", json.dumps([each.hex() for each in told]))
-        return told
