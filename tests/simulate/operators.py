@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     kinds.NAMESPACES: ("namespaces", objects.Namespace),
 }
 SETTINGS = Settings(
-    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS),
+    flavors=tuple(GpuFlavor(name=name, resources=(GPU,), node_selector={POOL: name}) for name in FLAVORS)
 )
 BUILD = BuildSettings(SETTINGS.master_priority_class_name, SETTINGS.worker_priority_class_name)
 MOST_TURNS = 5_000

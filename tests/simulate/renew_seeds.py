@@ -13,6 +13,7 @@ from tests.simulate.caught import Catch, lived_by, read_catches, write_catches
 from tests.simulate.history import EVENTS, run_history
 from tests.simulate.mutants import GUARDS, MUTANTS
 from tests.simulate.test_histories import SEEDS
+from tests.simulate.violation import ViolationError
 
 MORE = 40
 """Seeds after the first that catches a mutant, of which one may do so better."""
@@ -40,9 +41,12 @@ def shown_by(mutant: str, seed: int, events: int) -> Catch | None:
     """
     try:
         catch = lived_by(mutant, seed, events)
+    except Exception:  # noqa: BLE001 - whatever the mutant breaks in the world, the search goes on
+        return None
+    try:
         if catch is not None:
             run_history(seed, catch.events, with_errors=mutant in GUARDS)
-    except Exception:  # noqa: BLE001 - whatever it is, the search goes on
+    except ViolationError:
         return None
     return catch
 

@@ -16,9 +16,8 @@ KNOWN = {
     205: "while a pod sticks in Terminating, a job that does not run is planned in every other pass, and never made",
 }
 """Histories in which a rule does not hold yet, with why: each must go on failing until it is mended."""
-KNOWN_WITH_ERRORS = {
-    29: "a job goes whose pods no node has yet, and their places are given away before they are deleted",
-}
+GOES = "a job goes whose pods no node has yet, and their places are given away before they are deleted"
+KNOWN_WITH_ERRORS = {29: GOES}
 """The same among the histories with errors."""
 
 

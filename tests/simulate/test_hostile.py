@@ -14,16 +14,15 @@ from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan.observation import Observation
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
-from tests.simulate.test_histories import batches
+from tests.simulate.test_histories import GOES, batches
 from tests.simulate.violation import ViolationError
 
 FEW, SEEDS, MANY = 12, 300, 5_000
-_GOES = "a job goes whose pods no node has yet, and their places are given away before they are deleted"
 _NOT_WAITING = (
     "a plain pod that kube-scheduler never places is nominated for another node though it does not wait for GPUs"
 )
 KNOWN = {
-    **dict.fromkeys((60, 171, 192), _GOES),
+    **dict.fromkeys((60, 171, 192), GOES),
     **dict.fromkeys((22, 293), _NOT_WAITING),
     159: "a forged pod that no node has counts as leaving, and a plain pod is nominated for the room that it never had",
     238: "a job is suspended, a forged pod of its could not be deleted, and its place is given away in the same pass",

@@ -42,7 +42,7 @@ class Nodes:
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
         self._read: object = None
-        """What that look was at."""
+        """The revision of the nodes at that look, and which objects were set aside."""
         self.disruptions = Disruptions(stored, clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())

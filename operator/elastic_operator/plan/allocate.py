@@ -112,8 +112,10 @@ class Allocator:
         return Allocation(table)
 
     def _serve(self, snapshot: Snapshot) -> Table:
-        """The table, served. Who had a job go that does not come back as it was, and has nothing in the end, does not
-        have it go: all is served again, and everybody else gets what is theirs without it.
+        """The table after a pass in which no whole job goes in vain (112).
+
+        A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
+        has no whole job go.
         """
         table, in_vain = self._table, frozenset[str]()
         for _ in range(_MOST_TRIES):
@@ -193,9 +195,9 @@ def _name(claim: Claim) -> str:
 
 
 def _settle_readiness(table: Table) -> None:
-    """What became free now while others were moved about goes to the jobs in order; what leaves counts until then.
+    """Decide which planned pods can be made now. Pods that leave use their room until they are gone.
 
-    Before all jobs those foreign pods have it that a node was promised to.
+    Foreign pods that a node was promised to come first, then jobs in their order.
     """
     for claim in sorted(table.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
         if claim.seats:

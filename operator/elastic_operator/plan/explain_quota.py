@@ -96,7 +96,7 @@ def others_hold(claim: Claim, size: int, wanted: str, usable: str) -> Said:
 
 
 def _used(account: Account) -> str:
-    """What it uses; of all namespaces without a policy also what plain pods use, of which those of any may be most."""
+    """What the team uses. For all namespaces without a policy together, also what plain pods use of it."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
 

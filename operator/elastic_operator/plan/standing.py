@@ -1,7 +1,7 @@
-"""Whose turn it is: whoever stands lowest relative to its fair share, level by level from the top down.
+"""The order of turns: the team that stands lowest relative to its fair share is next, level by level from the top.
 
-What a team uses is part of how all under it stand, so each turn of one changes the standing of all the others there.
-Those that have a parent in common are therefore ordered among themselves, and parents by the first one under each.
+The use of a team counts for its parent, so each turn changes the standing of all teams under that parent. Teams with
+one parent are therefore ordered among themselves, and parents by the first team under each: a turn moves one heap.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FIRST: Standing = ((-1.0,), 0, 0.0, "", "", "")
 
 
 def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
-    """Serve whoever stands lowest, again and again, until `serve` has answered for each that it needs no more turns.
+    """Serve the account that stands lowest, again and again, until `serve` has said False for each: no more turns.
 
-    Who comes to stand lower by the turn of another one is found when its turn comes, and not before.
+    An account whose standing has changed since it was queued is sorted in anew when it comes up.
     """
     heaps: dict[Account | None, list[_Entry]] = {}
     for account in accounts:
@@ -42,7 +42,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
 
 
 def _first(heap: list[_Entry]) -> Account | None:
-    """Whoever stands lowest of those that have a parent in common."""
+    """The account of the heap that stands lowest now; entries with an old standing are sorted in anew."""
     while True:
         known, account = heap[0]
         now = _below_parent(account)

@@ -44,9 +44,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who shares GPUs: a quota policy; a namespace that none covers, or all of these (`has_policy` False). Names are
-    unique.
+    """A quota policy, or without one (`has_policy` False) a namespace that none covers, or all of these together.
 
+    Names are unique.
     A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing guaranteed, idle GPUs
     may be borrowed. `priority` is the tier in which idle GPUs are handed out. As a victim, a job of the team is not
     taken whole before it ran for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority that cannot all

@@ -12,6 +12,7 @@ from tests.worker.torchpath import give_torch
 
 MICRO = 4
 DAY_SECONDS = 86_400
+NO_FAULT = "no fault"
 RESTORED = re.compile(r"^(\d\d:\d\d:\d\d\.\d+) .*step (\d+) is restored from", re.MULTILINE)
 
 
@@ -76,13 +77,8 @@ def assert_read_after_the_loss_of_all(read, steps, harmed):
             assert away, f"step {step} was read from a checkpoint while process {pid} of {pod} had the state"
 
 
-def lost_seconds(steps, *, began, ended):
-    """Of the time between two moments, what did not go into steps that counted."""
-    return sum(lost for _, _, lost in losses(steps, began=began, ended=ended))
-
-
 def losses(steps, *, began, ended):
-    """The gaps between steps that counted, each as (from, to, seconds of it that are lost).
+    """Of the time between two moments, what did not go into steps that counted: gaps as (from, to, seconds lost).
 
     Which step counted: the last one of its number. A gap between two of them of more than twice the usual (median) is
     lost, but for what a step usually takes: in it somebody was waited for, or there were steps that are done again.
@@ -104,12 +100,11 @@ def lost_by_kind(found, moments):
     """What each kind of fault cost: {kind: (how many, seconds lost)}.
 
     `found` as from `losses`, `moments` pairs of (when, kind) in their order. A gap is of the first fault that came
-    during it, or else of the latest before it.
+    during it, or else of the latest before it; NO_FAULT's where there is neither.
     """
     counts, lost = Counter(kind for _, kind in moments), Counter()
     for began, ended, seconds in found:
         during = [kind for at, kind in moments if began <= at < ended]
         before = [kind for at, kind in moments if at < began]
-        kind = during[0] if during else before[-1] if before else None
-        lost[kind] += seconds
+        lost[(during or before[-1:] or [NO_FAULT])[0]] += seconds
     return {kind: (counts[kind], lost[kind]) for kind in counts | lost}

@@ -12,7 +12,6 @@ COMPARED = 6
 """Moments of each round that torchrun meets, too: it needs most of the time between two to train again."""
 COMPARED_SECONDS = (15.0, 25.0)
 FAST_SECONDS = (0.5, 2.5)
-OTHER = "no fault"
 
 
 def compare(folder, *, faults, seed, say):
@@ -66,9 +65,10 @@ def _sum(torments):
     faults, seconds = sum(each.faults for each in torments), sum(each.seconds for each in torments)
     lost = sum(each.lost for each in torments)
     goodput = round(1 - lost / seconds, 4) if seconds else None
-    kinds = sorted({kind or OTHER for each in torments for kind in each.by_kind})
-    parts = {kind: [each.by_kind.get(None if kind == OTHER else kind, (0, 0.0)) for each in torments] for kind in kinds}
-    by_kind = {kind: [sum(n for n, _ in part), round(sum(s for _, s in part), 1)] for kind, part in parts.items()}
+    by_kind = {}
+    for kind in sorted({kind for each in torments for kind in each.by_kind}):
+        counts, costs = zip(*(each.by_kind.get(kind, (0, 0.0)) for each in torments), strict=True)
+        by_kind[kind] = [sum(counts), round(sum(costs), 1)]
     return {
         "faults": faults,
         "seconds": round(seconds, 1),
@@ -95,7 +95,7 @@ def table(figures):
 
 
 def _kinds(library, torchrun):
-    """Seconds lost for each fault of a kind; of those that came alone."""
+    """Seconds lost for each fault of a kind."""
     lines = [f"{'':<22}{'faults':>8}{'library':>10}{'torchrun':>10}"]
     for kind in sorted(library.keys() | torchrun.keys()):
         (count, ours), (also, theirs) = library.get(kind, (0, 0.0)), torchrun.get(kind, (0, 0.0))

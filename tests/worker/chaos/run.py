@@ -37,15 +37,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Torment:
-    """What came of a plan: faults, seconds, seconds that did not go into steps that counted.
+    """What came of a plan: faults, seconds, and for each kind of fault how often it came and what it cost.
 
-    `by_kind`: for each kind of fault, how often it came alone, and what it cost.
+    Faults that came at once are a kind of their own.
     """
 
     faults: int
     seconds: float
-    lost: float
     by_kind: dict[str, tuple[int, float]]
+
+    @property
+    def lost(self):
+        """Seconds that did not go into steps that counted."""
+        return sum(lost for _, lost in self.by_kind.values())
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,7 @@ def _begin_and_torment(job, operator, faults, plan, *, say):
     faults.end_due(everything=True)
     gaps = account.losses(job.steps(), began=began, ended=ended)
     moments = [(at, kinds[0] if len(kinds) == 1 else SEVERAL) for at, kinds in hit]
-    by_kind = account.lost_by_kind(gaps, moments)
-    return Torment(sum(len(kinds) for _, kinds in hit), ended - began, sum(lost for *_, lost in gaps), by_kind)
+    return Torment(sum(len(kinds) for _, kinds in hit), ended - began, account.lost_by_kind(gaps, moments))
 
 
 def _torment(operator, faults, plan, *, began, say):

@@ -15,6 +15,10 @@ def lineage():
     return {step: [_line(sampler, step, rank) for rank in range(WORLD)] for step in range(1, STEPS + 1)}
 
 
+def lost_seconds(steps, *, ended):
+    return sum(lost for *_, lost in account.losses(steps, began=0.0, ended=ended))
+
+
 def _line(sampler, step, rank):
     share = sampler.share_at((step - 1) * BATCH, rank, WORLD)
     samples = [index for micro in share.micro for index in micro.indices]
@@ -68,9 +72,9 @@ def test_a_checkpoint_that_is_read_while_somebody_has_the_state_is_wrong_unless_
 
 def test_a_pause_and_steps_that_are_done_again_are_lost():
     steps = [line for lines in lineage().values() for line in lines]
-    assert account.lost_seconds(steps, began=0.0, ended=STEPS + 1.0) == 0.0
+    assert lost_seconds(steps, ended=STEPS + 1.0) == 0.0
     again = [{**line, "time": line["time"] + 20.0} for line in steps if line["step"] > 10]
-    assert account.lost_seconds([*steps, *again], began=0.0, ended=STEPS + 21.0) == 20.0
+    assert lost_seconds([*steps, *again], ended=STEPS + 21.0) == 20.0
 
 
 def test_a_gap_is_of_the_first_fault_during_it_or_else_of_the_latest_before_it():
@@ -80,4 +84,4 @@ def test_a_gap_is_of_the_first_fault_during_it_or_else_of_the_latest_before_it()
 
 
 def test_a_gap_before_any_fault_is_of_none():
-    assert account.lost_by_kind([(1.0, 2.0, 0.9)], [(10.0, "cut")]) == {"cut": (1, 0.0), None: (0, 0.9)}
+    assert account.lost_by_kind([(1.0, 2.0, 0.9)], [(10.0, "cut")]) == {"cut": (1, 0.0), account.NO_FAULT: (0, 0.9)}
