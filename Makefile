@@ -80,6 +80,10 @@ bench-overhead: venv ## What the library costs a training that never changes its
 test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
 	@$(RUN) pytest tests/worker/gpu
 
+# The user's own python has the torch; `uv run` would find the venv's.
+gpu-report: venv ## What elastic training does on this machine's GPUs: a JSON file and a table; PYTHON=python3 ARGS="--device cpu"
+	@$(RUN) python -m benchmarks.gpu --python "$(or $(PYTHON),$(shell command -v python3))" $(ARGS)
+
 chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7", ARGS="--library --faults 2000"
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
 
@@ -126,4 +130,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

@@ -124,6 +124,7 @@ def _of_operator(place: Place) -> Mapping[str, str]:
         incarnation=place.incarnation,
         nnodes=(FEWEST, MOST),
         service_ip=HERE,
+        port=place.port,
         gpu_resources=(),
     )
     return {variable["name"]: variable["value"] for variable in variables if "value" in variable}

@@ -18,8 +18,12 @@ class Played:
         self.board = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
         self.board.members["u2"].leaving_until = PLANNED + 302.0
         self.now, self.told = PLANNED, {}
-        self.carrier = Carrier(self.board, lambda uid, message: self.told.setdefault(uid, []).append(message))
+        self.carrier = Carrier(self.board, self.tell)
         self.act()
+
+    def tell(self, uids, message):
+        for uid in uids:
+            self.told.setdefault(uid, []).append(message)
 
     def act(self):
         """Do what is decided now; what was said by then."""

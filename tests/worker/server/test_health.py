@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_worker.contract import IN_PLACE
+from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.library import Library, Trainee
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
@@ -115,7 +116,7 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     trainee.where = {"tick": 31, "seconds": seconds, "median": 0.1}
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
-    group = SimpleNamespace(library=library, settings=settings, record=make_group(0, 1), running=True)
+    group = SimpleNamespace(library=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
     vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
     membership = SimpleNamespace(know=lambda **_: None, tell=lambda **what: told.update(what))
     Health(group, membership).look(0.0, {})

@@ -10,7 +10,7 @@ Pods that said yes stand still, so nothing is begun between their answer and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from elastic_worker.coordinator.model import Board, Member, Phase
@@ -20,9 +20,9 @@ STILL_SECONDS = 15.0
 
 
 class Aligning:
-    """Of one board; `tell(uid, message)` reaches a member that is connected."""
+    """Of one board; `tell(uids, message)` reaches those of the members that are connected."""
 
-    def __init__(self, board: Board, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, board: Board, tell: Callable[[Iterable[str], dict[str, Any]], None]) -> None:
         self._board, self._tell = board, tell
         self._limits: list[float | None] = []
         self._whole: set[str] = set()
@@ -47,8 +47,7 @@ class Aligning:
         if whole and self._board.still_until is None:
             self._round += 1
             self._board.still_until = now + STILL_SECONDS
-            for other in self._here() - self._whole:
-                self._tell(other, {"still": {"round": self._round, "marked": marked}})
+            self._tell(self._here() - self._whole, {"still": {"round": self._round, "marked": marked}})
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
@@ -80,9 +79,8 @@ class Aligning:
 
     def _wait(self, uids: set[str], now: float) -> None:
         seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
-        for uid in uids:
-            self._in_vain.discard(uid)
-            self._tell(uid, {"align": seconds, "lastCall": last_call})
+        self._in_vain -= uids
+        self._tell(uids, {"align": seconds, "lastCall": last_call})
 
     def _end_round(self) -> None:
         self._still.clear()

@@ -11,7 +11,7 @@ from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Attempt, Board, Member, Stage
 
 if TYPE_CHECKING:
-    from elastic_worker.coordinator.carry_out import Carrier
+    from elastic_worker.coordinator.carry_out import Carrier, Tell
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ MOST_MARGIN = 64
 class InPlace:
     """Of one carrier."""
 
-    def __init__(self, carrier: Carrier, board: Board, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, carrier: Carrier, board: Board, tell: Tell) -> None:
         self._carrier, self._board, self._tell = carrier, board, tell
         self._progress_at_failure = -1
         self.acts: dict[str, Callable[[Decision, float], None]] = {
@@ -41,7 +41,7 @@ class InPlace:
     def _candidates(self, decision: Decision, _now: float) -> None:
         for pod in decision.pods:
             self._board.members[pod.uid].starting = True
-            self._tell(pod.uid, {"candidates": 1})
+        self._tell([pod.uid for pod in decision.pods], {"candidates": 1})
 
     def _prepare(self, decision: Decision, now: float) -> None:
         """Have the next group formed; it meets in the store that is kept ready for it."""
@@ -51,9 +51,9 @@ class InPlace:
         attempt.group = replace(attempt.group, store_port=board.members[board.me].store_port)
         board.attempt, board.attempts = attempt, attempt.number
         self._carrier.begin(decision, now)
-        told = {"group": attempt.group.to_message(), "at": attempt.key, "broken": attempt.broken}
-        for uid in self._concerned(attempt):
-            self._tell(uid, {"prepare": told})
+        about = {"at": attempt.key, "broken": attempt.broken}
+        concerned = self._concerned(attempt)
+        self._carrier.tell_group(attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
 
     def _ask(self, _decision: Decision, now: float) -> None:
         attempt = self._attempt()
@@ -91,14 +91,13 @@ class InPlace:
             member = board.members[uid]
             member.runs = group.number if uid in group.uids else 0
             member.refused = 0
-            self._tell(uid, {"bind": group.to_message(), "at": attempt.key})
+        self._carrier.tell_group(group, concerned, lambda told: {"bind": told, "at": attempt.key})
 
     def cancel(self) -> None:
         """Forget the attempt; those who wait for it go on."""
         board = self._board
         if board.attempt is not None:
-            for uid in self._concerned(board.attempt):
-                self._tell(uid, {"cancel": 1})
+            self._tell(self._concerned(board.attempt), {"cancel": 1})
         board.attempt = None
         self._carrier.changes.drop_unfinished()
 
@@ -141,10 +140,9 @@ class InPlace:
         board = self._board
         if not board.parked or board.group is None:
             return False
-        holders = [pod for pod in board.group.pods if board.members[pod.uid].joined == board.group.number]
-        here = [pod.uid for pod in holders if board.members[pod.uid].connected]
-        stay = [uid for uid in here if board.members[uid].here]
-        return not stay and here[:1] == [member.pod.uid]
+        known = [board.members[uid] for uid in board.group.places if uid in board.members]
+        here = [each for each in known if each.joined == board.group.number and each.connected]
+        return not any(each.here for each in here) and here[:1] == [member]
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -192,8 +190,7 @@ class InPlace:
 
     def _tell_old(self, message: dict[str, Any]) -> None:
         assert self._board.group is not None
-        for uid in self._board.group.uids:
-            self._tell(uid, message)
+        self._tell(self._board.group.places, message)
 
     def _concerned(self, attempt: Attempt) -> list[str]:
         """Those who are in the one group or the other, and can be told."""

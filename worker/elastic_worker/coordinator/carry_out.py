@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from elastic_worker.coordinator.choose import leaving, lost
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+from elastic_worker.coordinator.part import part_of
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +25,11 @@ STOP_SECONDS = 30.0
 BROKEN_STOP_SECONDS = 5.0
 """The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
 
-Tell = Callable[[str, dict[str, Any]], None]
+Tell = Callable[[Iterable[str], dict[str, Any]], None]
 
 
 class Carrier:
-    """Carries out decisions on `board`; `tell(uid, message)` reaches a member that is connected."""
+    """Carries out decisions on `board`; `tell(uids, message)` reaches those of the members that are connected."""
 
     def __init__(self, board: Board, tell: Tell) -> None:
         self.board, self._tell = board, tell
@@ -75,8 +76,7 @@ class Carrier:
         assert self.board.group is not None
         self._enter(Phase.RUNNING, now)
         self.changes.drop_unfinished()
-        for pod in self.board.group.pods:
-            self._tell(pod.uid, {"resume": 1})
+        self._tell(self.board.group.places, {"resume": 1})
 
     def _stop(self, decision: Decision, now: float) -> None:
         board = self.board
@@ -87,15 +87,16 @@ class Carrier:
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
+        stalled = decision.failure is not None and decision.failure.is_stall
+        seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
+        running: dict[int, list[str]] = {}
         for member in board.members.values():
             if member.connected and member.runs:
-                stalled = decision.failure is not None and decision.failure.is_stall
-                planned = decision.reason in ("Join", "Leave")
-                seconds = STOP_SECONDS if planned else BROKEN_STOP_SECONDS
-                told = {"stop": member.runs, "seconds": seconds, "dump": stalled}
-                self._tell(member.pod.uid, told)
+                running.setdefault(member.runs, []).append(member.pod.uid)
             elif not member.connected:
                 member.runs = 0
+        for runs, uids in running.items():
+            self._tell(uids, {"stop": runs, "seconds": seconds, "dump": stalled})
 
     def _give_up(self, decision: Decision) -> None:
         """Pods that do not say that their processes have ended; they may train again once they say so."""
@@ -146,10 +147,9 @@ class Carrier:
             group.world_size,
             group.reason,
         )
-        told = {"form": group.to_message()}
         for pod in group.pods:
             board.members[pod.uid].runs = group.number
-            self._tell(pod.uid, told)
+        self.tell_group(group, group.places, lambda told: {"form": told})
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
@@ -171,7 +171,7 @@ class Carrier:
         mine = group is not None and member.pod.uid in group.uids and member.runs == group.number
         is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
         if member.runs and (is_over or not mine):
-            self._tell(member.pod.uid, {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
+            self._tell([member.pod.uid], {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
@@ -225,7 +225,7 @@ class Carrier:
                 or board.parked
                 or not self._is_in_group(member)
             ):
-                self._tell(member.pod.uid, {"leave": 1, "save": self.in_place.is_to_save(member)})
+                self._tell([member.pod.uid], {"leave": 1, "save": self.in_place.is_to_save(member)})
 
     # -- the account --------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Carrier:
             "wish": board.wish.number if board.wish else 0,
             "state": Phase.WAITING if board.parked else board.phase,
             "reason": sentence,
-            "members": [pod.name for pod in group.pods] if training and group else [],
+            "members": [pod.name for pod in group.pods if pod.is_known] if training and group else [],
             "worldSize": group.world_size if training and group else 0,
             "failures": board.failures,
             "givenUp": [
@@ -280,9 +280,18 @@ class Carrier:
         board.phase, board.phase_since = phase, now
         board.aligned, board.in_vain, board.still_until = False, False, None
 
+    def tell_group(self, group: Generation, uids: Iterable[str], word: Callable[[Any], dict[str, Any]]) -> None:
+        """Tell of a group: each member its own part of it, those of earlier releases the whole (113)."""
+        members = [self.board.members[uid] for uid in uids]
+        older = [member.pod.uid for member in members if not member.takes_parts]
+        if older:
+            self._tell(older, word(group.to_message()))
+        for member in members:
+            if member.takes_parts:
+                self._tell([member.pod.uid], word(part_of(group, member.pod.uid).to_message()))
+
     def _tell_all(self, message: dict[str, Any]) -> None:
-        for uid in self.board.members:
-            self._tell(uid, message)
+        self._tell(self.board.members, message)
 
     def _others_stop(self) -> bool:
         others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]

@@ -22,7 +22,7 @@ from elastic_worker.coordinator.in_place import (
     why_stalled,
 )
 from elastic_worker.coordinator.model import Attempt, Board, Generation, Phase, Pod
-from elastic_worker.coordinator.words import member, what_changes
+from elastic_worker.coordinator.words import member, names, what_changes
 
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
@@ -106,9 +106,8 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
     gone = lost(board, group, now)
     failures = [m.failure for m in board.members.values() if m.failure and m.failure.generation == group.number]
     if gone:
-        names = ", ".join(pod.name for pod in gone)
         master = any(pod.is_master for pod in gone)
-        return Decision("stop", f"lost {names}", reason="MasterLost" if master else "Loss")
+        return Decision("stop", f"lost {names(gone)}", reason="MasterLost" if master else "Loss")
     if failures:
         first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
@@ -119,7 +118,8 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
 
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
     """A change that nothing forces at this moment."""
-    going = [pod for pod in group.pods if pod not in pods]
+    staying = {pod.uid for pod in pods}
+    going = [pod for pod in group.pods if pod.uid not in staying]
     coming = [pod for pod in pods if pod.uid not in group.uids]
     if not going:
         awaited = expected_newcomers(board)
@@ -166,11 +166,11 @@ def _stopping(board: Board, now: float) -> Decision:
     if not running:
         return Decision("stopped", "all processes are stopped")
     until = board.phase_since + MOST_STOP_SECONDS
-    names = ", ".join(sorted(pod.name for pod in running)[:3])
+    named = ", ".join(sorted(pod.name for pod in running)[:3])
     if now >= until:
-        told = f"{names} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
+        told = f"{named} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
         return Decision("give_up", told, pods=tuple(running))
-    return Decision("stay", f"{names} still stop their processes", until=until)
+    return Decision("stay", f"{named} still stop their processes", until=until)
 
 
 def _gives_way(board: Board) -> Decision:

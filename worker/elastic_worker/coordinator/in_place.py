@@ -114,7 +114,7 @@ def _why_broken(board: Board, group: Generation, now: float) -> str:
     """Why the group that trains can do no further step; "" if it can."""
     gone = lost(board, group, now)
     if gone:
-        return f"lost {', '.join(pod.name for pod in gone)}"
+        return f"lost {words.names(gone)}"
     for pod in group.pods:
         member = words.member(board, pod)
         if member.connected and (member.runs != group.number or member.cut_off == group.number):
@@ -173,10 +173,11 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
     if behind:
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     late = _late(board)
-    if {pod.uid for pod in pods} == group.uids:
+    staying = {pod.uid for pod in pods}
+    if staying == group.uids:
         told = f"{late[0].pod.name} gets ready to join" if late else f"{len(group.pods)} pods train"
         return Decision("stay", told, until=now + LOOK_SECONDS)
-    going = [pod for pod in group.pods if pod not in pods]
+    going = [pod for pod in group.pods if pod.uid not in staying]
     coming = [pod for pod in pods if pod.uid not in group.uids]
     if not going and late:
         first = min(words.member(board, pod).ready_at or now for pod in coming)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
+
+UNKNOWN = "?"
+"""What the uid of a pod begins with of which only its place in a group is known (see `part`)."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,12 @@ class Pod:
     @staticmethod
     def from_message(message: Mapping[str, Any], *, address: str = "") -> Pod:
         """From JSON of any release; `address` is where it is, if it does not say so. Raises KeyError without a uid."""
-        return Pod(**{"name": message["uid"], "address": address, **_known(Pod, message)})
+        return Pod(**{"name": message["uid"], "address": address, **known_fields(Pod, message)})
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its name and uid are its own."""
+        return not self.uid.startswith(UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,8 @@ class Wish:
 class Generation:
     """A group: its pods in the order of their ranks, formed under a master's `epoch` by its `wish`.
 
-    It travels with the members, so that a coordinator that starts anew learns from them what was: `failures` in a row
-    without progress, `step` as the optimizer steps done when it formed.
+    A coordinator that starts anew learns from the members what was, each of which has its part (`part`): `failures` in
+    a row without progress, `step` as the optimizer steps done when it formed. What is asked of it is worked out once.
     """
 
     number: int
@@ -66,12 +76,18 @@ class Generation:
     step: int = 0
     store_port: int = 0
 
-    @property
+    @cached_property
     def uids(self) -> frozenset[str]:
         """The pods, by uid."""
-        return frozenset(pod.uid for pod in self.pods)
+        return frozenset(self.places)
 
-    @property
+    @cached_property
+    def places(self) -> Mapping[str, tuple[int, int]]:
+        """Which of the pods each uid is, from 0 on, and the lowest rank in that pod."""
+        ranks = accumulate((pod.processes for pod in self.pods), initial=0)
+        return {pod.uid: (place, rank) for place, (pod, rank) in enumerate(zip(self.pods, ranks))}
+
+    @cached_property
     def world_size(self) -> int:
         """Training processes of all pods."""
         return sum(pod.processes for pod in self.pods)
@@ -81,15 +97,6 @@ class Generation:
         """What makes one generation later than another."""
         return self.epoch, self.number
 
-    def first_rank(self, uid: str) -> int:
-        """The lowest rank in that pod."""
-        ranks = 0
-        for pod in self.pods:
-            if pod.uid == uid:
-                return ranks
-            ranks += pod.processes
-        raise KeyError(uid)
-
     def to_message(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
@@ -98,10 +105,10 @@ class Generation:
     def from_message(message: Mapping[str, Any]) -> Generation:
         """From JSON of any release. Raises AttributeError, KeyError, TypeError for what is none."""
         pods = tuple(Pod.from_message(pod) for pod in message["pods"])
-        return Generation(**{**_known(Generation, message), "pods": pods})
+        return Generation(**{**known_fields(Generation, message), "pods": pods})
 
 
-def _known(kind: type[Pod | Generation], message: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
     """What this release knows of a message: fields that another one has added are passed over (103)."""
     return {each.name: message[each.name] for each in fields(kind) if each.name in message}
 
@@ -134,10 +141,13 @@ class Member:
     often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
     `holds`, whether one of them has the state of the training; `kind`, how they change groups;
     `stuck`, which rank's step takes far too long.
+
+    `takes_parts`: it can be told its part of a group; others are told the whole.
     """
 
     pod: Pod
     since: float
+    takes_parts: bool = False
     connected: bool = True
     warm_at: float | None = None
     leaving_until: float | None = None

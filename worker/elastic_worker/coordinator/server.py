@@ -19,7 +19,9 @@ from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
+from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
 
@@ -27,6 +29,10 @@ log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 300.0
 """A group that lived so long has made progress, whatever is known of its steps."""
+MOST_DIALLING = 4096
+"""All pods may dial in at one moment; Linux lowers it to net.core.somaxconn."""
+GATHER_SECONDS = 2e-5
+"""For each member: a decision looks at all of them, so what they say within this time is answered together (113)."""
 
 
 class Coordinator:
@@ -37,20 +43,26 @@ class Coordinator:
     ) -> None:
         self.board, self._wishes, self._succession = board, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
-        self._lines: dict[str, wire.Line] = {}
+        self._telling = Telling()
+        self._lines, self._tell = self._telling.lines, self._telling.tell
         self._carrier = Carrier(board, self._tell)
         self._wake = asyncio.Event()
         self._said = ""
 
     async def serve(self, port: int) -> None:
         """Until cancelled. Raises OSError where the port is taken."""
-        server = await asyncio.start_server(self._welcome, host=None, port=port, limit=wire.LINE_BYTES)
+        server = await asyncio.start_server(self._welcome, port=port, limit=wire.LINE_BYTES, backlog=MOST_DIALLING)
         try:
-            await asyncio.gather(self._watch_wishes(), self._watch_masters(), self._beat(), self._decide_forever())
+            await self.run()
         finally:
             server.close()
             for line in self._lines.values():
                 line.abort()
+
+    async def run(self) -> None:
+        """Decide and tell, until cancelled."""
+        watching = self._watch_wishes(), self._watch_masters()
+        await asyncio.gather(*watching, self._telling.run(), self._beat(), self._decide_forever())
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
@@ -60,7 +72,8 @@ class Coordinator:
             hello, proof = await wire.receive_hello(
                 line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
             )
-            pod, group = _introduced(hello, address=str(writer.get_extra_info("peername")[0]))
+            pod = Pod.from_message(hello["pod"], address=str(writer.get_extra_info("peername")[0]))
+            group = remembered(self.board.group, hello.get("group"), pod)
             self._check_epoch(int(hello.get("epoch", 0)))
         except (wire.RefusedError, OSError, *wire.UNREADABLE) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
@@ -69,15 +82,15 @@ class Coordinator:
             await line.close()
             return
         line.send({"proof": proof, "epoch": self.board.epoch})
-        await self._attend(line, pod, group, hello)
+        await self.attend(line, pod, group, hello)
 
     def _check_epoch(self, seen: int) -> None:
         """A member that has obeyed a newer master shows that this one is the past."""
         if seen > self.board.epoch:
             raise wire.RefusedError(f"there is a newer master than that of epoch {self.board.epoch}")
 
-    async def _attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        """Listen to one member until its connection ends."""
+    async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
+        """Listen to one member until its connection ends; with it `group` is the latest one that is known."""
         before = self._lines.pop(pod.uid, None)
         if before is not None:
             before.abort()
@@ -99,14 +112,16 @@ class Coordinator:
     def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         board, now = self.board, time.monotonic()
         old = board.members.get(pod.uid)
-        member = Member(pod, since=now, runs=int(hello.get("runs", 0)))
+        runs, takes_parts = int(hello.get("runs", 0)), bool(hello.get(wire.PARTS))
+        member = Member(pod, since=now, runs=runs, takes_parts=takes_parts)
         if old is not None and old.failure is not None:
             member.failure = old.failure
         board.members[pod.uid] = member
         if group is not None and (board.group is None or group.order > board.group.order):
-            board.group, board.failures, board.step = group, group.failures, max(board.step, group.step)
+            board.failures, board.step = group.failures, max(board.step, group.step)
             if group.epoch < board.epoch:
                 board.why = "MasterLost"
+        board.group = group
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
         self._carrier.check_runs(member)
         self._hear(member, hello)
@@ -179,20 +194,17 @@ class Coordinator:
 
     # -- what goes out ------------------------------------------------------------------------------------------------
 
-    def _tell(self, uid: str, message: wire.Message) -> None:
-        line = self._lines.get(uid)
-        if line is not None:
-            line.send(message)
-
     async def _beat(self) -> None:
+        """Every second, however long other things take."""
+        due = time.monotonic()
         while True:
-            for uid in list(self._lines):
-                self._tell(uid, {"beat": 1})
+            self._telling.beat()
             self._tell_status()
-            await asyncio.sleep(wire.BEAT_SECONDS)
+            due = max(due + wire.BEAT_SECONDS, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
-        self._tell(self.board.me, {"status": self._carrier.status(self._said)})
+        self._tell([self.board.me], {"status": self._carrier.status(self._said)})
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -223,6 +235,7 @@ class Coordinator:
             with contextlib.suppress(asyncio.TimeoutError):
                 seconds = None if until is None else max(0.001, until - time.monotonic())
                 await asyncio.wait_for(self._wake.wait(), seconds)
+                await asyncio.sleep(len(self._lines) * GATHER_SECONDS)
 
     def _decide(self) -> float | None:
         """Decide and do until there is nothing more to do now; when to look again."""
@@ -249,13 +262,6 @@ def _read(take: Take, member: Member, message: wire.Message, now: float) -> None
         take(member, message, now)
     except wire.UNREADABLE as error:
         log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
-
-
-def _introduced(hello: wire.Message, *, address: str) -> tuple[Pod, Generation | None]:
-    """Who dials from that address, and the last generation it was in. Raises wire.UNREADABLE for what is no hello."""
-    pod = Pod.from_message(hello["pod"], address=address)
-    group = Generation.from_message(hello["group"]) if hello.get("group") else None
-    return pod, group
 
 
 def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:

@@ -64,7 +64,7 @@ class Health:
         record = self._group.record
         told = None
         if stuck is not None and record is not None and self._group.running:
-            rank = record.first_rank(self._group.settings.pod_uid) + stuck["rank"]
+            rank = record.first_rank + stuck["rank"]
             told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
         if (told is None) != (self._stuck is None):
             self._membership.tell(stuck=told)

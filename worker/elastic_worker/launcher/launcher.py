@@ -17,7 +17,7 @@ from typing import Any
 
 from elastic_worker import contract, wire
 from elastic_worker.checkpoint.watch import CheckpointWatch
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part
 from elastic_worker.launcher.arguments import Arguments
 from elastic_worker.launcher.command import Command
 from elastic_worker.launcher.coordinating import CoordinatorProcess
@@ -83,6 +83,7 @@ class Launcher:
             settings,
             self._starter,
             self._membership.tell,
+            know=self._membership.know,
             environ=self.environ,
             library=self._library,
             watch=self._watch,
@@ -199,33 +200,23 @@ class Launcher:
         if "candidates" in message:
             self._readiness.begin()
         if message.get("bind"):
-            self._go_over(Generation.from_message(message["bind"]))
+            record = self._group.go_over(message["bind"])
+            self._readiness.taken_over()
+            self._use_store(record)
         self._library.hear(message)
 
     async def _form(self, message: Mapping[str, Any]) -> None:
         """The coordinator takes processes for started, so it is told of whatever keeps them from it."""
         await self._readiness.cancel()
         try:
-            record = Generation.from_message(message)
-            await self._group.form(record)
-            self._use_store(record)
+            self._use_store(await self._group.form(message))
         except (OSError, RuntimeError, *wire.UNREADABLE) as error:
             told = f"{self.settings.pod_name} cannot start its processes: {error!r}"
             log.warning("%s", told, exc_info=True)
-            failure = {"exitCode": 1, "message": told}
-            self._membership.tell(failed={"generation": int(message.get("number", 0)), "rank": -1, **failure})
+            number = int(message.get("part", message).get("number", 0))
+            self._membership.tell(failed={"generation": number, "rank": -1, "exitCode": 1, "message": told})
 
-    def _go_over(self, record: Generation) -> None:
-        """The processes change to another group, as they are."""
-        self._readiness.taken_over()
-        if self.settings.pod_uid in record.uids:
-            self._group.go_over(record)
-        else:
-            self._group.record = None
-            self._membership.tell(runs=0)
-        self._use_store(record)
-
-    def _use_store(self, record: Generation) -> None:
+    def _use_store(self, record: Part) -> None:
         if self._stores.use(record):
             self._membership.know(store=0)
 
@@ -347,7 +338,7 @@ class Launcher:
             "wish": 0,
             "state": "Running" if group.running else "Waiting",
             "reason": self._starter.problem,
-            "members": [pod.name for pod in record.pods] if record and group.running else [],
+            "members": [self.settings.pod_name] if record and group.running else [],
             "worldSize": record.world_size if record and group.running else 0,
             "failures": 0,
             "training": {**({"step": record.step + group.steps} if record else {}), **self._how_it_goes()},

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part, taken
 
 log = logging.getLogger(__name__)
 
@@ -179,38 +179,17 @@ class Library:
         if "prepare" in message:
             self._answers.clear()
             told = message["prepare"]
-            record = Generation.from_message(told["group"])
-            self._each(lambda rank: {"prepare": {**told, "group": None, **self._place(record, rank)}})
+            part = taken(told["group"], self._uid)
+            self._each(lambda rank: {"prepare": {**told, "group": None, **_place(part, rank)}})
         for name in ("ask", "propose", "cancel", "broken"):
             if name in message:
                 self._each(lambda _rank: message)
         if "bind" in message:
-            record_message = message["bind"]
-            if record_message is None:
+            if message["bind"] is None:
                 self._each(lambda _rank: message)
             else:
-                record = Generation.from_message(record_message)
-                self._each(lambda rank: {"bind": self._place(record, rank), "at": message.get("at")})
-
-    def _place(self, record: Generation, local_rank: int) -> Message:
-        """What one process needs to know of a group; rank -1 if it is not in it."""
-        place = {
-            "generation": record.number,
-            "epoch": record.epoch,
-            "world": record.world_size,
-            "host": record.pods[0].address if record.pods else "",
-            "port": record.store_port,
-            "rank": -1,
-        }
-        if self._uid not in record.uids:
-            return place
-        own = [pod.uid for pod in record.pods].index(self._uid)
-        return {
-            **place,
-            "rank": record.first_rank(self._uid) + local_rank,
-            "pods": len(record.pods),
-            "pod": own,
-        }
+                part = taken(message["bind"], self._uid)
+                self._each(lambda rank: {"bind": _place(part, rank), "at": message.get("at")})
 
     def coordinator_is(self, *, here: bool) -> None:
         """Whether anybody coordinates now: while nobody does, nobody can say who is lost."""
@@ -233,3 +212,18 @@ class Library:
     def _each(self, message: Callable[[int], Message]) -> None:
         for rank, trainee in self._trainees.items():
             trainee.send(message(rank))
+
+
+def _place(part: Part, local_rank: int) -> Message:
+    """What one process needs to know of a group; rank -1 if it is not in it."""
+    place = {
+        "generation": part.number,
+        "epoch": part.epoch,
+        "world": part.world_size,
+        "host": part.host,
+        "port": part.store_port,
+        "rank": -1,
+    }
+    if part.place < 0:
+        return place
+    return {**place, "rank": part.first_rank + local_rank, "pods": part.pods, "pod": part.place}

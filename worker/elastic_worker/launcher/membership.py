@@ -1,7 +1,8 @@
 """The line to the coordinator: kept up for the pod's whole life, made again whenever it breaks.
 
 What is so (warm, leaving, which generation runs) is said with each hello, so that a coordinator that starts anew, or
-another master's, knows it. What happens is said once, when it happens.
+another master's, knows it; what was told of that generation is said then only. What happens is said once, when it
+happens.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elastic_worker import contract, wire
+from elastic_worker.coordinator.model import Pod
+from elastic_worker.coordinator.part import as_whole, taken
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,7 +35,6 @@ LASTING = (
     "store",
     "runs",
     "finished",
-    "group",
     "step",
     "ready",
     "joined",
@@ -43,6 +45,8 @@ LASTING = (
     "unkillable",
 )
 """What a hello repeats."""
+GROUP = "group"
+"""In a hello: what the coordinator has told of the generation that runs."""
 
 
 class Membership:
@@ -69,7 +73,7 @@ class Membership:
 
     def tell(self, **what: Any) -> None:
         """Say it now, if somebody listens; what lasts is said again in each hello."""
-        self._state.update({key: value for key, value in what.items() if key in LASTING})
+        self.know(**{key: value for key, value in what.items() if key in LASTING})
         if "leaving" in what:
             self._leaving_at = time.monotonic() + what["leaving"]
         if self._line is not None:
@@ -94,7 +98,10 @@ class Membership:
         """One line, until it breaks. Raises what `dial` raises; returns where it was up for a while."""
         settings, said = self._settings, self._lasting()
         line, welcome = await wire.dial(
-            settings.coordinator_host, settings.port, token=settings.token, hello=self._hello(said)
+            settings.coordinator_host,
+            settings.port,
+            token=settings.token,
+            say=lambda greeting: self._hello(said, greeting),
         )
         epoch = int(welcome.get("epoch", 0))
         if epoch < self._epoch:
@@ -137,24 +144,28 @@ class Membership:
             state["leaving"] = max(0.0, self._leaving_at - time.monotonic())
         return state
 
-    def _hello(self, state: wire.Message) -> wire.Message:
+    def _hello(self, state: wire.Message, greeting: wire.Message) -> wire.Message:
         settings = self._settings
-        pod = {
-            "uid": settings.pod_uid,
-            "name": settings.pod_name,
-            "address": settings.address,
-            "processes": state.get("processes", settings.processes),
-            "is_master": settings.is_master,
-            "index": settings.index,
-        }
+        pod = Pod(
+            settings.pod_uid,
+            settings.pod_name,
+            settings.address,
+            state.get("processes", settings.processes),
+            settings.is_master,
+            settings.index,
+        )
+        said = {key: value for key, value in state.items() if key != "processes"}
+        if "part" in said.get(GROUP, ()) and not greeting.get(wire.PARTS):
+            said[GROUP] = as_whole(taken(said[GROUP], pod.uid), pod)
         return {
-            **{key: value for key, value in state.items() if key != "processes"},
-            "uid": settings.pod_uid,
+            **said,
+            "uid": pod.uid,
             "contract": contract.VERSION,
+            wire.PARTS: True,
             "job": settings.job_uid,
             "incarnation": settings.incarnation,
             "epoch": self._epoch,
-            "pod": pod,
+            "pod": dict(vars(pod)),
         }
 
     async def _beat(self, line: wire.Line) -> None:

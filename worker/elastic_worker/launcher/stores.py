@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Callable
 
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part
 from elastic_worker.processes.starter import Starter, Store
 
 
@@ -24,7 +24,7 @@ class Stores:
             self._spare.process.exited.add_done_callback(lambda _: self._changed())
         return self._spare.port
 
-    def use(self, record: Generation) -> bool:
+    def use(self, record: Part) -> bool:
         """Whether the generation takes the spare store. Processes of the one before may still be on their way out."""
         if self._spare is None or self._spare.port != record.store_port:
             return False

@@ -337,6 +337,8 @@ class Job:
         try:
             for buffer in (buffer for model in state.models for buffer in model.module.buffers()):
                 formed.calls.wait(dist.broadcast(buffer, 0, group=formed.group, async_op=True))
+            for model in state.models:
+                model.rollback.forget()
         except Exception as error:
             if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
                 raise

@@ -13,9 +13,10 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.contract import IN_PLACE, RESTART
-from elastic_worker.library import ddp, groups, handover
+from elastic_worker.library import ddp, groups, handover, releases, trial
 from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
 from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
+from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Standing:
         """Raises SurroundingsError where it must be in place and cannot."""
         if in_place is False:
             return RESTART
-        why = "NCCL groups" if self.backend != "gloo" else groups.self_test()
+        why = "NCCL groups" if self.backend != "gloo" else trial.self_test()
         if why and in_place:
             raise SurroundingsError(f"elastic.init(in_place=True): not possible here ({why}); leave it out")
         if why and self._own.world > 1:
@@ -205,6 +206,7 @@ class Standing:
                 groups.install(formed)
             if not self.state.is_sharded:
                 self._share_state(self.state, formed)
+        self.state.data.choose_order(self._order_kind(self.state, formed))
         for model in self.models:
             if formed is None:
                 model.use_alone()
@@ -220,17 +222,27 @@ class Standing:
         self.aborted = False
         self.entered()
 
+    def _order_kind(self, state: State, formed: groups.Formed | None) -> int:
+        """The one that all of the group know. A state that was shared has all ranks told of before."""
+        ask = releases.agree if state.is_sharded else releases.all_know
+        return KEYED if formed is None or ask(formed, releases.KEYED_ORDER) else RANDPERM
+
     def _share_state(self, state: State, formed: groups.Formed) -> None:
         def apply(captured: dict[str, Any]) -> None:
             self._has_state = False
             state.apply(captured)
             self._has_state = True
 
+        def existing() -> dict[str, Any]:
+            self._has_state = False
+            return state.existing()
+
         known = self._has_state
         shared = handover.hand_over(
             formed,
             capture=state.capture_for_peer,
             apply=apply,
+            existing=existing,
             have=known,
             step=state.progress if known else -1,
             mark=state.mark() if known else 0,

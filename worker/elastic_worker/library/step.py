@@ -63,12 +63,11 @@ class Step:
         self._loss: Any = None
         self.committed = False
         """Whether the batch was applied; known after the block. If not, it comes again, with what is done after it."""
-        self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def __enter__(self) -> Step:
         self._job.begin_step(self)
-        live = [buffer for model in self._state.models for buffer in model.module.buffers()]
-        self._buffers = [(buffer, buffer.detach().clone()) for buffer in live]
+        for model in self._state.models:
+            model.rollback.begin()
         return self
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -169,6 +168,8 @@ class Step:
                 if not self._done:
                     raise StepError("the step ends without an update: call step.update(), or optimizer.step()")
                 self._commit()
+                for model in self._state.models:
+                    model.rollback.end()
                 job.compare_replicas()
             finally:
                 job.end_step()
@@ -195,8 +196,8 @@ class Step:
 
     def _undo(self) -> None:
         """As if it had not begun."""
-        for buffer, before in self._buffers:
-            buffer.copy_(before)
+        for model in self._state.models:
+            model.rollback.undo()
         for optimizer in self._state.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
         self._job.note_aborted()
