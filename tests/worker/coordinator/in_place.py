@@ -7,6 +7,7 @@ A group does a step when all of its pods have passed the boundary before it; no 
 from collections import deque
 
 from elastic_worker.coordinator.model import Generation, Phase, Rules
+from elastic_worker.coordinator.part import part_of
 from tests.worker.coordinator.boards import failure
 from tests.worker.coordinator.cluster import Cluster
 
@@ -44,9 +45,11 @@ class LibraryJob(Cluster):
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def arrive(self, index):
-        if f"u{index}" not in self.board.members:
+        if is_new := f"u{index}" not in self.board.members:
             self.pods[f"u{index}"] = TrainingPod()
         super().arrive(index)
+        if is_new and not self.over:
+            self.board.members[f"u{index}"].takes_parts = True
         self.warm(index)
 
     def lose(self, index):
@@ -116,6 +119,8 @@ class LibraryJob(Cluster):
         if "candidates" in word and not pod.processes:
             pod.processes = pod.waits = True
             self._tell(uid, {"ready": True, "joined": 0, "holds": False})
+        if "host" in word:
+            member.store_port = 4000
         if "leave" in word:
             pod.leaves = True
             if pod.verdict is None or not pod.group:
@@ -135,7 +140,7 @@ class LibraryJob(Cluster):
             group = Generation.from_message(word["bind"]) if word["bind"] else None
             pod.verdict = (group, pod.formed if pod.key == word["at"] else None)
             pod.key = pod.formed = None
-            if uid == "u0":
+            if group is not None and group.pods[0].uid == uid:
                 member.store_port = 4000
         if word.get("broken") == pod.generation and pod.group:
             pod.broken = True
@@ -196,10 +201,20 @@ class LibraryJob(Cluster):
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
+        """Here members know the whole of the group that they are told their part of."""
+        word = {key: self._whole(uid, value) for key, value in word.items()}
         if uid in self.pods and not ("leave" in word and self.pods[uid].leaves):
             self.pods[uid].words.append(word)
         if "done" in word or "fail" in word:
             self.over = "done" if "done" in word else "failed"
+
+    def _whole(self, uid, told):
+        if isinstance(told, dict) and "group" in told:
+            return {**told, "group": self._whole(uid, told["group"])}
+        if not isinstance(told, dict) or "part" not in told:
+            return told
+        groups = [self.board.group, self.board.attempt and self.board.attempt.group]
+        return next(group for group in groups if group and part_of(group, uid).to_message() == told).to_message()
 
     def _tell(self, uid, message):
         self.carrier.in_place.hear(self.board.members[uid], message, self.now)

@@ -7,8 +7,8 @@ import pytest
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.model import Attempt, Stage
-from tests.worker.coordinator.boards import failure, make_group, make_wish, member, training
+from elastic_worker.coordinator.model import Attempt, Phase, Stage
+from tests.worker.coordinator.boards import failure, make_group, make_pod, make_wish, member, training
 
 
 def in_place(*indices, kind=IN_PLACE, **more):
@@ -251,3 +251,92 @@ def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
     parks = decide(board, 10.0)
     board.attempt = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
     assert (decide(board, 11.0).act, decide(board, 11.0).until) == ("stay", 38.0)
+
+
+# -- without the master (125) ------------------------------------------------------------------------------------------
+
+
+def without_master(*indices, **more):
+    """These workers train alone, their master is not here."""
+    board = in_place(*indices, group=make_group(*indices), **more)
+    for each in board.members.values():
+        each.takes_parts, each.store_port = True, 0
+    return board
+
+
+def lost_master(*workers):
+    """A new master's coordinator has adopted what is left of a group; its own processes are not warm yet."""
+    board = without_master(*workers, wish=make_wish(0, *workers), epoch=2, me="u9")
+    board.group = make_group(0, *workers)
+    board.members["u9"] = replace(member(9, warm=None), pod=replace(make_pod(0), uid="u9"))
+    return board
+
+
+def test_those_a_lost_master_leaves_go_on_with_a_store_of_their_own_before_the_next_one_is_warm():
+    board = lost_master(1, 2)
+    told = decide(board, 5.0)
+    assert (told.act, [pod.uid for pod in told.pods]) == ("host", ["u1"])
+    board.members["u1"].hosts = True
+    assert decide(board, 5.0).act == "stay"
+    board.members["u1"].store_port = 4001
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "MasterLost", ["u1", "u2"])
+    assert decision.attempt.broken
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda board: board.members.pop("u2"), id="one has not come back yet"),
+        pytest.param(lambda board: setattr(board.members["u2"], "ready_at", None), id="one has lost a process"),
+        pytest.param(lambda board: setattr(board.members["u1"], "takes_parts", False), id="one is of a release before"),
+        pytest.param(lambda board: setattr(board.members["u9"], "warm_at", 4.0), id="the master is warm"),
+        pytest.param(lambda board: setattr(board, "wish", make_wish(0, 1, 2, fewest=3)), id="they are too few"),
+        pytest.param(lambda board: setattr(board, "attempts", MOST_ATTEMPTS - 1), id="it was tried in vain"),
+    ],
+)
+def test_they_wait_for_its_processes_with_the_state_in_memory_where(change):
+    board = lost_master(1, 2)
+    board.members["u1"].store_port = 4001
+    change(board)
+    assert decide(board, 5.0).act in ("park", "candidates")
+
+
+def test_a_master_that_is_told_to_go_leaves_the_others_training():
+    board = in_place(0, 1, 2)
+    for each in board.members.values():
+        each.takes_parts = True
+    board.members["u0"].leaving_until = 40.0
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Leave", ["u1", "u2"])
+    assert not decision.attempt.broken
+
+
+def test_the_masters_processes_join_as_soon_as_they_are_ready_and_have_the_first_rank():
+    board = without_master(1, 2, wish=make_wish(0, 1, 2))
+    master = add(board, 0, warm=None)
+    assert decide(board, 10.0).act == "stay"
+    master.warm_at = 10.0
+    assert decide(board, 10.0).act == "candidates"
+    master.starting = True
+    assert decide(board, 10.0).act == "stay"
+    master.starting, master.ready_at = False, 11.0
+    decision = decide(board, 11.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Join", ["u0", "u1", "u2"])
+
+
+def test_a_group_that_forms_without_the_master_is_not_given_up_as_the_master_gets_warm():
+    board = lost_master(1, 2)
+    attempt(board, 1, 2, broken=True, formed={"u1", "u2"})
+    board.members["u9"].warm_at = 9.0
+    board.members["u9"].starting = True
+    assert decide(board, 10.0).act == "bind"
+
+
+def test_a_new_coordinator_waits_for_all_of_a_group_that_trains_without_a_master():
+    board = without_master(1, 2, epoch=2)
+    board.phase, board.phase_since, board.me = Phase.WAITING, 0.0, "u9"
+    gone = board.members.pop("u2")
+    assert decide(board, 1.0).act == "stay"
+    board.members["u2"] = gone
+    assert decide(board, 1.0).act == "adopt"

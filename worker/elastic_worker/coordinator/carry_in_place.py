@@ -26,6 +26,7 @@ class InPlace:
         self._progress_at_failure = -1
         self.acts: dict[str, Callable[[Decision, float], None]] = {
             "candidates": self._candidates,
+            "host": self._host,
             "prepare": self._prepare,
             "ask": self._ask,
             "propose": self._propose,
@@ -43,12 +44,18 @@ class InPlace:
             self._board.members[pod.uid].starting = True
         self._tell([pod.uid for pod in decision.pods], {"candidates": 1})
 
+    def _host(self, decision: Decision, _now: float) -> None:
+        (pod,) = decision.pods
+        self._board.members[pod.uid].hosts = True
+        self._tell([pod.uid], {"host": 1})
+
     def _prepare(self, decision: Decision, now: float) -> None:
         """Have the next group formed; it meets in the store that is kept ready for it."""
         board, attempt = self._board, decision.attempt
         assert attempt is not None
         attempt.since = now
-        attempt.group = replace(attempt.group, store_port=board.members[board.me].store_port)
+        host = board.members[attempt.group.pods[0].uid]
+        attempt.group = replace(attempt.group, store_port=host.store_port)
         board.attempt, board.attempts = attempt, attempt.number
         self._carrier.begin(decision, now)
         about = {"at": attempt.key, "broken": attempt.broken}
@@ -84,7 +91,7 @@ class InPlace:
             self._tell_old({"bind": None, "at": attempt.key})
             return
         board.group = group = replace(attempt.group, step=board.step)
-        board.members[board.me].store_port, board.in_place = 0, group.number
+        board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
         self._carrier.account(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30.0
 """What processes get to end after SIGTERM in a planned change, as torchrun gives them."""
+LINGER_SECONDS = 2.0
+"""A master that leaves while the others train on stays so long: of pods that are told to go together, each hears it at
+a moment of its own, and a master that waits costs the training nothing."""
 BROKEN_STOP_SECONDS = 5.0
 """The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
 
@@ -225,7 +228,8 @@ class Carrier:
                 or board.parked
                 or not self._is_in_group(member)
             ):
-                self._tell([member.pod.uid], {"leave": 1, "save": self.in_place.is_to_save(member)})
+                after = LINGER_SECONDS if member.pod.uid == board.me and self._others_train() else 0.0
+                self._tell([member.pod.uid], {"leave": 1, "save": self.in_place.is_to_save(member), "after": after})
 
     # -- the account --------------------------------------------------------------------------------------------------
 
@@ -295,7 +299,11 @@ class Carrier:
 
     def _others_stop(self) -> bool:
         others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]
-        return bool(others) and not self.board.parked
+        return bool(others) and not self.board.parked and not self._others_train()
+
+    def _others_train(self) -> bool:
+        board = self.board
+        return board.phase == Phase.RUNNING and board.group is not None and board.group.is_without_master
 
     def _is_in_group(self, member: Member) -> bool:
         return self.board.group is not None and member.pod.uid in self.board.group.uids

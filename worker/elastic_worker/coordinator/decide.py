@@ -223,7 +223,8 @@ def _adopt(board: Board, now: float) -> Decision | None:
     if not running:
         return None
     all_here = running == group.uids
-    if all_here or group.epoch < board.epoch or now >= board.started + ADOPT_SECONDS:
+    lost_master = group.epoch < board.epoch and not group.is_without_master
+    if all_here or lost_master or now >= board.started + ADOPT_SECONDS:
         return Decision("adopt", f"generation {group.number} trains already", group=group)
     return Decision(
         "stay", f"generation {group.number} trains; not all of it is here", until=board.started + ADOPT_SECONDS

@@ -16,7 +16,7 @@ from dataclasses import replace
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Member, Pod, Stage
+from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Member, Pod, Stage, Wish
 
 FORM_SECONDS = 6.0
 """What a group gets to form: longer than its processes wait for each other."""
@@ -145,12 +145,36 @@ def _is_on_its_way(board: Board, member: Member) -> bool:
 
 
 def _pods(board: Board) -> tuple[Pod, ...]:
-    """The best group of pods that are ready; none if the master's is not, or if they are too few."""
+    """The best group of pods that are ready; none if they are too few, or wait for the master's."""
     if board.wish is None:
         return ()
     able = [m for m in board.members.values() if is_ready(m) and is_wanted(board, m.pod.uid)]
     able = [m for m in able if m.refused < MOST_ATTEMPTS]
-    return in_order(board, able)
+    return in_order(board, able) or _without_master(board, board.wish)
+
+
+def _without_master(board: Board, wish: Wish) -> tuple[Pod, ...]:
+    """The others of the group, while the master's pod leaves or its successor is not warm yet (125).
+
+    All of them, or none: who is not ready yet may be before the master's processes are.
+    """
+    assert board.group is not None
+    tries = board.attempts if board.attempt is None else board.attempt.number - 1
+    if tries >= MOST_ATTEMPTS - 1 or _is_master_near(board):
+        return ()
+    rest = [words.member(board, pod) for pod in board.group.pods if not pod.is_master]
+    rest = [m for m in rest if not (m.goodbye or m.leaving_until is not None)]
+    if not all(is_ready(m) and m.takes_parts and is_wanted(board, m.pod.uid) for m in rest):
+        return ()
+    return tuple(m.pod for m in rest[: wish.largest(len(rest))])
+
+
+def _is_master_near(board: Board) -> bool:
+    """Whether its processes are ready in a moment. A group that forms without them is not given up for that."""
+    if board.attempt is not None and board.attempt.group.is_without_master:
+        return False
+    master = board.member(board.me)
+    return master is not None and master.here and master.warm_at is not None
 
 
 def _late(board: Board) -> list[Member]:
@@ -167,7 +191,8 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
     if not pods:
         going = [pod for pod in group.pods if not words.member(board, pod).here]
         if not going:
-            return Decision("stay", why_not(board, pods), until=now + LOOK_SECONDS)
+            told = "the master's processes get ready to join" if group.is_without_master else why_not(board, pods)
+            return Decision("stay", told, until=now + LOOK_SECONDS)
         return _wait_together(board, f"{words.what_changes(board, going, [])}; {_too_few(board)}", now)
     behind = [pod.name for pod in group.pods if words.member(board, pod).joined != group.number]
     if behind:
@@ -184,8 +209,8 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
         if now < first + NEWCOMER_SECONDS:
             told = f"{len(coming)} pods are ready to join; {len(late)} more get ready"
             return Decision("stay", told, until=first + NEWCOMER_SECONDS)
-    if not words.member(board, pods[0]).store_port:
-        return Decision("stay", "the master's store is about to start")
+    if (awaited := _awaits_store(board, pods[0])) is not None:
+        return awaited
     reason = "Leave" if going else "Join"
     sentence = words.what_changes(board, going, coming)
     return Decision("prepare", sentence, reason=reason, attempt=_attempt(board, pods, reason, now, broken=False))
@@ -202,9 +227,19 @@ def _mend(board: Board, group: Generation, pods: tuple[Pod, ...], broken: str) -
         if board.parked:
             return Decision("stay", f"the state is kept in memory: {told}")
         return Decision("park", f"{broken}; {told}", reason=reason)
-    if not words.member(board, pods[0]).store_port:
-        return Decision("stay", "the master's store is about to start")
+    if (awaited := _awaits_store(board, pods[0])) is not None:
+        return awaited
     return Decision("prepare", broken, reason=reason, attempt=_attempt(board, pods, reason, 0.0, broken=True))
+
+
+def _awaits_store(board: Board, first: Pod) -> Decision | None:
+    """The next group meets in a store of its first pod; a worker serves one once it was told to."""
+    host = words.member(board, first)
+    if host.store_port:
+        return None
+    if first.uid != board.me and not host.hosts:
+        return Decision("host", f"{first.name} serves the store until the master is back", pods=(first,))
+    return Decision("stay", f"the store of {first.name} is about to start")
 
 
 def _wait_together(board: Board, sentence: str, now: float) -> Decision:

@@ -93,6 +93,11 @@ class Generation:
         return sum(pod.processes for pod in self.pods)
 
     @property
+    def is_without_master(self) -> bool:
+        """Whether workers go on alone, until the master's processes join them (125)."""
+        return bool(self.pods) and not any(pod.is_master for pod in self.pods)
+
+    @property
     def order(self) -> tuple[int, int]:
         """What makes one generation later than another."""
         return self.epoch, self.number
@@ -134,7 +139,8 @@ class Member:
     `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
     one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of it any more,
     though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its
-    own word. `store_port`: where the master's store listens.
+    own word. `store_port`: where it serves a store that no group has used; `hosts`: it was told to keep one ready, as
+    the master's pod always does.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
     brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
@@ -159,6 +165,7 @@ class Member:
     failure: Failure | None = None
     idle_seconds: float = 0.0
     store_port: int = 0
+    hosts: bool = False
     ready_at: float | None = None
     joined: int = 0
     starting: bool = False

@@ -20,7 +20,8 @@ from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fie
 class Part:
     """What a pod needs of a generation: `pods` of them make it, this one is at `place` (-1: it is not in it).
 
-    Its `processes` have the ranks from `first_rank` on. `host` is the address of the first pod.
+    Its `processes` have the ranks from `first_rank` on. `host` is the address of the first pod, which serves the store;
+    it is the master's, but of a group that goes on `without_master` (125).
     """
 
     number: int
@@ -36,6 +37,7 @@ class Part:
     place: int = -1
     first_rank: int = -1
     processes: int = 0
+    without_master: bool = False
 
     @property
     def order(self) -> tuple[int, int]:
@@ -64,6 +66,7 @@ def part_of(group: Generation, uid: str) -> Part:
         place=place,
         first_rank=first_rank,
         processes=group.pods[place].processes if place >= 0 else 0,
+        without_master=group.is_without_master,
     )
 
 
@@ -102,9 +105,10 @@ def _with(group: Generation, part: Part, pod: Pod) -> Generation:
 
 
 def _of_unknown(part: Part) -> Generation:
-    """The group of that part: of its pods no more is known than that the first one is the master's."""
+    """The group of that part: of its pods no more is known than whether the first one is the master's."""
     of = f"of generation {part.number}"
     pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} {of}", "", part.processes) for place in range(part.pods)]
-    pods[:1] = [replace(pod, name=f"the master {of}", is_master=True) for pod in pods[:1]]
+    if not part.without_master:
+        pods[:1] = [replace(pod, name=f"the master {of}", is_master=True) for pod in pods[:1]]
     kept = {each.name: getattr(part, each.name) for each in fields(Generation) if each.name != "pods"}
     return Generation(**kept, pods=tuple(pods))

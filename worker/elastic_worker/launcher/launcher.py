@@ -89,7 +89,7 @@ class Launcher:
             watch=self._watch,
         )
         self._readiness = Readiness(self._group, lambda told: self._end_with(Ending(1, told)))
-        self._membership.on_line = lambda here: self._library.coordinator_is(here=here)
+        self._membership.on_line = self._library.coordinator_is
         self._save = False
         self._command: Command | None = None
         if given.is_command:
@@ -97,6 +97,7 @@ class Launcher:
                 given.words, self.environ, scratch, children=self._children, take=self._take_program
             )
         self._stores = Stores(self._starter, self._starter.changed.set)
+        self._hosts = settings.is_master
 
     async def run(self, told_to_go: Callable[[], bool]) -> Ending:
         """Until the pod ends. Raises torchrun.UsageError where what is to run cannot be read."""
@@ -157,12 +158,12 @@ class Launcher:
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
-        """Tell whether processes can be started at once; the master also has a store for them to meet in."""
+        """Tell whether processes can be started at once; who hosts also has a store for them to meet in."""
         await self._starter.open()
         while True:
             self._starter.changed.clear()
             if self._starter.warm and self._group.program is not None:
-                if self.settings.is_master:
+                if self._hosts:
                     self._membership.tell(store=await self._stores.ensure())
                 self._membership.tell(warm=True)
             else:
@@ -196,9 +197,13 @@ class Launcher:
             self._end_with(Ending(code, str(told.get("message", "the job has failed"))))
         if "leave" in message:
             self._save = bool(message.get("save"))
-            self._end_with(LEFT)
+            after = self._at_most(float(message.get("after", 0.0)))
+            asyncio.get_running_loop().call_later(after, self._end_with, LEFT)
         if "candidates" in message:
             self._readiness.begin()
+        if "host" in message:
+            self._hosts = True
+            self._starter.changed.set()
         if message.get("bind"):
             record = self._group.go_over(message["bind"])
             self._readiness.taken_over()

@@ -191,9 +191,9 @@ class Library:
                 part = taken(message["bind"], self._uid)
                 self._each(lambda rank: {"bind": _place(part, rank), "at": message.get("at")})
 
-    def coordinator_is(self, *, here: bool) -> None:
-        """Whether anybody coordinates now: while nobody does, nobody can say who is lost."""
-        self._each(lambda _rank: {"away": not here})
+    def coordinator_is(self, epoch: int | None) -> None:
+        """Of which epoch the one is that coordinates now, None if there is none: then nobody can say who is lost."""
+        self._each(lambda _rank: {"away": True} if epoch is None else {"away": False, "epoch": epoch})
 
     async def leave(self, *, save: bool, seconds: float) -> None:
         """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""

@@ -59,8 +59,8 @@ class Membership:
         self._epoch = 0
         self._leaving_at: float | None = None
         self._complained_at = -QUIET_SECONDS
-        self.on_line: Callable[[bool], None] = lambda _here: None
-        """Told when the coordinator is found, and when it is lost."""
+        self.on_line: Callable[[int | None], None] = lambda _epoch: None
+        """Told when a coordinator is found, and of which epoch it is; None when it is lost."""
 
     @property
     def connected(self) -> bool:
@@ -110,7 +110,7 @@ class Membership:
         log.info("connected to the coordinator of epoch %d", epoch)
         self._epoch, self._line = epoch, line
         self._tell_what_changed(line, said)
-        self.on_line(True)
+        self.on_line(epoch)
         beat = asyncio.ensure_future(self._beat(line))
         try:
             while True:
@@ -122,7 +122,7 @@ class Membership:
         finally:
             beat.cancel()
             self._line = None
-            self.on_line(False)
+            self.on_line(None)
             line.abort()
 
     async def _take(self, message: wire.Message) -> None:

@@ -10,7 +10,7 @@ from elastic_worker.processes.starter import Starter, Store
 
 
 class Stores:
-    """Of the master's pod. `changed` is called when the spare one is used, or has ended."""
+    """Of a pod that hosts them: the master's, or one of a group that goes on without it. `changed` is called when the spare one is used, or has ended."""
 
     def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
         self._starter, self._changed = starter, changed
@@ -26,7 +26,7 @@ class Stores:
 
     def use(self, record: Part) -> bool:
         """Whether the generation takes the spare store. Processes of the one before may still be on their way out."""
-        if self._spare is None or self._spare.port != record.store_port:
+        if record.place != 0 or self._spare is None or self._spare.port != record.store_port:
             return False
         if len(self._used) == 2:
             self._used.pop(0).process.signal(signal.SIGKILL)

@@ -82,8 +82,12 @@ class Checkpoints:
         self._told: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
 
-    def begin(self, job_uid: str, *, epoch: int) -> None:
-        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began."""
+    def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
+        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began.
+
+        But for the one whose epoch is `obeyed`: it has taken this group over.
+        """
+        self._folder.obeyed = obeyed
         try:
             self._folder.create()
             self._folder.masters = Succession(str(self._folder.path), job_uid=job_uid, epoch=epoch)

@@ -186,7 +186,9 @@ class Job:
         """Under a new master: before the first step, whoever writes says so where an earlier one would see it."""
         if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
             self._epoch_begun = place.epoch
-            self._checkpoints.begin(self._job_uid, epoch=place.epoch)
+            link = self._standing.link
+            obeyed = (lambda: link.master) if link is not None else (lambda: 0)
+            self._checkpoints.begin(self._job_uid, epoch=place.epoch, obeyed=obeyed)
 
     # -- training ------------------------------------------------------------------------------------------------------
 

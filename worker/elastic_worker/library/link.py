@@ -62,6 +62,8 @@ class Link:
         self._verdict: Verdict | None = None
         self._broken = self._parked = self._away = self._leaving = self._save = self._in_wait = False
         self.generation = 0
+        self.master = 0
+        """The epoch of the master that this process obeys, where the group is that of an earlier one."""
         self.bound: list[int] = []
         self.step_began: float | None = None
         self.median_step: float | None = None
@@ -181,6 +183,7 @@ class Link:
             if "broken" in message and message["broken"] == self.generation:
                 self._break()
             self._away = bool(message.get("away", self._away))
+            self.master = max(self.master, int(message.get("epoch", 0)))
             self._save = bool(message.get("save", self._save)) and "bind" not in message
             self._leaving = bool(message.get("leave", self._leaving))
             self._look()
