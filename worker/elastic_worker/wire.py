@@ -34,6 +34,9 @@ BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
 """A peer that has not been heard of for so long is taken for gone: it says something every second, and nothing that may
 stall is written on the way (`logs`)."""
+IN_PLACE_SILENCE_SECONDS = 3.0
+"""The same for a pod that changes groups in place (126). The others stand still while it is waited for; if it was missed
+by mistake, that costs them two changes of a tenth of a second."""
 
 
 class RefusedError(Exception):
@@ -46,6 +49,10 @@ UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 class EndedError(ConnectionError):
     """The other side closed the connection: its process has ended."""
+
+
+class SilentError(ConnectionError):
+    """Nothing was heard for longer than a peer that is well is silent."""
 
 
 def encode(message: Message) -> bytes:
@@ -79,7 +86,7 @@ class Line:
         try:
             line = await asyncio.wait_for(self._reader.readline(), seconds)
         except asyncio.TimeoutError as error:
-            raise ConnectionError(f"nothing was heard for {seconds:.0f} s") from error
+            raise SilentError(f"nothing was heard for {seconds:.0f} s") from error
         except ValueError as error:
             raise ConnectionError("a message is too long") from error
         if not line.endswith(b"\n"):

@@ -43,7 +43,8 @@ class Played:
         self.heard_at = time.monotonic()
         self._hear(json.loads(line))
 
-    async def receive(self):
+    async def receive(self, *, seconds):
+        assert seconds > wire.BEAT_SECONDS
         try:
             return await asyncio.wait_for(self.words.get(), wire.BEAT_SECONDS)
         except TimeoutError:

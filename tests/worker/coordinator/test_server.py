@@ -10,12 +10,13 @@ import time
 import pytest
 
 from elastic_worker import contract, wire
+from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.model import Board, Generation, Pod, Rules
 from elastic_worker.coordinator.part import part_of, taken
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
-from tests.kit.wait import within
+from tests.kit.wait import until_async, within
 from tests.worker.coordinator.boards import make_group, make_pod
 from tests.worker.job.local import free_port
 
@@ -305,3 +306,13 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
             line.send({"beat": 1})
         await asyncio.sleep(wire.SILENCE_SECONDS + 1)
         assert not door.board.members["u0"].connected
+
+
+async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        await door.dial(0, kind=contract.IN_PLACE, ready=True)
+        await door.dial(1)
+        members = door.board.members
+        await until_async("one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30)
+        assert members["u1"].connected, "both are silent"
+        assert time.monotonic() >= members["u0"].since + RECONNECT_SECONDS, "it is not waited for"

@@ -336,6 +336,16 @@ def test_a_later_master_that_has_written_nothing_yet_keeps_an_earlier_one_from_w
     assert new.newest().order == (2, 6)
 
 
+def test_a_group_that_a_later_master_takes_over_meanwhile_may_write(tmp_path):
+    """Its epoch is there when it starts, and moments later the group's processes hear that they are its."""
+    masters = iter([1, 1, *[2] * 1000])
+    checkpoints, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    checkpoints.begin("job", epoch=1, obeyed=lambda: next(masters))
+    new.begin("job", epoch=2)
+    checkpoints.save({"w": 1}, step=1000, order=(1, 5), wait=True)
+    assert checkpoints.newest().step == 1000
+
+
 def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):
     """As an old master that was cut off in the middle of a save, and comes back."""
     complete = Attempt.complete

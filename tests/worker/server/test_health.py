@@ -1,5 +1,6 @@
 """How long the processes of a pod have done nothing, as their launcher sees it: one look a second."""
 
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,3 +122,20 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     membership = SimpleNamespace(know=lambda **_: None, tell=lambda **what: told.update(what))
     Health(group, membership).look(0.0, {})
     assert (told.get("stuck") is not None) is is_stuck
+
+
+@pytest.mark.parametrize(("kind", "ended_after"), [("", 5), (IN_PLACE, 2)])
+def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(kind, ended_after):
+    signals = []
+    stopped = SimpleNamespace(pid=7, state=lambda: "T", signal=signals.append, exited=SimpleNamespace(done=lambda: True))
+    library = SimpleNamespace(in_place=kind == IN_PLACE, kind=kind, ask_where=lambda _seconds: None)
+    aligning = SimpleNamespace(frozen=False, under_way=False)
+    settings = SimpleNamespace(stall_seconds=1800)
+    group = SimpleNamespace(library=library, settings=settings, record=None, running=True, step=0)
+    vars(group).update(processes=[stopped], aligning=aligning)
+    health = Health(group, SimpleNamespace(know=lambda **_: None, tell=lambda **_: None))
+    for now in range(ended_after):
+        health.look(float(now), {})
+    assert signals == []
+    health.look(float(ended_after), {})
+    assert signals == [signal.SIGKILL]

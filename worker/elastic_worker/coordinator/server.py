@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_worker import wire
+from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
@@ -98,16 +99,25 @@ class Coordinator:
         self._enter(pod, group, hello)
         try:
             while True:
-                message = await line.receive()
+                message = await line.receive(seconds=self._patience(pod))
                 if self._lines.get(pod.uid) is not line:
                     return
                 self._hear(self.board.members[pod.uid], message)
         except ConnectionError as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
-                self._lose(pod, str(error), may_return=not isinstance(error, wire.EndedError))
+                is_over = isinstance(error, wire.EndedError) or (
+                    isinstance(error, wire.SilentError) and self._changes_in_place(pod)
+                )
+                self._lose(pod, str(error), may_return=not is_over)
         finally:
             line.abort()
+
+    def _patience(self, pod: Pod) -> float:
+        return wire.IN_PLACE_SILENCE_SECONDS if self._changes_in_place(pod) else wire.SILENCE_SECONDS
+
+    def _changes_in_place(self, pod: Pod) -> bool:
+        return self.board.members[pod.uid].kind == IN_PLACE
 
     def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         board, now = self.board, time.monotonic()

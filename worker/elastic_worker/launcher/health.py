@@ -23,6 +23,8 @@ SILENT_SHARE = 0.25
 """Of stallSeconds: whoever has done no step for so long must read and write."""
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
+IN_PLACE_FROZEN_SECONDS = 2.0
+"""The same where the others go on without it and it joins them again within moments (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
 """The same while a checkpoint is waited for: processes are stopped, too, while one is looked at."""
 
@@ -73,7 +75,9 @@ class Health:
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.aligning.frozen and p.state() == "T"}
         self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
-        patience = ALIGNING_FROZEN_SECONDS if self._group.aligning.under_way else FROZEN_SECONDS
+        patience = IN_PLACE_FROZEN_SECONDS if self._group.library.in_place else FROZEN_SECONDS
+        if self._group.aligning.under_way:
+            patience = ALIGNING_FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
             if now >= since + patience:
                 log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
