@@ -71,7 +71,7 @@ bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs ta
 bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.passes $(ARGS)
 
-bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
+bench-rescale: venv ## What a change of size, or a lost master, costs: torchrun, Elastic mode, the library; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
 bench-overhead: venv ## What the library costs a training that never changes its size; ARGS="--help" for options
