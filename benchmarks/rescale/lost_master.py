@@ -118,8 +118,14 @@ class _Job:
         self.place.until("the pods to go", lambda: not self.place.items(pods_of(NAMESPACE)), seconds=SECONDS)
 
     def steps(self) -> list[Step]:
-        """Of a worker, which outlives the master; in Torchrun mode of its successor as well."""
-        return steps.read(self.folder / f"steps-{self.name}-worker-0.jsonl")
+        """Of a worker, which outlives the master; in Torchrun mode of one that comes after it as well.
+
+        That one may have another name: those of the pods before are free again only when these have ended.
+        """
+        files = [steps.read(file) for file in self.folder.glob(f"steps-{self.name}-worker-*.jsonl")]
+        by_start = sorted(filter(None, files), key=lambda found: found[0].time)
+        first = by_start[0] if by_start else []
+        return [*first, *next((later for later in by_start if later[0].time > first[-1].time), [])]
 
     def until_trains(self, what: str, *, since: float) -> None:
         """Until all pods train in a group that was formed after `since`."""
@@ -170,7 +176,7 @@ def manifest(name: str, system: System, load: Load) -> Body:
         "kind": KIND,
         "metadata": {"name": name},
         "spec": {
-            "minReplicas": PODS,
+            "minReplicas": PODS - 1,
             "maxReplicas": PODS,
             "nprocPerNode": 1,
             "template": {"spec": {"containers": [container], "volumes": volumes}},
