@@ -123,6 +123,18 @@ def test_below_the_minimum_all_stop_after_the_same_step(leaving):
     assert (decision.act, decision.reason, names(decision)) == ("park", "Leave", [])
 
 
+@pytest.mark.parametrize("leaving", [(1,), (0, 1)])
+def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
+    """The boundaries that they still pass in the group before are not those of this one."""
+    board = in_place(0, 1)
+    for index in leaving:
+        board.members[f"u{index}"].leaving_until = 40.0
+    board.members["u1"].joined = 0
+    assert "goes over to generation 1" in decide(board, 10.0).sentence
+    board.members["u1"].joined = 1
+    assert decide(board, 10.0).act == "park"
+
+
 def test_the_moment_is_asked_for_proposed_and_bound():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
     add(board, 2, ready=5.0)

@@ -143,12 +143,16 @@ class InPlace:
             member.failure = None
 
     def is_to_save(self, member: Member) -> bool:
-        """Whether a pod that leaves writes a checkpoint before: it has the state, and so has nobody who stays."""
+        """Whether a pod that leaves writes a checkpoint before: it has the state, and so has nobody who stays.
+
+        Of a group that has only just come about, its processes have the state when they are all in it.
+        """
         board = self._board
         if not board.parked or board.group is None:
             return False
+        number = board.group.number
         known = [board.members[uid] for uid in board.group.places if uid in board.members]
-        here = [each for each in known if each.joined == board.group.number and each.connected]
+        here = [each for each in known if each.connected and each.runs == number and each.cut_off != number]
         return not any(each.here for each in here) and here[:1] == [member]
 
     # -- answers ------------------------------------------------------------------------------------------------------

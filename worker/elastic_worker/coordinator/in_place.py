@@ -55,6 +55,10 @@ def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
         return _follow(board, board.attempt, pods, broken, now)
     if broken:
         return _mend(board, group, pods, broken)
+    behind = [pod.name for pod in group.pods if words.member(board, pod).joined != group.number]
+    if behind:
+        # Of the boundaries that it passes until then, the next change knows nothing.
+        return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     if not any(m.here for m in board.members.values() if m.pod.uid in group.uids):
         return _wait_together(board, f"all {len(group.pods)} pods leave", now)
     return _planned(board, group, pods, now)
@@ -194,9 +198,6 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
             told = "the master's processes get ready to join" if group.is_without_master else why_not(board, pods)
             return Decision("stay", told, until=now + LOOK_SECONDS)
         return _wait_together(board, f"{words.what_changes(board, going, [])}; {_too_few(board)}", now)
-    behind = [pod.name for pod in group.pods if words.member(board, pod).joined != group.number]
-    if behind:
-        return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
     late = _late(board)
     staying = {pod.uid for pod in pods}
     if staying == group.uids:
