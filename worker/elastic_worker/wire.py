@@ -35,8 +35,8 @@ SILENCE_SECONDS = 5.0
 """A peer that has not been heard of for so long is taken for gone: it says something every second, and nothing that may
 stall is written on the way (`logs`)."""
 IN_PLACE_SILENCE_SECONDS = 3.0
-"""The same for a pod that changes groups in place (126). The others stand still while it is waited for; if it was missed
-by mistake, that costs them two changes of a tenth of a second."""
+"""The same for a pod that changes groups in place (126). The others stand still while it is waited for; if it was
+missed by mistake, that costs them two changes of a tenth of a second."""
 
 
 class RefusedError(Exception):

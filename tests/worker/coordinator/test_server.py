@@ -313,6 +313,8 @@ async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waite
         await door.dial(0, kind=contract.IN_PLACE, ready=True)
         await door.dial(1)
         members = door.board.members
-        await until_async("one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30)
+        await until_async(
+            "one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30
+        )
         assert members["u1"].connected, "both are silent"
         assert time.monotonic() >= members["u0"].since + RECONNECT_SECONDS, "it is not waited for"

@@ -127,7 +127,9 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
 @pytest.mark.parametrize(("kind", "ended_after"), [("", 5), (IN_PLACE, 2)])
 def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(kind, ended_after):
     signals = []
-    stopped = SimpleNamespace(pid=7, state=lambda: "T", signal=signals.append, exited=SimpleNamespace(done=lambda: True))
+    stopped = SimpleNamespace(
+        pid=7, state=lambda: "T", signal=signals.append, exited=SimpleNamespace(done=lambda: True)
+    )
     library = SimpleNamespace(in_place=kind == IN_PLACE, kind=kind, ask_where=lambda _seconds: None)
     aligning = SimpleNamespace(frozen=False, under_way=False)
     settings = SimpleNamespace(stall_seconds=1800)

@@ -10,7 +10,10 @@ from elastic_worker.processes.starter import Starter, Store
 
 
 class Stores:
-    """Of a pod that hosts them: the master's, or one of a group that goes on without it. `changed` is called when the spare one is used, or has ended."""
+    """Of a pod that hosts them: the master's, or one of a group that goes on without it (125).
+
+    `changed` is called when the spare one is used, or has ended.
+    """
 
     def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
         self._starter, self._changed = starter, changed
