@@ -35,14 +35,23 @@ def test_this_torch_has_what_nccl_needs():
     assert private.lacking(private.OF_NCCL) == ""
 
 
+def test_what_objects_of_a_class_keep_is_there_where_the_class_declares_it():
+    kept = (("torch.nn:Module._buffers",), ("torch.nn:Module._gone",))
+    assert private.lacking(kept) == "this torch has no torch.nn:Module._gone"
+
+
 def test_nothing_else_is_used():
     """Private names on anything but `self`, and in strings, by all modules of the worker."""
     listed = set(private.names()) | OF_PYTHON | OF_LIGHTNING
-    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py") if path != NAMED_IN_FILES}
-    ours = {name for tree in trees.values() for node in ast.walk(tree) for name in made_by(node)}
-    used = {(path.name, name) for path, tree in trees.items() for node in ast.walk(tree) for name in asked_by(node)}
-    assert {(path, name) for path, name in used if name not in listed | ours} == set()
+    nodes = {path: list(ast.walk(ast.parse(path.read_text()))) for path in PACKAGE.rglob("*.py")}
+    ours = {path: {name for node in each for name in made_by(node)} for path, each in nodes.items()}
+    used = {(path, name) for path, each in nodes.items() for node in each for name in asked_by(node)}
+    others = {(path.name, name) for path, name in used if path != NAMED_IN_FILES and name not in listed | ours[path]}
+    assert others == set()
     assert {name for _, name in used} & set(private.names()) > {"_world", "_register_backend", "_sync_module_states"}
+    inherited = {name for each in nodes.values() for node in each for name in inherited_by(node)}
+    assert "_sync_buffers" in inherited
+    assert inherited <= listed
 
 
 def made_by(node):
@@ -66,6 +75,12 @@ def asked_by(node):
         yield name
 
 
+def inherited_by(node):
+    """Private names that a base class has made, whatever is made of the same name here."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("super()._") and not node.attr.startswith("__"):
+        yield node.attr
+
+
 def is_self(node):
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
@@ -80,7 +95,12 @@ def test_each_of_the_list_is_used():
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(dist.distributed_c10d, "_update_default_pg"), (torch_ddp, "_sync_module_states"), (dist, "Reducer")],
+    [
+        (dist.distributed_c10d, "_update_default_pg"),
+        (torch_ddp, "_sync_module_states"),
+        (dist, "Reducer"),
+        (torch, "_foreach_copy_"),
+    ],
 )
 def test_what_a_torch_to_come_has_no_more_is_named_and_nothing_is_tried(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)

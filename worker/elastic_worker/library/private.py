@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 Place = str
-"""`MODULE:NAME.NAME`."""
+"""`MODULE:NAME.NAME`; the last one may be what objects of that class keep, where the class declares it."""
 GROUPS: tuple[tuple[Place, ...], ...] = (
     # groups.py: being torch's default group
     (f"{_C10D}:_world",),
@@ -43,7 +43,12 @@ GROUPS: tuple[tuple[Place, ...], ...] = (
     (f"{_DDP}:DistributedDataParallel._set_params_and_buffers_to_ignore_for_model",),
     (f"{_DDP}:_verify_param_shape_across_processes",),
     (f"{_DDP}:_sync_module_states",),
+    (f"{_DDP}:DistributedDataParallel._sync_buffers",),
     ("torch.distributed:Reducer._remove_autograd_hooks",),
+    # rollback.py
+    ("torch.nn:Module._buffers",),
+    ("torch:Tensor._version",),
+    ("torch:_foreach_copy_",),
 )
 """Of each line one at least is there: what groups that change in place need."""
 OTHERS: tuple[tuple[Place, ...], ...] = (
@@ -78,8 +83,9 @@ def _is_there(place: Place) -> bool:
     module, _, path = place.partition(":")
     try:
         found = importlib.import_module(module)
-        for name in path.split("."):
+        *owners, last = path.split(".")
+        for name in owners:
             found = getattr(found, name)
     except (ImportError, AttributeError):
         return False
-    return True
+    return hasattr(found, last) or last in getattr(found, "__annotations__", ())
