@@ -10,6 +10,7 @@ import pytest
 
 from elastic_worker import contract, settings
 from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.library import Library
 from elastic_worker.processes import leftover
@@ -63,7 +64,8 @@ async def a_group(tmp_path):
     async with a_lab(tmp_path) as lab:
         tell = lambda **what: told.append(what)  # noqa: E731
         library = Library(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
-        group = Group(settings.read(ENVIRON), lab.starter, tell, environ=os.environ, library=library)
+        know = lambda **_: None  # noqa: E731
+        group = Group(settings.read(ENVIRON), lab.starter, tell, know=know, environ=os.environ, library=library)
         group.program, group.directory = Program(SCRIPT, lab.script(HOLDS)), str(lab.folder)
         try:
             yield lab, group, told
@@ -72,7 +74,8 @@ async def a_group(tmp_path):
 
 
 def generation(number):
-    return Generation(number, epoch=1, pods=(POD,))
+    """What the launcher is told of it."""
+    return part_of(Generation(number, epoch=1, pods=(POD,)), POD.uid).to_message()
 
 
 async def test_the_next_generation_starts_when_the_last_one_has_no_process_left(tmp_path):
