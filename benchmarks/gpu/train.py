@@ -48,6 +48,8 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         pod = os.environ["BENCH_POD"]
+        # Pids are those of a container, and the next one has them again.
+        self._process = time.monotonic_ns()
         self._steps, self._seen = (
             (folder / f"{kind}-{pod}.jsonl").open("a", buffering=1) for kind in ("steps", "seen")
         )
@@ -62,7 +64,7 @@ class Log:
     def write(self, loss: torch.Tensor, *, step: int, **more: int) -> None:
         """One step that counted."""
         now = {"time": time.monotonic(), "step": step}
-        self._steps.write(json.dumps({**now, "pid": os.getpid(), **more}) + "\n")
+        self._steps.write(json.dumps({**now, "process": self._process, **more}) + "\n")
         if step % LOOK_STEPS == 0:
             self._seen.write(json.dumps({**now, "loss": loss.item(), **memory(loss.device)}) + "\n")
 
