@@ -56,7 +56,7 @@ class Example:
         self.trains(pods)
 
     def epochs(self, pod: str = "master-0") -> list[tuple[int, int]]:
-        """What the first rank has said while it was in that pod: epochs and the number of processes that trained them."""
+        """What rank 0 has said while it was in that pod: epochs and the number of processes that trained them."""
         return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(self.team.logs(f"{self.name}-{pod}"))]
 
     def trains(self, pods: int, *, after: int = -1) -> None:
