@@ -176,11 +176,13 @@ def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_en
     add(board, 2, ready=5.0)
     under_way = attempt(board, 0, 1, 2, stage=stage)
     assert decide(board, 10.0 + limit - 0.1).act == "stay"
-    assert decide(board, 10.0 + limit).act == "cancel"
-    under_way.number = MOST_ATTEMPTS
+    assert decide(board, 10.0 + limit).act == "retry"
+    board.tried, board.failed_attempts = under_way.group.pods, MOST_ATTEMPTS - 1
     assert decide(board, 10.0 + limit).act == "refuse"
+    board.tried = under_way.group.pods[:2]
+    assert decide(board, 10.0 + limit).act == "retry", "it was another group that failed before"
     board = in_place(0, 1, 2, wish=make_wish(0, 1))
-    attempt(board, 0, 1, stage=stage).number = MOST_ATTEMPTS
+    board.tried, board.failed_attempts = attempt(board, 0, 1, stage=stage).group.pods, MOST_ATTEMPTS - 1
     assert decide(board, 10.0 + limit).act == "stop"
 
 
@@ -296,6 +298,10 @@ def test_those_a_lost_master_leaves_go_on_with_a_store_of_their_own_before_the_n
     assert decision.attempt.broken
 
 
+def tried(board, attempts):
+    board.tried, board.failed_attempts = board.group.pods[1:], attempts
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -304,7 +310,7 @@ def test_those_a_lost_master_leaves_go_on_with_a_store_of_their_own_before_the_n
         pytest.param(lambda board: setattr(board.members["u1"], "takes_parts", False), id="one is of a release before"),
         pytest.param(lambda board: setattr(board.members["u9"], "warm_at", 4.0), id="the master is warm"),
         pytest.param(lambda board: setattr(board, "wish", make_wish(0, 1, 2, fewest=3)), id="they are too few"),
-        pytest.param(lambda board: setattr(board, "attempts", MOST_ATTEMPTS - 1), id="it was tried in vain"),
+        pytest.param(lambda board: tried(board, MOST_ATTEMPTS - 1), id="it was tried in vain"),
     ],
 )
 def test_they_wait_for_its_processes_with_the_state_in_memory_where(change):

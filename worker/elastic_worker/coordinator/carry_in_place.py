@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.in_place import failed_attempts
 from elastic_worker.coordinator.model import Attempt, Board, Member, Stage
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class InPlace:
             "propose": self._propose,
             "bind": self._bind,
             "cancel": lambda _decision, _now: self.cancel(),
+            "retry": lambda _decision, _now: self._retry(),
             "refuse": self._refuse,
             "park": self._park,
             "count": self._count,
@@ -86,6 +88,7 @@ class InPlace:
             return
         concerned = self._concerned(attempt)
         board.attempt, board.attempts, board.parked = None, 0, ""
+        board.tried, board.failed_attempts = (), 0
         if not attempt.group.pods:
             board.parked = attempt.sentence
             self._tell_old({"bind": None, "at": attempt.key})
@@ -97,7 +100,7 @@ class InPlace:
         for uid in concerned:
             member = board.members[uid]
             member.runs = group.number if uid in group.uids else 0
-            member.refused = 0
+            member.refused = False
         self._carrier.tell_group(group, concerned, lambda told: {"bind": told, "at": attempt.key})
 
     def cancel(self) -> None:
@@ -108,14 +111,18 @@ class InPlace:
         board.attempt = None
         self._carrier.changes.drop_unfinished()
 
+    def _retry(self) -> None:
+        board, pods = self._board, self._attempt().group.pods
+        board.tried, board.failed_attempts = pods, failed_attempts(board, pods) + 1
+        self.cancel()
+
     def _refuse(self, _decision: Decision, _now: float) -> None:
         board, attempt = self._board, self._attempt()
         assert board.group is not None
         for pod in attempt.group.pods:
             if pod.uid not in board.group.uids:
-                board.members[pod.uid].refused = attempt.number
+                board.members[pod.uid].refused = True
         self.cancel()
-        board.attempts = 0
 
     def _park(self, decision: Decision, now: float) -> None:
         """Too few are left, or all go: everybody waits, with the same step done."""

@@ -85,6 +85,7 @@ class Carrier:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
         board.attempt, board.attempts, board.parked = None, 0, ""
+        board.tried, board.failed_attempts = (), 0
         is_whole = board.aligned and not board.in_vain
         self.begin(decision, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
@@ -114,7 +115,8 @@ class Carrier:
             self._count_failure(board.group, now)
         self._enter(Phase.WAITING, now)
         for member in board.members.values():
-            member.failure, member.finished, member.joined, member.ready_at = None, 0, 0, None
+            # Of processes that wait in no group, nothing is stopped: what their pods last said of them holds.
+            member.failure, member.finished = None, 0
 
     def _count_failure(self, group: Generation, now: float) -> None:
         """Who failed because another pod went is not to blame."""

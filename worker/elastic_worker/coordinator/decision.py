@@ -14,7 +14,7 @@ LOOK_SECONDS = 10.0
 class Decision:
     """What to do: stay, adopt, align, resume, stop, stopped, give_up, form, done or fail.
 
-    In place also candidates, host, prepare, ask, propose, bind, cancel, refuse, park or count.
+    In place also candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, park or count.
 
     `until`: when, with nothing else new, the answer may differ. `reason` is that of a change. To align: a checkpoint is
     to begin within `seconds`, and to end within `last_call` seconds.

@@ -135,7 +135,7 @@ def _absent(board: Board, group: Generation) -> str:
 
 def _newcomers_to_tell(board: Board) -> tuple[Pod, ...]:
     """Pods that are to start their processes, or those that they have lost."""
-    able = [m for m in board.members.values() if m.here and is_wanted(board, m.pod.uid) and m.refused < MOST_ATTEMPTS]
+    able = [m for m in board.members.values() if m.here and is_wanted(board, m.pod.uid) and not m.refused]
     late = [m for m in able if m.ready_at is None and not m.starting and not _is_on_its_way(board, m)]
     late = [m for m in late if m.warm_at is not None or m.runs]
     return tuple(m.pod for m in sorted(late, key=lambda m: (m.pod.index, m.pod.uid)))
@@ -153,7 +153,7 @@ def _pods(board: Board) -> tuple[Pod, ...]:
     if board.wish is None:
         return ()
     able = [m for m in board.members.values() if is_ready(m) and is_wanted(board, m.pod.uid)]
-    able = [m for m in able if m.refused < MOST_ATTEMPTS]
+    able = [m for m in able if not m.refused]
     return in_order(board, able) or _without_master(board, board.wish)
 
 
@@ -163,14 +163,19 @@ def _without_master(board: Board, wish: Wish) -> tuple[Pod, ...]:
     All of them, or none: who is not ready yet may be before the master's processes are.
     """
     assert board.group is not None
-    tries = board.attempts if board.attempt is None else board.attempt.number - 1
-    if tries >= MOST_ATTEMPTS - 1 or _is_master_near(board):
+    if _is_master_near(board):
         return ()
     rest = [words.member(board, pod) for pod in board.group.pods if not pod.is_master]
     rest = [m for m in rest if not (m.goodbye or m.leaving_until is not None)]
     if not all(is_ready(m) and m.takes_parts and is_wanted(board, m.pod.uid) for m in rest):
         return ()
-    return tuple(m.pod for m in rest[: wish.largest(len(rest))])
+    pods = tuple(m.pod for m in rest[: wish.largest(len(rest))])
+    return pods if failed_attempts(board, pods) < MOST_ATTEMPTS - 1 else ()
+
+
+def failed_attempts(board: Board, pods: tuple[Pod, ...]) -> int:
+    """How often in a row a group of just these pods did not come about."""
+    return board.failed_attempts if board.tried == pods else 0
 
 
 def _is_master_near(board: Board) -> bool:
@@ -301,8 +306,8 @@ def follow_to_checkpoint(board: Board, attempt: Attempt, change: Decision, now: 
 
 def _again(board: Board, attempt: Attempt, told: str) -> Decision:
     """It failed: tried again; without newcomers if it was often; from the start if there are none."""
-    if attempt.number < MOST_ATTEMPTS:
-        return Decision("cancel", told)
+    if failed_attempts(board, attempt.group.pods) + 1 < MOST_ATTEMPTS:
+        return Decision("retry", told)
     assert board.group is not None
     if any(pod.uid not in board.group.uids for pod in attempt.group.pods):
         return Decision("refuse", f"{told}; the newcomers are left out")

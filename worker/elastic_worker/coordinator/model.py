@@ -143,10 +143,10 @@ class Member:
     the master's pod always does.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
-    brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
-    often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
-    `holds`, whether one of them has the state of the training; `kind`, how they change groups;
-    `stuck`, which rank's step takes far too long.
+    brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, that no
+    group came about with this newcomer, often enough; `cut_off`, the one that they were in and are of no use to any
+    more; `holds`, whether one of them has the state of the training; `kind`, how they change groups; `stuck`, which
+    rank's step takes far too long.
 
     `takes_parts`: it can be told its part of a group; others are told the whole.
     """
@@ -169,7 +169,7 @@ class Member:
     ready_at: float | None = None
     joined: int = 0
     starting: bool = False
-    refused: int = 0
+    refused: bool = False
     cut_off: int = 0
     holds: bool = False
     kind: str = ""
@@ -281,6 +281,9 @@ class Board:
     """The last generation that came about in place."""
     attempts: int = 0
     """In place, since the last group that came about."""
+    tried: tuple[Pod, ...] = ()
+    failed_attempts: int = 0
+    """How often in a row a group of the pods that were `tried` last did not come about, though nobody came or went."""
     parked: str = ""
     """Why a group that changes in place does no step now, its state kept in memory; "" while it trains."""
     gives_way_until: float = 0.0

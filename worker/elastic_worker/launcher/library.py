@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.part import Part, taken
@@ -25,13 +25,22 @@ STALL_STEPS = 10.0
 """A step that takes so many times the median will not end."""
 
 
+class Writer(Protocol):
+    """The way to a process: what is used of asyncio.StreamWriter."""
+
+    def is_closing(self) -> bool: ...
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    async def drain(self) -> None: ...
+
+
 @dataclass
 class Trainee:
     """One training process. `joined`: the generation it is in. `waits`: it is in none, and can be brought into one."""
 
     local_rank: int
     kind: str
-    writer: asyncio.StreamWriter
+    writer: Writer
     joined: int = 0
     waits: bool = False
     progress: Message = field(default_factory=dict)
@@ -95,18 +104,22 @@ class Library:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            hello = json.loads(await reader.readline())
-            trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
-            self._trainees[trainee.local_rank] = trainee
-            if folder := str(hello.get("checkpoints", "")):
-                self._tell(checkpointFolder=folder)
-            self._look()
+            trainee = self.enter(json.loads(await reader.readline()), writer)
             while line := await reader.readline():
-                self._hear(trainee, json.loads(line))
+                self.take(trainee, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.debug("a training process is heard no more: %s", error)
         finally:
             writer.close()
+
+    def enter(self, hello: Message, writer: Writer) -> Trainee:
+        """A process has dialled in. Raises KeyError, TypeError, ValueError for what is no hello."""
+        trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
+        self._trainees[trainee.local_rank] = trainee
+        if folder := str(hello.get("checkpoints", "")):
+            self._tell(checkpointFolder=folder)
+        self._look()
+        return trainee
 
     def gone(self, local_rank: int) -> None:
         """That process has failed. One that ends well stays in its group until all have."""
@@ -120,7 +133,8 @@ class Library:
 
     # -- from the processes to the coordinator -------------------------------------------------------------------------
 
-    def _hear(self, trainee: Trainee, message: Message) -> None:
+    def take(self, trainee: Trainee, message: Message) -> None:
+        """What a process says."""
         if "progress" in message:
             trainee.progress = message["progress"]
         if "where" in message:

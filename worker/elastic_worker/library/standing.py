@@ -14,7 +14,8 @@ from torch import distributed as dist
 from elastic_worker import contract
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.library import ddp, groups, handover, releases, trial
-from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
+from elastic_worker.library.link import FORM_SECONDS, Link
+from elastic_worker.library.link_state import Verdict
 from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
 from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
