@@ -42,7 +42,7 @@ def _has_ended(stat: list[str]) -> bool:
 
 
 def moved_bytes(leaders: Iterable[int]) -> dict[int, int]:
-    """Leader -> what the processes of its session have read and written so far, as far as that can be seen."""
+    """Leader -> bytes that the visible processes of its session have read and written so far."""
     return {leader: sum(map(_moved_bytes, pids)) for leader, pids in sessions(leaders).items()}
 
 

@@ -73,7 +73,7 @@ class Line:
         return str(self._writer.get_extra_info("sockname")[0])
 
     def send(self, message: Message) -> None:
-        """Put a message on its way; a connection that is broken is noticed by whoever receives."""
+        """Put a message on its way; `receive` notices a broken connection."""
         self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> None:

@@ -1,8 +1,8 @@
 """A job in memory whose processes use the library: the code of coordinator, launcher and process that decides.
 
-`Library` (the launcher's), `LinkState` (the process') and the coordinator are the real ones. Here are the lines between
-them, on which words travel until a history delivers them, and the main thread of each process, which does a step when
-all of its group have passed the boundary before it; no process can be more than one ahead.
+`Trainees` (the launcher's), `LineState` (the process') and the coordinator are the real ones. Here are the lines
+between them, on which words travel until a history delivers them, and the main thread of each process, which does a
+step when all of its group have passed the boundary before it; no process can be more than one ahead.
 """
 
 import json
@@ -12,8 +12,8 @@ from pathlib import Path
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.model import Phase, Rules
 from elastic_worker.coordinator.part import taken
-from elastic_worker.launcher.library import Library
-from elastic_worker.library.link_state import LinkState, Turn
+from elastic_worker.launcher.trainees import Trainees
+from elastic_worker.library.line_state import LineState, Turn
 from tests.worker.coordinator.boards import failure
 from tests.worker.coordinator.cluster import Cluster
 
@@ -25,7 +25,7 @@ class TrainingPod:
 
     def __init__(self, uid, tell):
         self.words = deque()
-        self.library = Library(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
         self.process, self.leaves = None, False
 
     def start(self):
@@ -47,7 +47,7 @@ class TrainingProcess:
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
         self.trainee = library.enter({"localRank": 0, "kind": IN_PLACE}, self)
-        self.state = LinkState(self)
+        self.state = LineState(self)
 
     def write(self, line):
         self.state.hear(json.loads(line))
@@ -186,7 +186,7 @@ class LibraryJob(Cluster):
             pod.process.waits = False
         if "stop" in word:
             pod.end()
-            self.carrier.stopped(member, None)
+            self.executor.stopped(member, None)
         if "candidates" in word and pod.process is None:
             pod.start().park()
         if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == "u0":
@@ -284,7 +284,7 @@ class LibraryJob(Cluster):
 
     def _say(self, uid, message):
         if uid in self.board.members:
-            self.carrier.in_place.hear(self.board.members[uid], message, self.now)
+            self.executor.in_place.hear(self.board.members[uid], message, self.now)
 
     @property
     def trains(self):

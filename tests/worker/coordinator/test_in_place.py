@@ -7,7 +7,7 @@ import pytest
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.model import Attempt, Phase, Stage
+from elastic_worker.coordinator.model import Phase, Regroup, Stage
 from tests.worker.coordinator.boards import failure, make_group, make_pod, make_wish, member, training
 
 
@@ -15,7 +15,7 @@ def in_place(*indices, kind=IN_PLACE, **more):
     """These pods train, and their processes are in generation 1."""
     board = training(*indices, **more)
     for each in board.members.values():
-        each.ready_at, each.joined, each.holds, each.kind = 0.0, 1, True, kind
+        each.ready_at, each.joined_generation, each.has_state, each.kind = 0.0, 1, True, kind
     return board
 
 
@@ -27,7 +27,7 @@ def add(board, index, *, ready=None, **more):
 
 def attempt(board, *indices, stage=Stage.FORMING, broken=False, **more):
     group = make_group(*indices, number=2)
-    board.attempt = Attempt(group, 1, broken=broken, since=10.0, stage=stage, **more)
+    board.attempt = Regroup(group, 1, broken=broken, since=10.0, stage=stage, **more)
     return board.attempt
 
 
@@ -94,7 +94,7 @@ def test_more_pods_than_may_take_part_wait_and_step_in():
 def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
     board = in_place(0, 1, 2)
     cut = board.members["u1"]
-    cut.ready_at, cut.joined, cut.cut_off, cut.holds = None, 0, 1, False
+    cut.ready_at, cut.joined_generation, cut.lost_generation, cut.has_state = None, 0, 1, False
     told = decide(board, 10.0)
     assert (told.act, [pod.uid for pod in told.pods]) == ("candidates", ["u1"])
     cut.starting = True
@@ -104,7 +104,7 @@ def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
 def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
     board = in_place(0, 1)
     master = board.members["u0"]
-    master.ready_at, master.joined, master.cut_off, master.starting = None, 0, 1, True
+    master.ready_at, master.joined_generation, master.lost_generation, master.starting = None, 0, 1, True
     parked = decide(board, 10.0)
     assert (parked.act, parked.reason) == ("park", "MasterLost")
     board.parked = parked.sentence
@@ -129,9 +129,9 @@ def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
     board = in_place(0, 1)
     for index in leaving:
         board.members[f"u{index}"].leaving_until = 40.0
-    board.members["u1"].joined = 0
+    board.members["u1"].joined_generation = 0
     assert "goes over to generation 1" in decide(board, 10.0).sentence
-    board.members["u1"].joined = 1
+    board.members["u1"].joined_generation = 1
     assert decide(board, 10.0).act == "park"
 
 
@@ -189,7 +189,7 @@ def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_en
 def test_a_change_waits_until_all_are_in_the_present_group():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
     add(board, 2, ready=5.0)
-    board.members["u1"].joined = 0
+    board.members["u1"].joined_generation = 0
     assert decide(board, 10.0).act == "stay"
 
 
@@ -234,7 +234,7 @@ def test_who_hangs_when_the_others_have_finished_has_stalled():
 def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
     board = in_place(0, 1)
     for each in board.members.values():
-        each.joined, each.holds, each.cut_off, each.ready_at = 0, False, 1, None
+        each.joined_generation, each.has_state, each.lost_generation, each.ready_at = 0, False, 1, None
         each.failure = failure(0)
     assert decide(board, 10.0).act == "stop"
 

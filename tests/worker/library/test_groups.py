@@ -30,7 +30,7 @@ def test_the_private_way_works_with_this_torch_and_leaves_nothing():
 def test_a_process_that_ends_waits_for_threads_that_work_whoever_started_it():
     told = processes.run(
         """
-        from elastic_worker.processes import rest
+        from elastic_worker.processes import quiesce
         rest.FINISH_SECONDS = 30.0
         def work():
             end = time.monotonic() + 1.0

@@ -12,7 +12,7 @@ from elastic_worker import contract, settings
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.group import Group
-from elastic_worker.launcher.library import Library
+from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.processes import leftover
 from elastic_worker.processes.program import SCRIPT, Program
 from tests.kit.proc import is_running
@@ -63,7 +63,7 @@ async def a_group(tmp_path):
     told = []
     async with a_lab(tmp_path) as lab:
         tell = lambda **what: told.append(what)  # noqa: E731
-        library = Library(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
+        library = Trainees(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
         know = lambda **_: None  # noqa: E731
         group = Group(settings.read(ENVIRON), lab.starter, tell, know=know, environ=os.environ, library=library)
         group.program, group.directory = Program(SCRIPT, lab.script(HOLDS)), str(lab.folder)

@@ -10,8 +10,8 @@ import pytest
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.health import Health
-from elastic_worker.launcher.library import Library, Trainee
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
+from elastic_worker.launcher.trainees import Trainee, Trainees
 from tests.worker.coordinator.boards import make_group
 
 BUSY = 1.0
@@ -112,7 +112,7 @@ def test_before_its_first_steps_whoever_uses_its_cpu_is_at_work():
 def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_were(seconds, is_stuck):
     """A file server fails over, a compiler compiles within the step: a minute of that is no hang."""
     told = {}
-    library = Library("u1", Path("socket"), tell=told.update, size=lambda: 1)
+    library = Trainees("u1", Path("socket"), tell=told.update, size=lambda: 1)
     trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
     trainee.where = {"tick": 31, "seconds": seconds, "median": 0.1}
     library._trainees[0] = trainee

@@ -1,7 +1,7 @@
 """Has all pods of a group stop right after a checkpoint: asks them to wait for one, and takes in what they answer.
 
     align ──► aligned: whole ──► (the others) still? ──► yes: aligned ──► all yes: the group may be stopped
-                 │                                 └──► no: whoever stands still goes on, and all wait further
+                 │                                 └──► no: those that stand still go on, and all wait further
                  └──► aligned: in vain, time is over and nothing is being written here ──► from all: it may be stopped
 
 A pod sees only what it writes itself, so its word is not enough (108): another one may be in the middle of its part.

@@ -89,15 +89,15 @@ def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
 
 def reconnects(board: Board) -> float | None:
     """When a member that is away for a moment is given up; None if none is."""
-    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.runs]
+    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.process_generation]
     return min(absent, default=None)
 
 
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
-    Two halves of a cut network must not both train. Pods that said goodbye are no half, and who is connected does what
-    is said here, whether it can train or not; a wish newer than the group's is the operator's word.
+    Two halves of a cut network must not both train. Pods that said goodbye are no half. A connected pod obeys this
+    coordinator, whether it can train or not. A wish newer than the group's is the operator's word.
     """
     group = board.group
     if board.wish is None:

@@ -21,7 +21,7 @@ from elastic_worker.coordinator.in_place import (
     why_idle,
     why_stalled,
 )
-from elastic_worker.coordinator.model import Attempt, Board, Generation, Phase, Pod
+from elastic_worker.coordinator.model import Board, Generation, Phase, Pod, Regroup
 from elastic_worker.coordinator.words import member, names, what_changes
 
 ADOPT_SECONDS = 3.0
@@ -32,7 +32,7 @@ MOST_STOP_SECONDS = 90.0
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
 CAUSE_SECONDS = 1.0
-"""Who lost its peer is often heard before it is known what became of that peer: so long that is waited for."""
+"""A rank that lost its peer is often heard first. So long the coordinator waits to hear what became of the peer."""
 
 
 def decide(board: Board, now: float) -> Decision:
@@ -57,14 +57,16 @@ def changes_in_place(board: Board, group: Generation) -> bool:
     """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
     members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids and m.kind != RESTART]
     if board.in_place == group.number:
-        return any(m.joined or m.holds for m in members)
-    return any(m.joined == group.number or (m.cut_off == group.number and m.holds) for m in members)
+        return any(m.joined_generation or m.has_state for m in members)
+    return any(
+        m.joined_generation == group.number or (m.lost_generation == group.number and m.has_state) for m in members
+    )
 
 
 def can_save_together(board: Board, group: Generation) -> bool:
     """Whether all of its processes use the library, and start again after a checkpoint that they write together."""
     members = [member(board, pod) for pod in group.pods]
-    return all(m.connected and m.kind == RESTART and m.joined == group.number for m in members)
+    return all(m.connected and m.kind == RESTART and m.joined_generation == group.number for m in members)
 
 
 def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
@@ -75,7 +77,7 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
             return Decision("cancel", decision.sentence)
         return decision
     if board.attempt is None:
-        attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
+        attempt = Regroup(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
         attempt = replace(attempt, sentence=decision.sentence, starts_again=True, margin=1)
         return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
     return follow_to_checkpoint(board, board.attempt, decision, now)
@@ -147,7 +149,8 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
 def _align_until(board: Board, going: list[Pod], now: float) -> tuple[float | None, float | None]:
     """Until when a checkpoint may begin, and end. Growth has all the time.
 
-    Who leaves has what the job's limit allows, and for one that is being written then what its own end does (108).
+    A leaving pod waits as long as the job's limit allows. For a checkpoint that is being written then, it waits until
+    its own end (108).
     """
     if not going:
         return None, None
@@ -208,7 +211,7 @@ def _waiting(board: Board, now: float) -> Decision:
 
 
 def _survivors_suffice(board: Board, pods: tuple[Pod, ...]) -> bool:
-    """After a loss those who are left go on at once; a new master first waits for those of before."""
+    """After a loss the remaining pods go on at once; a new master first waits for those of before."""
     if board.group is None or board.me not in board.group.uids or board.wish is None:
         return False
     return board.wish.largest(sum(pod.uid in board.group.uids for pod in pods)) > 0
@@ -219,7 +222,7 @@ def _adopt(board: Board, now: float) -> Decision | None:
     group = board.group
     if group is None or board.phase_since > board.started:
         return None
-    running = {m.pod.uid for m in board.members.values() if m.connected and m.runs == group.number}
+    running = {m.pod.uid for m in board.members.values() if m.connected and m.process_generation == group.number}
     if not running:
         return None
     all_here = running == group.uids
@@ -232,5 +235,5 @@ def _adopt(board: Board, now: float) -> Decision | None:
 
 
 def backoff(failures: int) -> float:
-    """Seconds before the processes are started again after so many failures in a row; the first time at once."""
+    """Seconds before the processes start again, by the number of failures in a row; after the first one none."""
     return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Pod
+from elastic_worker.coordinator.model import Board, Failure, Generation, Pod, Regroup
 
 LOOK_SECONDS = 10.0
 """Whether anybody still does anything is asked so often."""
@@ -29,7 +29,7 @@ class Decision:
     seconds: float | None = None
     last_call: float | None = None
     pods: tuple[Pod, ...] = ()
-    attempt: Attempt | None = None
+    attempt: Regroup | None = None
 
 
 def next_generation(board: Board, pods: tuple[Pod, ...], reason: str) -> Generation:

@@ -40,7 +40,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Wish:
-    """Who is to take part, by uid, and which sizes are allowed, in pods; `number` grows with each wish of a master."""
+    """The pods that are to train, by uid, and the allowed sizes, in pods; `number` grows with each wish of a master."""
 
     number: int
     members: frozenset[str]
@@ -50,7 +50,7 @@ class Wish:
     step: int = 1
 
     def largest(self, available: int) -> int:
-        """The largest allowed size for so many pods; 0 if they are too few."""
+        """The largest allowed size for that many pods; 0 if they are too few."""
         if self.sizes:
             return max((size for size in self.sizes if self.fewest <= size <= available), default=0)
         if available < self.fewest:
@@ -136,16 +136,16 @@ class Failure:
 class Member:
     """A pod that is, or was, connected.
 
-    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
-    one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of it any more,
-    though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its
-    own word. `store_port`: where it serves a store that no group has used; `hosts`: it was told to keep one ready, as
-    the master's pod always does.
+    `since`: when it connected, or was lost. `process_generation`: the generation whose processes it has, 0 for none;
+    `counts`: the one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of
+    it any more, though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`:
+    it left of its own word. `store_port`: where it serves a store that no group has used; `hosts`: it was told to keep
+    one ready, as the master's pod always does.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
-    brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, that no
-    group came about with this newcomer, often enough; `cut_off`, the one that they were in and are of no use to any
-    more; `holds`, whether one of them has the state of the training; `kind`, how they change groups; `stuck`, which
+    brought into one; `joined_generation`, the one that they are in; `lost_generation`, the one that they fell out of;
+    `starting`, they were told to get ready; `refused`, that no group came about with this newcomer, often enough;
+    `has_state`, whether one of them has the state of the training; `kind`, how they change groups; `stuck`, which
     rank's step takes far too long.
 
     `takes_parts`: it can be told its part of a group; others are told the whole.
@@ -159,7 +159,7 @@ class Member:
     leaving_until: float | None = None
     goodbye: bool = False
     given_up: str = ""
-    runs: int = 0
+    process_generation: int = 0
     counts: int = 0
     finished: int = 0
     failure: Failure | None = None
@@ -167,11 +167,11 @@ class Member:
     store_port: int = 0
     hosts: bool = False
     ready_at: float | None = None
-    joined: int = 0
+    joined_generation: int = 0
     starting: bool = False
     refused: bool = False
-    cut_off: int = 0
-    holds: bool = False
+    lost_generation: int = 0
+    has_state: bool = False
     kind: str = ""
     stuck: Mapping[str, Any] | None = None
 
@@ -183,7 +183,7 @@ class Member:
     @property
     def still_runs(self) -> bool:
         """Whether its processes are to be waited for."""
-        return self.connected and bool(self.runs) and not self.given_up
+        return self.connected and bool(self.process_generation) and not self.given_up
 
 
 class Phase:
@@ -207,7 +207,7 @@ class Stage:
 
 
 @dataclass
-class Attempt:
+class Regroup:
     """A change in place under way: `group` is to take over from the one that trains.
 
     `broken`: that one can do no further step, so nothing need be agreed. `number` tells attempts at the same generation
@@ -276,7 +276,7 @@ class Board:
     restart_at: float = 0.0
     progressed: bool = False
     step: int = 0
-    attempt: Attempt | None = None
+    attempt: Regroup | None = None
     in_place: int = 0
     """The last generation that came about in place."""
     attempts: int = 0
@@ -289,7 +289,7 @@ class Board:
     gives_way_until: float = 0.0
     """Until when no group is formed, since an earlier master may train."""
     newest_epoch: int = 0
-    """The latest master's, as far as it can be seen from here (see `succession`)."""
+    """The latest master's that is seen from here (`succession`)."""
 
     @property
     def is_past(self) -> bool:

@@ -3,8 +3,8 @@
 It travels as `{"part": {...}}`. Launchers of earlier releases are told the whole group, and coordinators of earlier
 releases tell it (113): `taken` reads both, `as_whole` says to such a coordinator what of the group is known here.
 
-A coordinator that starts anew has the parts of those who dial in, and puts the group together again (`remembered`). The
-places of pods that are not here yet are held by pods of which nobody knows more (`Pod.is_known`).
+A coordinator that starts anew puts the group together again from the parts of the pods that dial in (`remembered`). The
+places of the others are held by pods of which nothing else is known (`Pod.is_known`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The coordinator at work: members dial in, say what they are, and are told what to do.
 
 Every message, broken connection, wish and passing of time leads to the same question (`decide`), and the answer is
-carried out here. Nothing is kept on disk: whoever starts anew learns from the members what was.
+carried out here. Nothing is kept on disk: a coordinator that starts anew learns from the members.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
 from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
@@ -46,7 +46,7 @@ class Coordinator:
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
         self._telling = Telling()
         self._lines, self._tell = self._telling.lines, self._telling.tell
-        self._carrier = Carrier(board, self._tell)
+        self._executor = Executor(board, self._tell)
         self._wake = asyncio.Event()
         self._said = ""
 
@@ -123,7 +123,7 @@ class Coordinator:
         board, now = self.board, time.monotonic()
         old = board.members.get(pod.uid)
         runs, takes_parts = int(hello.get("runs", 0)), bool(hello.get(wire.PARTS))
-        member = Member(pod, since=now, runs=runs, takes_parts=takes_parts)
+        member = Member(pod, since=now, process_generation=runs, takes_parts=takes_parts)
         if old is not None and old.failure is not None:
             member.failure = old.failure
         board.members[pod.uid] = member
@@ -133,7 +133,7 @@ class Coordinator:
                 board.why = "MasterLost"
         board.group = group
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
-        self._carrier.check_runs(member)
+        self._executor.check_runs(member)
         self._hear(member, hello)
 
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
@@ -146,7 +146,7 @@ class Coordinator:
     def _hear(self, member: Member, message: wire.Message) -> None:
         """Take in what a member says. Of what makes no sense the rest is taken in, each by itself."""
         now = time.monotonic()
-        for part in (self._take_state, self._take_events, self._carrier.in_place.hear, self._take_progress):
+        for part in (self._take_state, self._take_events, self._executor.in_place.hear, self._take_progress):
             _read(part, member, message, now)
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()
@@ -173,21 +173,21 @@ class Coordinator:
     def _take_events(self, member: Member, message: wire.Message, now: float) -> None:
         """What has happened."""
         if "started" in message:
-            self._carrier.started(member, int(message["started"]), now)
+            self._executor.started(member, int(message["started"]), now)
         if "stopped" in message:
             if self.board.group and message["stopped"] == self.board.group.number:
                 self.board.step = max(self.board.step, int(message.get("step", 0)))
-            self._carrier.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
+            self._executor.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
         if "finished" in message:
             member.finished = int(message["finished"])
         if "failed" in message:
             member.failure = _failure(member, message["failed"], now)
         if "aligned" in message:
-            self._carrier.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
+            self._executor.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
         if "still" in message:
-            self._carrier.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
+            self._executor.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
         if "stepped" in message:
-            self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
+            self._executor.stepped(int(message["stepped"]), message.get("pause"), now)
         if "checkpointFolder" in message:
             self._succession.add(str(message["checkpointFolder"]))
 
@@ -200,7 +200,7 @@ class Coordinator:
             board.step = max(board.step, int(message["step"]))
         for key in ("lastCheckpointStep", "checkpointError"):
             if key in message:
-                self._carrier.training[key] = message[key]
+                self._executor.training[key] = message[key]
 
     # -- what goes out ------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Coordinator:
             await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
-        self._tell([self.board.me], {"status": self._carrier.status(self._said)})
+        self._tell([self.board.me], {"status": self._executor.status(self._said)})
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -257,9 +257,9 @@ class Coordinator:
                 level = logging.DEBUG if self.board.phase == Phase.STOPPING else logging.INFO
                 log.log(level, "%s: %s", decision.act, brief(decision.sentence))
             if decision.act == "stay":
-                self._carrier.release()
+                self._executor.release()
                 return decision.until
-            self._carrier.do(decision, now)
+            self._executor.do(decision, now)
             if decision.act in ("done", "fail"):
                 asyncio.ensure_future(asyncio.to_thread(self._succession.forget))  # noqa: RUF006 (ends with the loop)
 
@@ -276,7 +276,7 @@ def _read(take: Take, member: Member, message: wire.Message, now: float) -> None
 
 def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:
     return Failure(
-        generation=int(told.get("generation", member.runs)),
+        generation=int(told.get("generation", member.process_generation)),
         rank=int(told.get("rank", -1)),
         exit_code=int(told.get("exitCode", -1)),
         message=str(told.get("message", "a training process has failed")),

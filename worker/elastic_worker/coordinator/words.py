@@ -1,4 +1,4 @@
-"""Changes in words: who leaves by itself, who has to wait for the others' sake, who joins."""
+"""Changes in words: pods that leave, pods that have to wait, pods that join."""
 
 from __future__ import annotations
 

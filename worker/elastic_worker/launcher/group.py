@@ -14,7 +14,7 @@ from elastic_worker import contract
 from elastic_worker.coordinator.part import Part, taken
 from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.library import Library
+from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
 from elastic_worker.settings import Settings
@@ -48,7 +48,7 @@ class Group:
         *,
         know: Callable[..., None],
         environ: Mapping[str, str],
-        library: Library,
+        library: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_worker.checkpoint.hold import LONGEST_SECONDS
+from elastic_worker.checkpoint.freeze import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
-"""Of stallSeconds: whoever has done no step for so long must read and write."""
+"""Of stallSeconds: a process that has done no step for that long must read and write."""
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
 IN_PLACE_FROZEN_SECONDS = 2.0

@@ -24,13 +24,13 @@ from elastic_worker.launcher.coordinating import CoordinatorProcess
 from elastic_worker.launcher.ending import DONE, LEFT, Ending
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.health import Health
-from elastic_worker.launcher.library import Library
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.readiness import Readiness
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
+from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.launcher.training import shown
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
@@ -40,7 +40,7 @@ from elastic_worker.settings import Settings
 log = logging.getLogger(__name__)
 
 ALONE_SECONDS = 2.0
-"""A pod that is told to go while nobody coordinates waits so long for somebody who does."""
+"""A pod that is told to go waits so long for a coordinator, while there is none."""
 CANCEL_SECONDS = 0.2
 SAVE_SECONDS = 600.0
 """For a checkpoint before the pod leaves; less if its grace period is shorter."""
@@ -73,7 +73,7 @@ class Launcher:
         self._membership = Membership(settings, self._hear)
         path, marker = settings.checkpoint_path, settings.checkpoint_complete
         self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
-        self._library = Library(
+        self._library = Trainees(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
             tell=self._membership.tell,
@@ -158,7 +158,7 @@ class Launcher:
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
-        """Tell whether processes can be started at once; who hosts also has a store for them to meet in."""
+        """Tell whether processes can be started at once; a host also has a store for them to meet in."""
         await self._starter.open()
         while True:
             self._starter.changed.clear()

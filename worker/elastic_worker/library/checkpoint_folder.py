@@ -104,7 +104,7 @@ class Folder:
             time.sleep(LOOK_SECONDS)
 
     def remove_leftovers(self, order: Order) -> None:
-        """Of attempts up to this order: whoever made them is gone, or cut off."""
+        """Of saves up to this order, whose writers are gone or cut off."""
         for theirs, path in self.leftovers():
             if theirs <= order:
                 logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)

@@ -1,4 +1,4 @@
-"""Collectives that can be given up: whoever waits for one is free as soon as its group is aborted.
+"""Collectives that can be given up: a waiting thread is free as soon as its group is aborted.
 
 Shutting a gloo group's sockets down makes its collectives fail, as a rule. In 2.15 one in thirty does not: a send whose
 peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So nobody waits for gloo here,

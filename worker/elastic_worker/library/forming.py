@@ -101,7 +101,7 @@ def _meet(host: str, port: int, prefix: str, timeout: float) -> Any:
 
 
 def close(mesh: sockets.Mesh | None) -> None:
-    """Shut its connections down: whoever waits for something from them gets an error."""
+    """Shut its connections down: waiting threads get an error."""
     if mesh is not None:
         sockets.shut_down(mesh)
 

@@ -1,4 +1,4 @@
-"""A store for those who tell one value each and want all: each asks for all of them at once.
+"""A store for ranks that tell one value each and want all: each asks for all of them at once.
 
 gloo waits for the addresses of each peer and then gets them, three requests a peer. The store is one thread, which
 answers some 50,000 a second: for groups of hundreds of ranks that takes longer than they have to form (116). Every rank
@@ -17,7 +17,7 @@ from torch import distributed as dist
 class Gathering(dist.Store):  # type: ignore[misc]
     """That of one rank of `world`, in front of `store`; keys that end in "/" and a rank are of what all tell.
 
-    torch holds the part of it that is C++; whoever gives it away keeps this object as long as that is in use.
+    torch holds the part of it that is C++; its owner keeps this object as long as that is in use.
     """
 
     def __init__(self, store: Any, world: int) -> None:

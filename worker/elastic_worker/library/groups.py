@@ -28,7 +28,7 @@ from elastic_worker.library.forming import (
     close,
     form,
 )
-from elastic_worker.processes import rest
+from elastic_worker.processes import quiesce
 
 __all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install"]
 
@@ -56,7 +56,7 @@ REGISTERS = (
 )
 """Where torch keeps what it knows of its groups."""
 
-rest.install()  # who started this process may not have done so: torchrun, srun
+quiesce.install()  # torchrun and srun, which may have started this process, do not
 
 _installed: Formed | None = None
 
@@ -146,7 +146,7 @@ def unregister_all() -> None:
 
 
 def abort(formed: Formed) -> None:
-    """Whoever waits in a collective of it, on any thread, gets an exception; so do peers that wait for us.
+    """Threads that wait in one of its collectives get an exception; so do peers that wait for us.
 
     gloo's own `abort` in 2.15 frees nobody, 2.4 has none: its sockets are shut down. Nothing of the group may be used
     afterwards: a later collective can wait for good.

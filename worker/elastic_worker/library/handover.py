@@ -109,7 +109,7 @@ def _sample(tensor: Any) -> bytes:
     return ctypes.string_at(start + (size - length) // 2, length) + ctypes.string_at(start + size - length, length)
 
 
-# -- who sends ---------------------------------------------------------------------------------------------------------
+# -- the source --------------------------------------------------------------------------------------------------------
 
 
 def gather_objects(formed: Formed, own: Any) -> list[Any]:

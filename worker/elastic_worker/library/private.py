@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Iterator
 
 _C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
-Place = str
+GroupPlace = str
 """`MODULE:NAME.NAME`; the last one may be what objects of that class keep, where the class declares it."""
-GROUPS: tuple[tuple[Place, ...], ...] = (
+GROUPS: tuple[tuple[GroupPlace, ...], ...] = (
     # groups.py: being torch's default group
     (f"{_C10D}:_world",),
     (f"{_C10D}:_World.pg_map",),
@@ -51,11 +51,11 @@ GROUPS: tuple[tuple[Place, ...], ...] = (
     ("torch:_foreach_copy_",),
 )
 """Of each line one at least is there: what groups that change in place need."""
-OTHERS: tuple[tuple[Place, ...], ...] = (
+OTHERS: tuple[tuple[GroupPlace, ...], ...] = (
     ("torch.cuda:_is_in_bad_fork",),  # processes/fitness.py
     ("torch.distributed.tensor:DTensor", "torch.distributed._tensor:DTensor"),  # ddp.py, checkpoint_state.py
 )
-OF_NCCL: tuple[tuple[Place, ...], ...] = (
+OF_NCCL: tuple[tuple[GroupPlace, ...], ...] = (
     (f"{_C10D}:ProcessGroupNCCL.Options._timeout",),
     (f"{_C10D}:ProcessGroupNCCL.eager_connect_single_device",),
 )
@@ -64,7 +64,7 @@ MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
 """Asked for where they may be: a backend's in some versions, and what torch leaves in a module if the script wants."""
 
 
-def lacking(what: tuple[tuple[Place, ...], ...] = GROUPS) -> str:
+def lacking(what: tuple[tuple[GroupPlace, ...], ...] = GROUPS) -> str:
     """What of it this torch has no more, in words; "" if all is there."""
     gone = [" or ".join(places) for places in what if not any(map(_is_there, places))]
     return f"this torch has no {', '.join(gone)}" if gone else ""
@@ -79,7 +79,7 @@ def names() -> Iterator[str]:
     yield from MAY_LACK
 
 
-def _is_there(place: Place) -> bool:
+def _is_there(place: GroupPlace) -> bool:
     module, _, path = place.partition(":")
     try:
         found = importlib.import_module(module)

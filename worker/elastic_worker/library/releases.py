@@ -18,7 +18,7 @@ KEYED_ORDER = "keyed-order"
 """Of an epoch's samples."""
 KNOWN = (CHAIN, KEYED_ORDER)
 WAIT_SECONDS = 30.0
-"""For whoever comes late to say what it knows."""
+"""For a late rank to say what it knows."""
 POLL_SECONDS = 0.05
 
 
@@ -38,7 +38,8 @@ def all_know(formed: Formed, what: str) -> bool:
 def agree(formed: Formed, what: str) -> bool:
     """Whether all of the group know it, where no collective follows what they have told: the same on all ranks.
 
-    Waits for them; who has waited for WAIT_SECONDS answers no for all. Raises dist.DistError where the store is gone.
+    Waits for them; a rank that has waited for WAIT_SECONDS answers no for all. Raises dist.DistError if the store is
+    gone.
     """
     tell(formed)
     key, end = f"{_key(what)}/agreed", time.monotonic() + WAIT_SECONDS

@@ -32,7 +32,7 @@ class SamplerError(ValueError):
 
 
 @dataclass
-class Micro:
+class MicroBatch:
     """The samples of one forward pass, which are `part` of the global batch.
 
     `last` is the rank's last one of this global batch. `data` is what a loader fetched. `is_weighed` once somebody has
@@ -56,7 +56,7 @@ class Micro:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankBatch:
     """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
 
     A dummy share has nothing but the batch's first micro-batch, with weight 0: its rank takes part in the collectives,
@@ -66,7 +66,7 @@ class Share:
     epoch: int
     first: int
     samples: int
-    micro: tuple[Micro, ...]
+    micro: tuple[MicroBatch, ...]
     is_dummy: bool
 
 
@@ -109,15 +109,15 @@ class Sampler:
         self.order_kind = self._next_order_kind = KEYED
         self._order: tuple[tuple[int, int], Order] | None = None
 
-    def share(self, rank: int, world: int) -> Share | None:
+    def share(self, rank: int, world: int) -> RankBatch | None:
         """Of the next global batch; None when the epoch is over."""
         return self.peek(rank, world, 0)
 
-    def peek(self, rank: int, world: int, ahead: int) -> Share | None:
+    def peek(self, rank: int, world: int, ahead: int) -> RankBatch | None:
         """Of the global batch that comes `ahead` batches after the next one; None beyond the end of this epoch."""
         return self.share_at(self.cursor + _whole("ahead", ahead, least=0) * self.global_batch, rank, world)
 
-    def share_at(self, first: int, rank: int, world: int) -> Share | None:
+    def share_at(self, first: int, rank: int, world: int) -> RankBatch | None:
         """Of the global batch that begins at the cursor `first` of this epoch, wherever the cursor is by now."""
         world = _positive("world", world)
         rank = _whole("rank", rank, least=0)
@@ -136,7 +136,7 @@ class Sampler:
             size = min(self.micro_batch, samples - offset)
             last = number == len(parts)
             micro.append(self._micro(first + offset, size, part=counts * size / samples, last=last))
-        return Share(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
+        return RankBatch(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
 
     def batches_left(self) -> int:
         """Global batches of this epoch that are not committed."""
@@ -147,7 +147,7 @@ class Sampler:
         """How many ranks of such a world get no sample of a full global batch."""
         return max(0, _positive("world", world) - self.global_batch // self.micro_batch)
 
-    def commit(self, share: Share) -> None:
+    def commit(self, share: RankBatch) -> None:
         """Its global batch is in the weights. Raises SamplerError if it is not the one at the cursor."""
         if not self.is_next(share):
             raise SamplerError(
@@ -157,7 +157,7 @@ class Sampler:
             )
         self.cursor += share.samples
 
-    def is_next(self, share: Share) -> bool:
+    def is_next(self, share: RankBatch) -> bool:
         """Whether it is of the global batch at the cursor."""
         return (share.epoch, share.first, share.samples) == (self.epoch, self.cursor, self._samples_at(self.cursor))
 
@@ -223,9 +223,9 @@ class Sampler:
         samples = max(0, min(self.global_batch, self.length - first))
         return 0 if self.drop_last and samples < self.global_batch else samples
 
-    def _micro(self, first: int, size: int, *, part: float, last: bool) -> Micro:
+    def _micro(self, first: int, size: int, *, part: float, last: bool) -> MicroBatch:
         indices = self._order_of(self.epoch, self.order_kind).samples(first, size)
-        return Micro(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
+        return MicroBatch(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
 
     def _order_of(self, epoch: int, kind: int) -> Order:
         if self._order is None or self._order[0] != (epoch, kind):

@@ -84,7 +84,7 @@ class Order:
             self._listed = randperm(length, seed, epoch)
 
     def samples(self, first: int, count: int) -> list[int]:
-        """At most so many, from that place on."""
+        """At most that many, from that place on."""
         if self._keyed is not None:
             return self._keyed.samples(first, count)
         part = self._listed[first : first + count]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from elastic_worker.library import groups, seeds
-from elastic_worker.library.sampler import Micro, Share
+from elastic_worker.library.sampler import MicroBatch, RankBatch
 from elastic_worker.library.state import State
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ class StepError(RuntimeError):
 class Batch:
     """This rank's share of a global batch of `samples` samples."""
 
-    def __init__(self, share: Share, job: Job) -> None:
+    def __init__(self, share: RankBatch, job: Job) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
         self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
 
     @property
-    def micro(self) -> Iterator[Micro]:
+    def micro(self) -> Iterator[MicroBatch]:
         """The micro-batches, one after the other; only the last one's backward has the gradients added up over all.
 
-        Random numbers depend on the micro-batch alone, not on who computes it.
+        Random numbers depend on the micro-batch alone, not on the rank that computes it.
         """
         state = self._job.current_state
         for micro in self.share.micro:
@@ -89,7 +89,7 @@ class Step:
         self._job.check_group()
         self._reduced = is_last
 
-    def _check_backward(self, micro: Micro | None) -> None:
+    def _check_backward(self, micro: MicroBatch | None) -> None:
         if micro is not None and not micro.is_weighed:
             raise StepError(
                 "the loss was not multiplied by the weight of its micro-batch, which is its part of the global batch: "

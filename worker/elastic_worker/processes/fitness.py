@@ -18,7 +18,7 @@ from elastic_worker.proc import stat_of
 CUDA_TOUCHED = 3
 """Exit status of a trial process in which CUDA cannot be used."""
 CUDA_DEVICE = "/dev/nvidia-uvm"
-"""CUDA opens it, whoever uses CUDA. NVML, by which torch counts GPUs, opens others, and harms no fork."""
+"""CUDA opens it. NVML, by which torch counts GPUs, opens others, and harms no fork."""
 END_SECONDS = 0.1
 """What threads get to end that are about to."""
 LOOK_SECONDS = 0.005

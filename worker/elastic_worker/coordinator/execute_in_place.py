@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.in_place import failed_attempts
-from elastic_worker.coordinator.model import Attempt, Board, Member, Stage
+from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
 
 if TYPE_CHECKING:
-    from elastic_worker.coordinator.carry_out import Carrier, Tell
+    from elastic_worker.coordinator.execute import Executor, Tell
 
 log = logging.getLogger(__name__)
 
 MOST_MARGIN = 64
 
 
-class InPlace:
-    """Of one carrier."""
+class InPlaceExecutor:
+    """Of one executor."""
 
-    def __init__(self, carrier: Carrier, board: Board, tell: Tell) -> None:
-        self._carrier, self._board, self._tell = carrier, board, tell
+    def __init__(self, executor: Executor, board: Board, tell: Tell) -> None:
+        self._executor, self._board, self._tell = executor, board, tell
         self._progress_at_failure = -1
         self.acts: dict[str, Callable[[Decision, float], None]] = {
             "candidates": self._candidates,
@@ -39,7 +39,7 @@ class InPlace:
             "count": self._count,
         }
 
-    # -- decisions ----------------------------------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------------------------------
 
     def _candidates(self, decision: Decision, _now: float) -> None:
         for pod in decision.pods:
@@ -59,17 +59,17 @@ class InPlace:
         host = board.members[attempt.group.pods[0].uid]
         attempt.group = replace(attempt.group, store_port=host.store_port)
         board.attempt, board.attempts = attempt, attempt.number
-        self._carrier.begin(decision, now)
+        self._executor.begin(decision, now)
         about = {"at": attempt.key, "broken": attempt.broken}
         concerned = self._concerned(attempt)
-        self._carrier.tell_group(attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
+        self._executor.tell_group(attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
 
     def _ask(self, _decision: Decision, now: float) -> None:
         attempt = self._attempt()
         if attempt.stage == Stage.PROPOSED:
             attempt.margin = min(2 * attempt.margin, MOST_MARGIN)
         if attempt.stage == Stage.FORMING:
-            self._carrier.mark("made", now)
+            self._executor.mark("made", now)
         attempt.stage, attempt.passed, attempt.agreed = Stage.ASKING, {}, {}
         self._tell_old({"ask": attempt.key})
 
@@ -95,21 +95,21 @@ class InPlace:
             return
         board.group = group = replace(attempt.group, step=board.step)
         board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
-        self._carrier.account(group, decision.sentence, len(old.pods), now).lost = 0
+        self._executor.account(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:
             member = board.members[uid]
-            member.runs = group.number if uid in group.uids else 0
+            member.process_generation = group.number if uid in group.uids else 0
             member.refused = False
-        self._carrier.tell_group(group, concerned, lambda told: {"bind": told, "at": attempt.key})
+        self._executor.tell_group(group, concerned, lambda told: {"bind": told, "at": attempt.key})
 
     def cancel(self) -> None:
-        """Forget the attempt; those who wait for it go on."""
+        """Forget the change; members that wait for it go on."""
         board = self._board
         if board.attempt is not None:
             self._tell(self._concerned(board.attempt), {"cancel": 1})
         board.attempt = None
-        self._carrier.changes.drop_unfinished()
+        self._executor.changes.drop_unfinished()
 
     def _retry(self) -> None:
         board, pods = self._board, self._attempt().group.pods
@@ -129,7 +129,7 @@ class InPlace:
         board = self._board
         assert board.group is not None
         if decision.attempt is not None:
-            self._carrier.begin(decision, now)
+            self._executor.begin(decision, now)
             decision.attempt.since = now
             board.attempt = decision.attempt
             return
@@ -141,7 +141,7 @@ class InPlace:
         board, failure = self._board, decision.failure
         assert failure is not None
         assert board.group is not None
-        if self._carrier.is_blamed(board.group, now) and not failure.is_consequence:
+        if self._executor.is_blamed(board.group, now) and not failure.is_consequence:
             board.failures = 1 if board.step > self._progress_at_failure else board.failures + 1
             self._progress_at_failure = board.step
             board.failure = failure
@@ -150,7 +150,7 @@ class InPlace:
             member.failure = None
 
     def is_to_save(self, member: Member) -> bool:
-        """Whether a pod that leaves writes a checkpoint before: it has the state, and so has nobody who stays.
+        """Whether a pod that leaves writes a checkpoint before: it has the state, and no pod that stays has it.
 
         Of a group that has only just come about, its processes have the state when they are all in it.
         """
@@ -159,10 +159,14 @@ class InPlace:
             return False
         number = board.group.number
         known = [board.members[uid] for uid in board.group.places if uid in board.members]
-        here = [each for each in known if each.connected and each.runs == number and each.cut_off != number]
+        here = [
+            each
+            for each in known
+            if each.connected and each.process_generation == number and each.lost_generation != number
+        ]
         return not any(each.here for each in here) and here[:1] == [member]
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def hear(self, member: Member, message: dict[str, Any], now: float) -> None:
         """What concerns groups that change in place."""
@@ -171,7 +175,7 @@ class InPlace:
         if "stuck" in message:
             member.stuck = message["stuck"]
         if "cutOff" in message:
-            member.cut_off = int(message["cutOff"])
+            member.lost_generation = int(message["cutOff"])
         attempt = self._board.attempt
         if attempt is None or message.get("at") != attempt.key:
             return
@@ -188,21 +192,21 @@ class InPlace:
             attempt.agreed[uid] = bool(message["agreed"])
 
     def _take_ready(self, member: Member, message: dict[str, Any], now: float) -> None:
-        """Who was in a group with all of its processes, and is no more, is cut off from it."""
+        """A pod whose processes have all left their group has lost it."""
         ready, joined = bool(message["ready"]), int(message.get("joined", 0))
         member.ready_at = (member.ready_at or now) if ready else None
         member.starting = member.starting and not ready
-        member.holds = bool(message.get("holds"))
+        member.has_state = bool(message.get("holds"))
         member.kind = str(message.get("kind", ""))
-        if member.joined and not joined:
-            member.cut_off = member.joined
-        if joined != member.joined and (change := self._carrier.changes.of(joined)):
+        if member.joined_generation and not joined:
+            member.lost_generation = member.joined_generation
+        if joined != member.joined_generation and (change := self._executor.changes.of(joined)):
             change.marks["joined"] = now
-        member.joined = joined
+        member.joined_generation = joined
 
-    # -- who is told --------------------------------------------------------------------------------------------------
+    # -- recipients ----------------------------------------------------------------------------------------------------
 
-    def _attempt(self) -> Attempt:
+    def _attempt(self) -> Regroup:
         assert self._board.attempt is not None
         return self._board.attempt
 
@@ -210,8 +214,8 @@ class InPlace:
         assert self._board.group is not None
         self._tell(self._board.group.places, message)
 
-    def _concerned(self, attempt: Attempt) -> list[str]:
-        """Those who are in the one group or the other, and can be told."""
+    def _concerned(self, attempt: Regroup) -> list[str]:
+        """The connected pods of both groups."""
         assert self._board.group is not None
         uids = self._board.group.uids | attempt.group.uids
         return [uid for uid, member in self._board.members.items() if uid in uids and member.connected]

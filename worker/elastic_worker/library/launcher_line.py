@@ -16,14 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from elastic_worker.library import groups, stuck
-from elastic_worker.library.link_state import LinkState, Turn, Verdict
-from elastic_worker.library.place import Place
+from elastic_worker.library import groups, watchdog
+from elastic_worker.library.line_state import LineState, Turn, Verdict
+from elastic_worker.library.place import GroupPlace
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
-Form = Callable[[Place, str], groups.Formed]
+Form = Callable[[GroupPlace, str], groups.Formed]
 FORM_SECONDS = 5.0
 HINT_SECONDS = 3.0
 """After so long the launcher is told that this process can reach its peers no more."""
@@ -35,13 +35,13 @@ class Leave(SystemExit):
     """This process was told to end: its pod leaves."""
 
 
-class Link:
-    """The line, under the state that it keeps (`link_state`). `form` makes a group."""
+class LauncherLine:
+    """The line, under the state that it keeps (`line_state`). `form` makes a group."""
 
     def __init__(self, path: str, hello: Message, *, form: Form) -> None:
         self._form = form
         self._changed = threading.Condition(threading.RLock())
-        self._state = LinkState(self)
+        self._state = LineState(self)
         self.step_began: float | None = None
         self.median_step: float | None = None
         """In seconds, once enough steps were done to know it. Set by the job, told to a launcher that asks."""
@@ -115,7 +115,7 @@ class Link:
             self._state.enter(generation, formed)
 
     def is_confirmed(self) -> bool:
-        """Whether the group has lost somebody: waits until it is told, for as long as there is anybody who could."""
+        """Whether the group has lost a pod: waits to hear it, for CONFIRM_SECONDS in which there is a coordinator."""
         waited, self._state.in_wait = 0.0, True
         with self._changed:
             while waited < CONFIRM_SECONDS:
@@ -128,7 +128,7 @@ class Link:
         return False
 
     def lost(self) -> None:
-        """The group is of no use any more, whoever else knows that."""
+        """The group can do no further step, as this process has seen."""
         with self._changed:
             self._state.lose()
 
@@ -154,13 +154,13 @@ class Link:
         seconds = 0.0 if began is None or median is None else time.monotonic() - began
         self.send(where={"tick": self._state.passed, "seconds": round(seconds, 1), "median": median or 0.0})
 
-    # -- what follows from it (`link_state.Actions`) -------------------------------------------------------------------
+    # -- what follows from it (`line_state.Actions`) -------------------------------------------------------------------
 
-    def form(self, place: Place, key: list[int], name: str) -> None:
+    def form(self, place: GroupPlace, key: list[int], name: str) -> None:
         """On a thread: the group that trains must not notice, whatever goes wrong."""
         threading.Thread(target=self._make, args=(place, key, name), name="elastic-form", daemon=True).start()
 
-    def _make(self, place: Place, key: list[int], name: str) -> None:
+    def _make(self, place: GroupPlace, key: list[int], name: str) -> None:
         try:
             formed = self._form(place, name)
         except Exception as error:  # noqa: BLE001 (told to the coordinator, which tries again)
@@ -176,9 +176,9 @@ class Link:
         groups.discard(formed)
 
     def abort(self, formed: groups.Formed) -> None:
-        """Free whoever waits in one of its collectives."""
+        """Free the threads that wait in its collectives."""
         groups.abort(formed)
 
     def watch(self) -> None:
         """End the process if its main thread does not come out of the broken group."""
-        stuck.watch(lambda: self._state.in_wait or not self._state.is_broken)
+        watchdog.watch(lambda: self._state.in_wait or not self._state.is_broken)

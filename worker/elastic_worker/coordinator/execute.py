@@ -10,11 +10,11 @@ from typing import Any
 
 from elastic_worker import contract
 from elastic_worker.coordinator.aligning import Aligning
-from elastic_worker.coordinator.carry_in_place import InPlace
 from elastic_worker.coordinator.changes import Change, Changes
 from elastic_worker.coordinator.choose import leaving, lost
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
 from elastic_worker.coordinator.part import part_of
 
@@ -31,7 +31,7 @@ BROKEN_STOP_SECONDS = 5.0
 Tell = Callable[[Iterable[str], dict[str, Any]], None]
 
 
-class Carrier:
+class Executor:
     """Carries out decisions on `board`; `tell(uids, message)` reaches those of the members that are connected."""
 
     def __init__(self, board: Board, tell: Tell) -> None:
@@ -39,7 +39,7 @@ class Carrier:
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self.aligning = Aligning(board, tell)
-        self.in_place = InPlace(self, board, tell)
+        self.in_place = InPlaceExecutor(self, board, tell)
 
     def do(self, decision: Decision, now: float) -> None:
         """Carry out whatever is not "stay"."""
@@ -62,7 +62,7 @@ class Carrier:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, now: float) -> None:
-        """Whoever was asked something by the coordinator of before need not wait for it."""
+        """Members that the previous coordinator has asked stop waiting."""
         self._enter(Phase.RUNNING, now)
         self._tell_all({"cancel": 1})
 
@@ -95,10 +95,10 @@ class Carrier:
         seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
         running: dict[int, list[str]] = {}
         for member in board.members.values():
-            if member.connected and member.runs:
-                running.setdefault(member.runs, []).append(member.pod.uid)
+            if member.connected and member.process_generation:
+                running.setdefault(member.process_generation, []).append(member.pod.uid)
             elif not member.connected:
-                member.runs = 0
+                member.process_generation = 0
         for runs, uids in running.items():
             self._tell(uids, {"stop": runs, "seconds": seconds, "dump": stalled})
 
@@ -119,7 +119,7 @@ class Carrier:
             member.failure, member.finished = None, 0
 
     def _count_failure(self, group: Generation, now: float) -> None:
-        """Who failed because another pod went is not to blame."""
+        """A failure counts, unless a pod that went has caused it."""
         board = self.board
         if not self.is_blamed(group, now):
             board.why = "Loss"
@@ -153,7 +153,7 @@ class Carrier:
             group.reason,
         )
         for pod in group.pods:
-            board.members[pod.uid].runs = group.number
+            board.members[pod.uid].process_generation = group.number
         self.tell_group(group, group.places, lambda told: {"form": told})
 
     def _done(self, now: float) -> None:
@@ -173,10 +173,12 @@ class Carrier:
         """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
         board = self.board
         group = board.group
-        mine = group is not None and member.pod.uid in group.uids and member.runs == group.number
+        mine = group is not None and member.pod.uid in group.uids and member.process_generation == group.number
         is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
-        if member.runs and (is_over or not mine):
-            self._tell([member.pod.uid], {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
+        if member.process_generation and (is_over or not mine):
+            self._tell(
+                [member.pod.uid], {"stop": member.process_generation, "seconds": BROKEN_STOP_SECONDS, "dump": False}
+            )
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
@@ -186,11 +188,11 @@ class Carrier:
         change = self.changes.of(generation)
         if change is not None:
             change.marks["started"] = now
-        member.runs = generation
+        member.process_generation = generation
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
         """None of a member's processes runs, but for one that is `unkillable`."""
-        member.runs, member.given_up = 0, unkillable
+        member.process_generation, member.given_up = 0, unkillable
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
@@ -213,9 +215,9 @@ class Carrier:
             log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
     def release(self) -> None:
-        """Those who were told to go and have nothing to stop may go; the master last.
+        """Let the leaving pods go that have nothing to stop; the master last.
 
-        Where all wait with their state in memory, one of those who go writes it down if nobody is left who has it.
+        Where all wait with their state in memory and no pod that stays has it, one of the leaving pods writes it down.
         """
         board = self.board
         for member in board.members.values():
@@ -236,7 +238,7 @@ class Carrier:
     # -- the account --------------------------------------------------------------------------------------------------
 
     def status(self, sentence: str) -> dict[str, Any]:
-        """What /status shows, as far as the coordinator knows it."""
+        """What the coordinator knows of what /status shows."""
         board, group = self.board, self.board.group
         training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not board.parked
         return {

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Message = dict[str, Any]
 LINE_BYTES = 1 << 20
 STALL_STEPS = 10.0
-"""A step that takes so many times the median will not end."""
+"""A step that takes this many times the median will not end."""
 
 
 class Writer(Protocol):
@@ -52,7 +52,7 @@ class Trainee:
             self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
 
-class Library:
+class Trainees:
     """Of one pod. `tell` reaches the coordinator, `size` is how many processes the pod has."""
 
     def __init__(self, uid: str, path: Path, *, tell: Callable[..., None], size: Callable[[], int]) -> None:
@@ -206,7 +206,7 @@ class Library:
                 self._each(lambda rank: {"bind": _place(part, rank), "at": message.get("at")})
 
     def coordinator_is(self, epoch: int | None) -> None:
-        """Of which epoch the one is that coordinates now, None if there is none: then nobody can say who is lost."""
+        """The epoch of the coordinator; None while there is none, as then nobody can say which pods are lost."""
         self._each(lambda _rank: {"away": True} if epoch is None else {"away": False, "epoch": epoch})
 
     async def leave(self, *, save: bool, seconds: float) -> None:

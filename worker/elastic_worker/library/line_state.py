@@ -1,6 +1,7 @@
 """What a training process knows of its group, and of the change that is under way: no thread, no socket, no clock.
 
-`Link` feeds it what the launcher says and asks it at each boundary. The random histories of the tests do the same.
+`LauncherLine` feeds it what the launcher says and asks it at each boundary. The random histories of the tests do the
+same.
 
     (trains) ──prepare──► forms the next group ──propose──► waits at that boundary ──bind──► (trains in the next group)
         └──── broken, or parked: in no group that can do a step; waits for prepare and bind ────►┘
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from elastic_worker.library.place import Place
+from elastic_worker.library.place import GroupPlace
 
 Message = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ class Verdict:
     together, and are started again.
     """
 
-    place: Place | None
+    place: GroupPlace | None
     formed: Any = None
     save: bool = False
 
@@ -53,20 +54,20 @@ class Actions(Protocol):
     def send(self, **message: Any) -> None:
         """Say something to the launcher."""
 
-    def form(self, place: Place, key: list[int], name: str) -> None:
+    def form(self, place: GroupPlace, key: list[int], name: str) -> None:
         """Form a group beside the present one. Call `take_formed`, or say why not, when it is there."""
 
     def discard(self, formed: Any) -> None:
         """Give up a group that was formed and is not needed."""
 
     def abort(self, formed: Any) -> None:
-        """Free whoever waits in a collective of the present group, which can do no further step."""
+        """Free the threads that wait in collectives of the present group, which can do no further step."""
 
     def watch(self) -> None:
         """See to it that the main thread comes out of the broken group."""
 
 
-class LinkState:
+class LineState:
     """Of one process. `current` is the group that it is in, or is about to be."""
 
     def __init__(self, actions: Actions) -> None:
@@ -110,10 +111,10 @@ class LinkState:
 
     def enter(self, generation: int, formed: Any) -> None:
         """Be in a group that was made without the coordinator's help: the first one."""
-        self._settle(Verdict(Place(generation, 0, 1, "", 0), formed))
+        self._settle(Verdict(GroupPlace(generation, 0, 1, "", 0), formed))
 
     def lose(self) -> None:
-        """The group is of no use any more, whoever else knows that."""
+        """The group can do no further step, as this process has seen."""
         self.is_broken = True
         self._look()
         self._actions.send(lost=self.generation)
@@ -154,7 +155,7 @@ class LinkState:
         if told.get("broken"):
             self._verdict = None
             self._break()
-        place = Place.from_message(told)
+        place = GroupPlace.from_message(told)
         if place.rank < 0:
             return
         self._key = key = told["at"]
@@ -174,7 +175,7 @@ class LinkState:
     def _bind(self, place: Message | None, key: list[int], *, together: bool) -> None:
         formed = self._formed if self._key == key else None
         self._formed, self._key, self.bound = None, None, key
-        self._verdict = Verdict(None if place is None else Place.from_message(place), formed, save=together)
+        self._verdict = Verdict(None if place is None else GroupPlace.from_message(place), formed, save=together)
 
     def _forget(self) -> None:
         """Drop a group that was formed but not bound."""
