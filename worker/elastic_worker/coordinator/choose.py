@@ -70,6 +70,11 @@ def lost(board: Board, group: Generation, now: float) -> list[Pod]:
     return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
 
 
+def is_to_blame(board: Board, group: Generation, now: float) -> bool:
+    """Whether a failure in the group is the script's, and not that of pods which went."""
+    return not (lost(board, group, now) or leaving(board, group))
+
+
 def leaving(board: Board, group: Generation) -> list[float]:
     """When the processes of those pods of the group end that were asked to go; without pods that left an earlier group.
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from elastic_worker import contract
 from elastic_worker.coordinator.aligning import Aligning
-from elastic_worker.coordinator.changes import Change, Changes
-from elastic_worker.coordinator.choose import leaving, lost
+from elastic_worker.coordinator.changes import Changes
+from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
-from elastic_worker.coordinator.part import part_of
+from elastic_worker.coordinator.telling import Tell, tell_group
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +27,6 @@ a moment of its own, and a master that waits costs the training nothing."""
 BROKEN_STOP_SECONDS = 5.0
 """The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
 
-Tell = Callable[[Iterable[str], dict[str, Any]], None]
-
 
 class Executor:
     """Carries out decisions on `board`; `tell(uids, message)` reaches those of the members that are connected."""
@@ -39,7 +36,7 @@ class Executor:
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self.aligning = Aligning(board, tell)
-        self.in_place = InPlaceExecutor(self, board, tell)
+        self.in_place = InPlaceExecutor(board, tell, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
         """Carry out whatever is not "stay"."""
@@ -71,7 +68,7 @@ class Executor:
         again = self.board.phase == Phase.ALIGNING
         self.board.why, self.board.planned_at = decision.reason, now
         if not again:
-            self.begin(decision, now)
+            self.changes.decided(decision, len(self.board.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
 
@@ -87,7 +84,7 @@ class Executor:
         board.attempt, board.attempts, board.parked = None, 0, ""
         board.tried, board.failed_attempts = (), 0
         is_whole = board.aligned and not board.in_vain
-        self.begin(decision, now)
+        self.changes.decided(decision, len(board.group.pods) if board.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
@@ -110,7 +107,7 @@ class Executor:
     def _stopped(self, now: float) -> None:
         board = self.board
         assert board.group is not None
-        self.mark("stopped", now)
+        self.changes.mark("stopped", now)
         if board.why == "Failure":
             self._count_failure(board.group, now)
         self._enter(Phase.WAITING, now)
@@ -121,21 +118,17 @@ class Executor:
     def _count_failure(self, group: Generation, now: float) -> None:
         """A failure counts, unless a pod that went has caused it."""
         board = self.board
-        if not self.is_blamed(group, now):
+        if not is_to_blame(board, group, now):
             board.why = "Loss"
             return
         board.failures = 1 if board.progressed else board.failures + 1
         board.restart_at = now + backoff(board.failures)
 
-    def is_blamed(self, group: Generation, now: float) -> bool:
-        """Whether a failure is the script's, and not that of pods which went."""
-        return not (lost(self.board, group, now) or leaving(self.board, group))
-
     def _form(self, decision: Decision, now: float) -> None:
         board, group = self.board, decision.group
         assert group is not None
         if board.group is None:
-            self.begin(replace(decision, reason="Start", sentence="the first group"), now)
+            self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
         before = len(board.group.pods) if board.group else 0
         latest = self.changes.latest
         board.step = max(0, board.step - ((latest.lost or 0) if latest and not latest.generation else 0))
@@ -143,7 +136,7 @@ class Executor:
         store_port, board.members[board.me].store_port = board.members[board.me].store_port, 0
         board.group = group = replace(group, store_port=store_port, step=board.step)
         board.progressed, board.restart_at = False, 0.0
-        self.account(group, decision.sentence, before, now)
+        self.changes.formed(group, decision.sentence, before, now)
         self._enter(Phase.RUNNING, now)
         log.info(
             "generation=%d pods=%d processes=%d reason=%s",
@@ -154,7 +147,7 @@ class Executor:
         )
         for pod in group.pods:
             board.members[pod.uid].process_generation = group.number
-        self.tell_group(group, group.places, lambda told: {"form": told})
+        tell_group(board, self._tell, group, group.places, lambda told: {"form": told})
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
@@ -258,45 +251,10 @@ class Executor:
             "changes": self.changes.shown(),
         }
 
-    def begin(self, decision: Decision, now: float) -> None:
-        """A change is decided on."""
-        before = len(self.board.group.pods) if self.board.group else 0
-        latest = self.changes.latest
-        marks = {"decided": now}
-        if latest is not None and not latest.generation:
-            latest.reason, latest.sentence = decision.reason, decision.sentence
-            latest.marks.setdefault("aligned", now)
-            return
-        self.changes.begin(Change(decision.reason, decision.sentence, time.time(), before, marks=marks))
-
-    def account(self, group: Generation, sentence: str, before: int, now: float) -> Change:
-        """A group has come about: by the change that was decided on, or by one that nobody had to decide on."""
-        change = self.changes.latest
-        if change is None or change.generation:
-            change = self.changes.begin(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
-        change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
-        change.marks["formed"] = now
-        return change
-
-    def mark(self, name: str, now: float) -> None:
-        """A part of the change under way is done."""
-        if self.changes.latest is not None:
-            self.changes.latest.marks[name] = now
-
     def _enter(self, phase: str, now: float) -> None:
         board = self.board
         board.phase, board.phase_since = phase, now
         board.aligned, board.in_vain, board.still_until = False, False, None
-
-    def tell_group(self, group: Generation, uids: Iterable[str], word: Callable[[Any], dict[str, Any]]) -> None:
-        """Tell of a group: each member its own part of it, those of earlier releases the whole (113)."""
-        members = [self.board.members[uid] for uid in uids]
-        older = [member.pod.uid for member in members if not member.takes_parts]
-        if older:
-            self._tell(older, word(group.to_message()))
-        for member in members:
-            if member.takes_parts:
-                self._tell([member.pod.uid], word(part_of(group, member.pod.uid).to_message()))
 
     def _tell_all(self, message: dict[str, Any]) -> None:
         self._tell(self.board.members, message)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from elastic_worker.coordinator.changes import Changes
+from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.in_place import failed_attempts
 from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
-
-if TYPE_CHECKING:
-    from elastic_worker.coordinator.execute import Executor, Tell
+from elastic_worker.coordinator.telling import Tell, tell_group
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ MOST_MARGIN = 64
 class InPlaceExecutor:
     """Of one executor."""
 
-    def __init__(self, executor: Executor, board: Board, tell: Tell) -> None:
-        self._executor, self._board, self._tell = executor, board, tell
+    def __init__(self, board: Board, tell: Tell, changes: Changes) -> None:
+        self._board, self._tell, self._changes = board, tell, changes
         self._progress_at_failure = -1
         self.acts: dict[str, Callable[[Decision, float], None]] = {
             "candidates": self._candidates,
@@ -59,17 +59,21 @@ class InPlaceExecutor:
         host = board.members[attempt.group.pods[0].uid]
         attempt.group = replace(attempt.group, store_port=host.store_port)
         board.attempt, board.attempts = attempt, attempt.number
-        self._executor.begin(decision, now)
+        self._decided(decision, now)
         about = {"at": attempt.key, "broken": attempt.broken}
         concerned = self._concerned(attempt)
-        self._executor.tell_group(attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
+        tell_group(board, self._tell, attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
+
+    def _decided(self, decision: Decision, now: float) -> None:
+        group = self._board.group
+        self._changes.decided(decision, len(group.pods) if group else 0, now)
 
     def _ask(self, _decision: Decision, now: float) -> None:
         attempt = self._attempt()
         if attempt.stage == Stage.PROPOSED:
             attempt.margin = min(2 * attempt.margin, MOST_MARGIN)
         if attempt.stage == Stage.FORMING:
-            self._executor.mark("made", now)
+            self._changes.mark("made", now)
         attempt.stage, attempt.passed, attempt.agreed = Stage.ASKING, {}, {}
         self._tell_old({"ask": attempt.key})
 
@@ -95,13 +99,13 @@ class InPlaceExecutor:
             return
         board.group = group = replace(attempt.group, step=board.step)
         board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
-        self._executor.account(group, decision.sentence, len(old.pods), now).lost = 0
+        self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:
             member = board.members[uid]
             member.process_generation = group.number if uid in group.uids else 0
             member.refused = False
-        self._executor.tell_group(group, concerned, lambda told: {"bind": told, "at": attempt.key})
+        tell_group(board, self._tell, group, concerned, lambda told: {"bind": told, "at": attempt.key})
 
     def cancel(self) -> None:
         """Forget the change; members that wait for it go on."""
@@ -109,7 +113,7 @@ class InPlaceExecutor:
         if board.attempt is not None:
             self._tell(self._concerned(board.attempt), {"cancel": 1})
         board.attempt = None
-        self._executor.changes.drop_unfinished()
+        self._changes.drop_unfinished()
 
     def _retry(self) -> None:
         board, pods = self._board, self._attempt().group.pods
@@ -129,7 +133,7 @@ class InPlaceExecutor:
         board = self._board
         assert board.group is not None
         if decision.attempt is not None:
-            self._executor.begin(decision, now)
+            self._decided(decision, now)
             decision.attempt.since = now
             board.attempt = decision.attempt
             return
@@ -141,7 +145,7 @@ class InPlaceExecutor:
         board, failure = self._board, decision.failure
         assert failure is not None
         assert board.group is not None
-        if self._executor.is_blamed(board.group, now) and not failure.is_consequence:
+        if is_to_blame(board, board.group, now) and not failure.is_consequence:
             board.failures = 1 if board.step > self._progress_at_failure else board.failures + 1
             self._progress_at_failure = board.step
             board.failure = failure
@@ -200,7 +204,7 @@ class InPlaceExecutor:
         member.kind = str(message.get("kind", ""))
         if member.joined_generation and not joined:
             member.lost_generation = member.joined_generation
-        if joined != member.joined_generation and (change := self._executor.changes.of(joined)):
+        if joined != member.joined_generation and (change := self._changes.of(joined)):
             change.marks["joined"] = now
         member.joined_generation = joined
 

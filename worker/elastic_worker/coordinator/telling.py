@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from elastic_worker import wire
+from elastic_worker.coordinator.model import Board, Generation
+from elastic_worker.coordinator.part import part_of
+
+Tell = Callable[[Iterable[str], wire.Message], None]
+"""Put a message on its way to those of these members that are connected."""
 
 TURN_BYTES = 1 << 18
 """So much is sent before others may run: some milliseconds."""
@@ -53,3 +59,16 @@ class Telling:
             line, message = self._queue.popleft()
             line.send_line(message)
             left -= len(message) + SEND_BYTES
+
+
+def tell_group(
+    board: Board, tell: Tell, group: Generation, uids: Iterable[str], word: Callable[[Any], wire.Message]
+) -> None:
+    """Tell of a group: each member its own part of it, those of earlier releases the whole (113)."""
+    members = [board.members[uid] for uid in uids]
+    older = [member.pod.uid for member in members if not member.takes_parts]
+    if older:
+        tell(older, word(group.to_message()))
+    for member in members:
+        if member.takes_parts:
+            tell([member.pod.uid], word(part_of(group, member.pod.uid).to_message()))

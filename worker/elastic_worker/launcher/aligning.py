@@ -32,14 +32,14 @@ class Aligning:
         self.frozen = False
         """Whether the processes stand still for good: until they are stopped, or `cancel`."""
         self._hold: asyncio.Task[None] | None = None
-        self._regrouping: asyncio.Task[None] | None = None
+        self._standing: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[bool] | None = None
         self._limits: tuple[float, float | None] = 0.0, None
 
     @property
     def under_way(self) -> bool:
         """Whether a checkpoint is waited for, or the end of a file."""
-        return any(task is not None and not task.done() for task in (self._hold, self._regrouping, self._finishing))
+        return any(task is not None and not task.done() for task in (self._hold, self._standing, self._finishing))
 
     def begin(self, seconds: float | None, last_call: float | None) -> None:
         """Freeze right after the next complete checkpoint, and say so; say so too if there is none.
@@ -54,16 +54,16 @@ class Aligning:
 
     def stand_still(self, round_: int, *, marked: bool) -> None:
         """Processes of another pod stand right after a checkpoint: freeze these too, unless they have some to write."""
-        if self._regrouping is not None:
-            self._regrouping.cancel()
-        self._regrouping = asyncio.ensure_future(self._stand_still(round_, marked=marked))
+        if self._standing is not None:
+            self._standing.cancel()
+        self._standing = asyncio.ensure_future(self._stand_still(round_, marked=marked))
 
     def cancel(self) -> None:
         """Wait for no checkpoint any more, and let frozen processes go on."""
-        for task in (self._hold, self._regrouping, self._finishing):
+        for task in (self._hold, self._standing, self._finishing):
             if task is not None:
                 task.cancel()
-        self._hold = self._regrouping = None
+        self._hold = self._standing = None
         if self.frozen:
             self.frozen = False
             for process in self._running():
@@ -77,7 +77,7 @@ class Aligning:
         """
         if self._watch is None or seconds <= 0 or self._finishing is not None:
             return
-        await _end(self._hold, self._regrouping)
+        await _end(self._hold, self._standing)
         if not self.frozen:
             finishing = asyncio.ensure_future(freeze_between_writes(self._watch, self._running(), seconds=seconds))
             self._finishing = finishing

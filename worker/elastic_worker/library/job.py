@@ -246,11 +246,11 @@ class Job:
         return self._state_now("job.batches").data.seed
 
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """From here on all ranks draw the same random numbers (102). Called by Evaluation."""
+        """From here on all ranks draw the same random numbers (102). See Evaluations."""
         seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
-        """Called by Step."""
+        """See Steps."""
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
         self._active, self.micro = step, None
@@ -258,18 +258,18 @@ class Job:
             self._regrouping.line.step_began = time.monotonic()
 
     def end_step(self) -> None:
-        """Called by Step."""
+        """See Steps."""
         self._active = None
         if self._regrouping.line is not None:
             self._regrouping.line.step_began = None
 
     def check_group(self) -> None:
-        """Raises where a reduction has failed, or the group was aborted. Called by Step."""
+        """Raises where a reduction has failed, or the group was aborted. See Steps."""
         if self._regrouping.formed is not None:
             self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """None where there is no group, or nobody counts. Called by Step."""
+        """None where there is no group, or nobody counts. See Steps."""
         return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property
@@ -278,16 +278,16 @@ class Job:
         return self._regrouping.kind == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
-        """Called by Step, after an error of communication."""
+        """After an error of communication. See Steps."""
         return self._regrouping.has_lost_a_peer()
 
     def note_aborted(self) -> None:
-        """The batch will come again. Called by Step."""
+        """The batch will come again. See Steps."""
         self._regrouping.aborted = True
         self._goodput.spend("lost")
 
     def commit(self, state: State, loss: Any) -> None:
-        """The batch counts from now on. Called by Step."""
+        """The batch counts from now on. See Steps."""
         assert self._batch is not None
         state.data.commit(self._batch.share)
         state.step += 1
@@ -324,15 +324,15 @@ class Job:
         return Evaluation(self, length_of(data), batch_size, known)
 
     def free_boundary(self) -> None:
-        """The next boundary is the one that the others are at already. Called by Evaluation."""
+        """The next boundary is the one that the others are at already. See Evaluations."""
         self._regrouping.free_boundary()
 
     def pass_boundary(self) -> bool:
-        """Called by Evaluation."""
+        """See Evaluations."""
         return self._regrouping.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """All evaluate with rank 0's running statistics; False if the group was lost. Called by Evaluation."""
+        """All evaluate with rank 0's running statistics; False if the group was lost. See Evaluations."""
         formed, state = self._regrouping.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True
@@ -348,7 +348,7 @@ class Job:
         return True
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Over all ranks; None if the group was lost meanwhile. Called by Evaluation."""
+        """Over all ranks; None if the group was lost meanwhile. See Evaluations."""
         total = dict(sums)
         if self._regrouping.formed is not None:
             try:

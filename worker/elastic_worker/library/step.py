@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
@@ -12,18 +12,51 @@ from elastic_worker.library import groups, seeds
 from elastic_worker.library.sampler import MicroBatch, RankBatch
 from elastic_worker.library.state import State
 
-if TYPE_CHECKING:
-    from elastic_worker.library.job import Job
-
 
 class StepError(RuntimeError):
     """The body of a step did not do what a step must; the message says what is missing."""
 
 
+class Steps(Protocol):
+    """What a batch and its step ask of the job that they are steps of."""
+
+    micro: MicroBatch | None
+
+    @property
+    def current_state(self) -> State | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def may_change_in_place(self) -> bool:
+        """Whether a lost peer ends no process."""
+
+    def begin_step(self, step: Step) -> None: ...
+    def end_step(self) -> None: ...
+    def check_group(self) -> None:
+        """Raises where a reduction has failed, or the group was aborted."""
+
+    def collectives_begun(self) -> int | None:
+        """None where there is no group, or nobody counts."""
+
+    def has_lost_a_peer(self) -> bool:
+        """After an error of communication."""
+
+    def note_aborted(self) -> None:
+        """The batch will come again."""
+
+    def commit(self, state: State, loss: Any) -> None:
+        """The batch counts from now on."""
+
+    def compare_replicas(self) -> None:
+        """Raises DivergedError where a rank has other weights."""
+
+
 class Batch:
     """This rank's share of a global batch of `samples` samples."""
 
-    def __init__(self, share: RankBatch, job: Job) -> None:
+    def __init__(self, share: RankBatch, job: Steps) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
         self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
@@ -53,7 +86,7 @@ class Batch:
 class Step:
     """Made by `job.step(state)`."""
 
-    def __init__(self, job: Job, state: State) -> None:
+    def __init__(self, job: Steps, state: State) -> None:
         self._job, self._state = job, state
         self._reduced = False
         self._begun: set[str] = set()
