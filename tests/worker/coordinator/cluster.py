@@ -15,7 +15,7 @@ class Cluster:
     def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
         self.board = Board("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
-        self.executor = Executor(self.board, lambda uids, message: [self._post(uid, message) for uid in uids])
+        self.executor = Executor(self.board, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()

@@ -94,7 +94,7 @@ class LibraryJob(Cluster):
     def arrive(self, index):
         uid = f"u{index}"
         if is_new := uid not in self.board.members:
-            self.pods[uid] = TrainingPod(uid, lambda **what: self._say(uid, what))
+            self.pods[uid] = TrainingPod(uid, lambda *said: self._say(uid, *said))
         super().arrive(index)
         if is_new and not self.over:
             self.board.members[uid].takes_parts = True
@@ -282,9 +282,9 @@ class LibraryJob(Cluster):
         if "done" in word or "fail" in word:
             self.over = "done" if "done" in word else "failed"
 
-    def _say(self, uid, message):
-        if uid in self.board.members:
-            self.executor.in_place.hear(self.board.members[uid], message, self.now)
+    def _say(self, uid, *said):
+        for message in said if uid in self.board.members else ():
+            self.executor.in_place.handlers[type(message)](self.board.members[uid], message, self.now)
 
     @property
     def trains(self):

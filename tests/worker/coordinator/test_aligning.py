@@ -23,7 +23,7 @@ class Played:
 
     def tell(self, uids, message):
         for uid in uids:
-            self.told.setdefault(uid, []).append(message)
+            self.told.setdefault(uid, []).append(message.to_json())
 
     def act(self):
         """Do what is decided now; what was said by then."""

@@ -15,6 +15,7 @@ from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.processes import leftover
 from elastic_worker.processes.program import SCRIPT, Program
+from elastic_worker.protocol.codec import to_line
 from tests.kit.proc import is_running
 from tests.worker.processes.lab import a_lab, appears, until
 
@@ -62,10 +63,11 @@ async def a_group(tmp_path):
     """Its lab, the group, and all that it has told."""
     told = []
     async with a_lab(tmp_path) as lab:
-        tell = lambda **what: told.append(what)  # noqa: E731
+        tell = lambda *said: told.append(to_line(*said))  # noqa: E731
         library = Trainees(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
-        know = lambda **_: None  # noqa: E731
-        group = Group(settings.read(ENVIRON), lab.starter, tell, know=know, environ=os.environ, library=library)
+        group = Group(
+            settings.read(ENVIRON), lab.starter, tell, know_group=lambda _: None, environ=os.environ, library=library
+        )
         group.program, group.directory = Program(SCRIPT, lab.script(HOLDS)), str(lab.folder)
         try:
             yield lab, group, told

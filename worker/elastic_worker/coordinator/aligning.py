@@ -10,10 +10,9 @@ Pods that said yes stand still, so nothing is begun between their answer and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from elastic_worker.coordinator.model import Board, Member, Phase
+from elastic_worker.coordinator.telling import Tell
+from elastic_worker.protocol.orders import Align, StandStill
 
 STILL_SECONDS = 15.0
 """After so long without an answer a pod counts as standing still: its storage hangs, or its launcher is older."""
@@ -22,7 +21,7 @@ STILL_SECONDS = 15.0
 class Aligning:
     """Of one board; `tell(uids, message)` reaches those of the members that are connected."""
 
-    def __init__(self, board: Board, tell: Callable[[Iterable[str], dict[str, Any]], None]) -> None:
+    def __init__(self, board: Board, tell: Tell) -> None:
         self._board, self._tell = board, tell
         self._limits: list[float | None] = []
         self._whole: set[str] = set()
@@ -47,7 +46,7 @@ class Aligning:
         if whole and self._board.still_until is None:
             self._round += 1
             self._board.still_until = now + STILL_SECONDS
-            self._tell(self._here() - self._whole, {"still": {"round": self._round, "marked": marked}})
+            self._tell(self._here() - self._whole, StandStill(self._round, marked))
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
@@ -80,7 +79,7 @@ class Aligning:
     def _wait(self, uids: set[str], now: float) -> None:
         seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
         self._in_vain -= uids
-        self._tell(uids, {"align": seconds, "lastCall": last_call})
+        self._tell(uids, Align(seconds, last_call))
 
     def _end_round(self) -> None:
         self._still.clear()

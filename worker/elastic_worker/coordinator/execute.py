@@ -16,6 +16,8 @@ from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
 from elastic_worker.coordinator.telling import Tell, tell_group
+from elastic_worker.protocol import orders
+from elastic_worker.protocol.codec import Message
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Executor:
     def _adopt(self, now: float) -> None:
         """Members that the previous coordinator has asked stop waiting."""
         self._enter(Phase.RUNNING, now)
-        self._tell_all({"cancel": 1})
+        self._tell_all(orders.Cancel())
 
     def _align(self, decision: Decision, now: float) -> None:
         assert self.board.group is not None
@@ -76,7 +78,7 @@ class Executor:
         assert self.board.group is not None
         self._enter(Phase.RUNNING, now)
         self.changes.drop_unfinished()
-        self._tell(self.board.group.places, {"resume": 1})
+        self._tell(self.board.group.places, orders.Resume())
 
     def _stop(self, decision: Decision, now: float) -> None:
         board = self.board
@@ -97,7 +99,7 @@ class Executor:
             elif not member.connected:
                 member.process_generation = 0
         for runs, uids in running.items():
-            self._tell(uids, {"stop": runs, "seconds": seconds, "dump": stalled})
+            self._tell(uids, orders.Stop(runs, seconds, dump=stalled))
 
     def _give_up(self, decision: Decision) -> None:
         """Pods that do not say that their processes have ended; they may train again once they say so."""
@@ -147,18 +149,24 @@ class Executor:
         )
         for pod in group.pods:
             board.members[pod.uid].process_generation = group.number
-        tell_group(board, self._tell, group, group.places, lambda told: {"form": told})
+        tell_group(board, self._tell, group, group.places, orders.Form)
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
-        self._tell_all({"done": 1})
+        self._tell_all(orders.Done())
 
     def _fail(self, decision: Decision, now: float) -> None:
         assert decision.failure is not None
         self._enter(Phase.FAILED, now)
         failure = decision.failure
-        told = {"exitCode": contract.EXIT_DO_NOT_RETRY, "rank": failure.rank, "message": failure.message}
-        self._tell_all({"fail": {**told, "pod": failure.pod, "scriptExitCode": failure.exit_code}})
+        told = orders.Fail(
+            exit_code=contract.EXIT_DO_NOT_RETRY,
+            rank=failure.rank,
+            message=failure.message,
+            pod=failure.pod,
+            script_exit_code=failure.exit_code,
+        )
+        self._tell_all(told)
 
     # -- what members answer ------------------------------------------------------------------------------------------
 
@@ -169,9 +177,7 @@ class Executor:
         mine = group is not None and member.pod.uid in group.uids and member.process_generation == group.number
         is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
         if member.process_generation and (is_over or not mine):
-            self._tell(
-                [member.pod.uid], {"stop": member.process_generation, "seconds": BROKEN_STOP_SECONDS, "dump": False}
-            )
+            self._tell([member.pod.uid], orders.Stop(member.process_generation, BROKEN_STOP_SECONDS))
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
@@ -226,7 +232,7 @@ class Executor:
                 or not self._is_in_group(member)
             ):
                 after = LINGER_SECONDS if member.pod.uid == board.me and self._others_train() else 0.0
-                self._tell([member.pod.uid], {"leave": 1, "save": self.in_place.is_to_save(member), "after": after})
+                self._tell([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
 
     # -- the account --------------------------------------------------------------------------------------------------
 
@@ -256,7 +262,7 @@ class Executor:
         board.phase, board.phase_since = phase, now
         board.aligned, board.in_vain, board.still_until = False, False, None
 
-    def _tell_all(self, message: dict[str, Any]) -> None:
+    def _tell_all(self, message: Message) -> None:
         self._tell(self.board.members, message)
 
     def _others_stop(self) -> bool:

@@ -13,6 +13,8 @@ from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.in_place import failed_attempts
 from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
 from elastic_worker.coordinator.telling import Tell, tell_group
+from elastic_worker.protocol import orders, reports
+from elastic_worker.protocol.codec import Message
 
 log = logging.getLogger(__name__)
 
@@ -38,18 +40,28 @@ class InPlaceExecutor:
             "park": self._park,
             "count": self._count,
         }
+        self.handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
+            reports.Ready: self._ready,
+            reports.Stuck: self._stuck,
+            reports.CutOff: self._cut_off,
+            reports.Formed: self._formed,
+            reports.Unformed: self._unformed,
+            reports.Passed: self._passed,
+            reports.SavedTogether: self._saved_together,
+            reports.Agreed: self._agreed,
+        }
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
     def _candidates(self, decision: Decision, _now: float) -> None:
         for pod in decision.pods:
             self._board.members[pod.uid].starting = True
-        self._tell([pod.uid for pod in decision.pods], {"candidates": 1})
+        self._tell([pod.uid for pod in decision.pods], orders.Candidates())
 
     def _host(self, decision: Decision, _now: float) -> None:
         (pod,) = decision.pods
         self._board.members[pod.uid].hosts = True
-        self._tell([pod.uid], {"host": 1})
+        self._tell([pod.uid], orders.Host())
 
     def _prepare(self, decision: Decision, now: float) -> None:
         """Have the next group formed; it meets in the store that is kept ready for it."""
@@ -60,9 +72,10 @@ class InPlaceExecutor:
         attempt.group = replace(attempt.group, store_port=host.store_port)
         board.attempt, board.attempts = attempt, attempt.number
         self._decided(decision, now)
-        about = {"at": attempt.key, "broken": attempt.broken}
         concerned = self._concerned(attempt)
-        tell_group(board, self._tell, attempt.group, concerned, lambda told: {"prepare": {"group": told, **about}})
+        tell_group(
+            board, self._tell, attempt.group, concerned, lambda told: orders.Prepare(told, attempt.key, attempt.broken)
+        )
 
     def _decided(self, decision: Decision, now: float) -> None:
         group = self._board.group
@@ -75,12 +88,12 @@ class InPlaceExecutor:
         if attempt.stage == Stage.FORMING:
             self._changes.mark("made", now)
         attempt.stage, attempt.passed, attempt.agreed = Stage.ASKING, {}, {}
-        self._tell_old({"ask": attempt.key})
+        self._tell_old(orders.AskPassed(attempt.key))
 
     def _propose(self, _decision: Decision, _now: float) -> None:
         attempt = self._attempt()
         attempt.stage, attempt.tick = Stage.PROPOSED, max(attempt.passed.values()) + attempt.margin
-        self._tell_old({"propose": attempt.tick, "at": attempt.key})
+        self._tell_old(orders.Propose(attempt.tick, attempt.key))
 
     def _bind(self, decision: Decision, now: float) -> None:
         """All go over, each at the step that was agreed on."""
@@ -88,14 +101,14 @@ class InPlaceExecutor:
         assert old is not None
         if attempt.starts_again:
             attempt.stage, attempt.since = Stage.SAVING, now
-            self._tell_old({"bind": None, "at": attempt.key, "save": 1})
+            self._tell_old(orders.Bind(None, attempt.key, save=True))
             return
         concerned = self._concerned(attempt)
         board.attempt, board.attempts, board.parked = None, 0, ""
         board.tried, board.failed_attempts = (), 0
         if not attempt.group.pods:
             board.parked = attempt.sentence
-            self._tell_old({"bind": None, "at": attempt.key})
+            self._tell_old(orders.Bind(None, attempt.key))
             return
         board.group = group = replace(attempt.group, step=board.step)
         board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
@@ -105,13 +118,13 @@ class InPlaceExecutor:
             member = board.members[uid]
             member.process_generation = group.number if uid in group.uids else 0
             member.refused = False
-        tell_group(board, self._tell, group, concerned, lambda told: {"bind": told, "at": attempt.key})
+        tell_group(board, self._tell, group, concerned, lambda told: orders.Bind(told, attempt.key))
 
     def cancel(self) -> None:
         """Forget the change; members that wait for it go on."""
         board = self._board
         if board.attempt is not None:
-            self._tell(self._concerned(board.attempt), {"cancel": 1})
+            self._tell(self._concerned(board.attempt), orders.Cancel())
         board.attempt = None
         self._changes.drop_unfinished()
 
@@ -138,7 +151,7 @@ class InPlaceExecutor:
             board.attempt = decision.attempt
             return
         board.parked = decision.sentence
-        self._tell_old({"broken": board.group.number})
+        self._tell_old(orders.Broken(board.group.number))
 
     def _count(self, decision: Decision, now: float) -> None:
         """A process failed; the job goes on without it, unless it happens again and again without a step in between."""
@@ -172,41 +185,49 @@ class InPlaceExecutor:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def hear(self, member: Member, message: dict[str, Any], now: float) -> None:
-        """What concerns groups that change in place."""
-        if "ready" in message:
-            self._take_ready(member, message, now)
-        if "stuck" in message:
-            member.stuck = message["stuck"]
-        if "cutOff" in message:
-            member.lost_generation = int(message["cutOff"])
-        attempt = self._board.attempt
-        if attempt is None or message.get("at") != attempt.key:
-            return
-        uid = member.pod.uid
-        if "formed" in message:
-            attempt.formed.add(uid)
-        if "unformed" in message:
-            attempt.problem = f"{member.pod.name}: {message['unformed']}"
-        if "passed" in message and attempt.stage == Stage.ASKING:
-            attempt.passed[uid] = int(message["passed"])
-        if "savedTogether" in message:
-            attempt.saved[uid] = bool(message["savedTogether"])
-        if "agreed" in message and attempt.stage == Stage.PROPOSED and message.get("tick") == attempt.tick:
-            attempt.agreed[uid] = bool(message["agreed"])
+    def _stuck(self, member: Member, said: reports.Stuck, _now: float) -> None:
+        member.stuck = said.rank
 
-    def _take_ready(self, member: Member, message: dict[str, Any], now: float) -> None:
+    def _cut_off(self, member: Member, said: reports.CutOff, _now: float) -> None:
+        member.lost_generation = said.generation
+
+    def _formed(self, member: Member, said: reports.Formed, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.formed.add(member.pod.uid)
+
+    def _unformed(self, member: Member, said: reports.Unformed, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.problem = f"{member.pod.name}: {said.why}"
+
+    def _passed(self, member: Member, said: reports.Passed, _now: float) -> None:
+        attempt = self._attempt_of(said.at)
+        if attempt is not None and attempt.stage == Stage.ASKING:
+            attempt.passed[member.pod.uid] = said.boundaries
+
+    def _saved_together(self, member: Member, said: reports.SavedTogether, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.saved[member.pod.uid] = said.is_saved
+
+    def _agreed(self, member: Member, said: reports.Agreed, _now: float) -> None:
+        attempt = self._attempt_of(said.at)
+        if attempt is not None and attempt.stage == Stage.PROPOSED and said.tick == attempt.tick:
+            attempt.agreed[member.pod.uid] = said.is_agreed
+
+    def _attempt_of(self, key: list[int]) -> Regroup | None:
+        """The change under way, if that is the one."""
+        attempt = self._board.attempt
+        return attempt if attempt is not None and attempt.key == key else None
+
+    def _ready(self, member: Member, said: reports.Ready, now: float) -> None:
         """A pod whose processes have all left their group has lost it."""
-        ready, joined = bool(message["ready"]), int(message.get("joined", 0))
-        member.ready_at = (member.ready_at or now) if ready else None
-        member.starting = member.starting and not ready
-        member.has_state = bool(message.get("holds"))
-        member.kind = str(message.get("kind", ""))
-        if member.joined_generation and not joined:
+        member.ready_at = (member.ready_at or now) if said.is_ready else None
+        member.starting = member.starting and not said.is_ready
+        member.has_state, member.kind = said.holds, said.kind
+        if member.joined_generation and not said.joined:
             member.lost_generation = member.joined_generation
-        if joined != member.joined_generation and (change := self._changes.of(joined)):
+        if said.joined != member.joined_generation and (change := self._changes.of(said.joined)):
             change.marks["joined"] = now
-        member.joined_generation = joined
+        member.joined_generation = said.joined
 
     # -- recipients ----------------------------------------------------------------------------------------------------
 
@@ -214,7 +235,7 @@ class InPlaceExecutor:
         assert self._board.attempt is not None
         return self._board.attempt
 
-    def _tell_old(self, message: dict[str, Any]) -> None:
+    def _tell_old(self, message: Message) -> None:
         assert self._board.group is not None
         self._tell(self._board.group.places, message)
 

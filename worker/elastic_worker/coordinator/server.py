@@ -10,26 +10,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.hearing import Hearing
+from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Pod
 from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
 from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
+from elastic_worker.protocol import orders
 
 log = logging.getLogger(__name__)
 
-PROGRESS_SECONDS = 300.0
-"""A group that lived so long has made progress, whatever is known of its steps."""
 MOST_DIALLING = 4096
 """All pods may dial in at one moment; Linux lowers it to net.core.somaxconn."""
 GATHER_SECONDS = 2e-5
@@ -47,6 +44,7 @@ class Coordinator:
         self._telling = Telling()
         self._lines, self._tell = self._telling.lines, self._telling.tell
         self._executor = Executor(board, self._tell)
+        self._hearing = Hearing(board, self._executor, succession)
         self._wake = asyncio.Event()
         self._said = ""
 
@@ -144,63 +142,9 @@ class Coordinator:
         self._wake.set()
 
     def _hear(self, member: Member, message: wire.Message) -> None:
-        """Take in what a member says. Of what makes no sense the rest is taken in, each by itself."""
-        now = time.monotonic()
-        for part in (self._take_state, self._take_events, self._executor.in_place.hear, self._take_progress):
-            _read(part, member, message, now)
+        self._hearing.hear(member, message, time.monotonic())
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()
-
-    def _take_state(self, member: Member, message: wire.Message, now: float) -> None:
-        """What is so; what it does not mention is as before."""
-        if "processes" in message:
-            member.pod = replace(member.pod, processes=int(message["processes"]))
-        if "warm" in message:
-            member.warm_at = (member.warm_at or now) if message["warm"] else None
-        if "runs" in message:
-            member.counts = int(message["runs"])
-        if "unkillable" in message:
-            member.given_up = str(message["unkillable"])
-        if "leaving" in message:
-            member.leaving_until = now + float(message["leaving"])
-        if message.get("goodbye"):
-            member.goodbye = True
-        if "store" in message:
-            member.store_port = int(message["store"])
-        if "idle" in message:
-            member.idle_seconds = float(message["idle"])
-
-    def _take_events(self, member: Member, message: wire.Message, now: float) -> None:
-        """What has happened."""
-        if "started" in message:
-            self._executor.started(member, int(message["started"]), now)
-        if "stopped" in message:
-            if self.board.group and message["stopped"] == self.board.group.number:
-                self.board.step = max(self.board.step, int(message.get("step", 0)))
-            self._executor.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
-        if "finished" in message:
-            member.finished = int(message["finished"])
-        if "failed" in message:
-            member.failure = _failure(member, message["failed"], now)
-        if "aligned" in message:
-            self._executor.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
-        if "still" in message:
-            self._executor.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
-        if "stepped" in message:
-            self._executor.stepped(int(message["stepped"]), message.get("pause"), now)
-        if "checkpointFolder" in message:
-            self._succession.add(str(message["checkpointFolder"]))
-
-    def _take_progress(self, member: Member, message: wire.Message, now: float) -> None:
-        board = self.board
-        if message.get("checkpoints") or (board.group and now - board.phase_since >= PROGRESS_SECONDS):
-            board.progressed = True
-        # What was on its way when the group formed is of the one before: some of those steps are done again (104).
-        if "step" in message and board.group and member.counts == board.group.number:
-            board.step = max(board.step, int(message["step"]))
-        for key in ("lastCheckpointStep", "checkpointError"):
-            if key in message:
-                self._executor.training[key] = message[key]
 
     # -- what goes out ------------------------------------------------------------------------------------------------
 
@@ -214,7 +158,7 @@ class Coordinator:
             await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
-        self._tell([self.board.me], {"status": self._executor.status(self._said)})
+        self._tell([self.board.me], orders.Status(self._executor.status(self._said)))
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -262,25 +206,3 @@ class Coordinator:
             self._executor.do(decision, now)
             if decision.act in ("done", "fail"):
                 asyncio.ensure_future(asyncio.to_thread(self._succession.forget))  # noqa: RUF006 (ends with the loop)
-
-
-Take = Callable[[Member, wire.Message, float], None]
-
-
-def _read(take: Take, member: Member, message: wire.Message, now: float) -> None:
-    try:
-        take(member, message, now)
-    except wire.UNREADABLE as error:
-        log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
-
-
-def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:
-    return Failure(
-        generation=int(told.get("generation", member.process_generation)),
-        rank=int(told.get("rank", -1)),
-        exit_code=int(told.get("exitCode", -1)),
-        message=str(told.get("message", "a training process has failed")),
-        pod=member.pod.name,
-        at=now - float(told.get("ago", 0.0)),
-        is_consequence=bool(told.get("isConsequence")),
-    )

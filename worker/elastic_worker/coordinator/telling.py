@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from elastic_worker import wire
 from elastic_worker.coordinator.model import Board, Generation
 from elastic_worker.coordinator.part import part_of
+from elastic_worker.protocol.codec import Message
+from elastic_worker.protocol.orders import Group
 
-Tell = Callable[[Iterable[str], wire.Message], None]
+Tell = Callable[[Iterable[str], Message], None]
 """Put a message on its way to those of these members that are connected."""
 
 TURN_BYTES = 1 << 18
@@ -33,9 +34,9 @@ class Telling:
         self._queue: deque[tuple[wire.Line, bytes]] = deque()
         self._filled = asyncio.Event()
 
-    def tell(self, uids: Iterable[str], message: wire.Message) -> None:
+    def tell(self, uids: Iterable[str], message: Message) -> None:
         """Put a message on its way to those of the members that are connected."""
-        line = wire.encode(message)
+        line = wire.encode(message.to_json())
         self._queue.extend((self.lines[uid], line) for uid in uids if uid in self.lines)
         self._filled.set()
 
@@ -62,7 +63,7 @@ class Telling:
 
 
 def tell_group(
-    board: Board, tell: Tell, group: Generation, uids: Iterable[str], word: Callable[[Any], wire.Message]
+    board: Board, tell: Tell, group: Generation, uids: Iterable[str], word: Callable[[Group], Message]
 ) -> None:
     """Tell of a group: each member its own part of it, those of earlier releases the whole (113)."""
     members = [board.members[uid] for uid in uids]

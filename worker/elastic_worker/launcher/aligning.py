@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from elastic_worker.checkpoint.freeze import freeze_between_writes, is_under_way, stand_still, stop_at_checkpoint
+from elastic_worker.protocol.reports import Aligned, StandsStill
 
 if TYPE_CHECKING:
     from elastic_worker.checkpoint.watch import CheckpointWatch
@@ -86,14 +87,14 @@ class Aligning:
 
     async def _wait(self) -> None:
         if self._watch is None:
-            self._tell(aligned=False)
+            self._tell(Aligned(False))
             return
         until, last_call = self._limits
         seconds = max(0.0, until - time.monotonic())
         self.frozen = await stop_at_checkpoint(self._watch, self._running(), seconds=seconds, last_call=last_call)
         if self.frozen:
             self._completed()
-        self._tell(aligned=self.frozen, marked=self.frozen and self._watch.marked)
+        self._tell(Aligned(self.frozen, marked=self.frozen and self._watch.marked))
 
     async def _stand_still(self, round_: int, *, marked: bool) -> None:
         """A pod that still writes waits for its own checkpoint."""
@@ -104,7 +105,7 @@ class Aligning:
                 self.frozen = await stand_still(watch, self._running(), seconds=STILL_SECONDS, marked=marked)
             if not self.frozen:
                 self._hold = asyncio.ensure_future(self._wait())
-        self._tell(still=self.frozen or watch is None, round=round_)
+        self._tell(StandsStill(self.frozen or watch is None, round_))
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:

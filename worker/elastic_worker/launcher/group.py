@@ -17,6 +17,20 @@ from elastic_worker.launcher.describe import is_consequence, what_happened
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
+from elastic_worker.protocol import orders
+from elastic_worker.protocol.reports import (
+    Checkpoint,
+    Failed,
+    Finished,
+    Idle,
+    LastCheckpointStep,
+    Runs,
+    Started,
+    Step,
+    Stepped,
+    Stopped,
+    Unkillable,
+)
 from elastic_worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +49,7 @@ DUMP_SECONDS = 0.5
 
 
 class Group:
-    """`tell` reaches the coordinator; what it is to `know` it hears when it starts anew.
+    """`tell` reaches the coordinator; `know_group` what it hears of a group when it starts anew.
 
     `program` is what to run; it must be set before `form`.
     """
@@ -46,13 +60,13 @@ class Group:
         starter: Starter,
         tell: Callable[..., None],
         *,
-        know: Callable[..., None],
+        know_group: Callable[[orders.Group], None],
         environ: Mapping[str, str],
         library: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
-        self.library, self._know = library, know
+        self.library, self._know_group = library, know_group
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Part | None = None
@@ -110,8 +124,9 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self._know(group=told)
-        self.tell(started=record.number, runs=record.number, finished=0, step=record.step, idle=0.0)
+        self._know_group(dict(told))
+        number = record.number
+        self.tell(Started(number), Runs(number), Finished(0), Step(record.step), Idle(0.0))
         return record
 
     async def get_ready(self) -> None:
@@ -121,7 +136,7 @@ class Group:
         failed, self._failed = self._failed, []
         gone = [process for process in self.processes if process in failed or process.exited.done()]
         if unkillable := await self._end(gone, END_SECONDS):
-            self.tell(unkillable=unkillable)
+            self.tell(Unkillable(unkillable))
             return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
@@ -139,11 +154,11 @@ class Group:
         record = taken(told, self.settings.pod_uid)
         if record.place < 0:
             self.record = None
-            self.tell(runs=0)
+            self.tell(Runs(0))
         else:
             self.record = record
-            self._know(group=told)
-            self.tell(runs=record.number, finished=0)
+            self._know_group(dict(told))
+            self.tell(Runs(record.number), Finished(0))
         return record
 
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
@@ -166,12 +181,13 @@ class Group:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
-        told = {"unkillable": unkillable} if (unkillable := await self._end(processes, seconds)) else {}
+        unkillable = await self._end(processes, seconds)
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
         self.library.forget()
-        self.tell(stopped=number, runs=0, step=step, **told, **({} if lost is None else {"lost": lost}))
+        left = [Unkillable(unkillable)] if unkillable else []
+        self.tell(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
 
     async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
         """End them with all that they started; what is told of those that SIGKILL does not end, "" if it ends all."""
@@ -194,7 +210,7 @@ class Group:
         await asyncio.wait({process.exited for process in processes})
         await leftover.end([process.pid for process in processes])
         log.info("all processes have ended after all")
-        self.tell(unkillable="")
+        self.tell(Unkillable(""))
 
     # -- what is seen of the processes ---------------------------------------------------------------------------------
 
@@ -215,12 +231,11 @@ class Group:
         if code == 0:
             log.info("rank %d has finished", rank)
             if all(p.exited.done() and p.exited.result() == 0 for p in self.processes):
-                self.tell(finished=record.number)
+                self.tell(Finished(record.number))
             return
         told = what_happened(rank, code, process.error)
         log.warning("%s", brief(told))
-        failure = {"generation": record.number, "rank": rank, "exitCode": code, "message": told}
-        self.tell(failed={**failure, "isConsequence": is_consequence(told)})
+        self.tell(Failed(record.number, rank, code, told, is_consequence=is_consequence(told)))
 
     async def _watch_first_step(self, record: Part) -> None:
         """Tell of the first step, and how long ago the last one of before was."""
@@ -231,13 +246,13 @@ class Group:
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
         before, self.last_step_at = self.last_step_at, None
-        self.tell(stepped=record.number, **({} if before is None else {"pause": round(min(first) - before, 4)}))
+        self.tell(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
 
     def note_checkpoint(self) -> None:
         """A checkpoint was just completed."""
         self.steps_saved = self.steps
         saved = (self.record.step if self.record else 0) + self.steps
-        self.tell(checkpoints=1, lastCheckpointStep=saved)
+        self.tell(Checkpoint(), LastCheckpointStep(saved))
 
     def _count_lost(self, processes: list[TrainingProcess]) -> int | None:
         """Steps that will be done again; None where this pod does not see the checkpoints."""

@@ -15,6 +15,7 @@ from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
+from elastic_worker.protocol.reports import Idle, Step, Stuck
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Health:
     def look(self, now: float, moved: Mapping[int, int]) -> None:
         """Once; `moved` is by the pids of those that are silent."""
         self._end_frozen(now)
-        self._membership.know(idle=round(self._idle(now, moved), 1), step=self._group.step)
+        self._membership.know(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
         self._tell_stalls()
 
     def _tell_stalls(self) -> None:
@@ -69,7 +70,7 @@ class Health:
             rank = record.first_rank + stuck["rank"]
             told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
         if (told is None) != (self._stuck is None):
-            self._membership.tell(stuck=told)
+            self._membership.tell(Stuck(told))
         self._stuck = told
 
     def _end_frozen(self, now: float) -> None:

@@ -17,6 +17,9 @@ from typing import Any
 from elastic_worker import contract, wire
 from elastic_worker.coordinator.model import Pod
 from elastic_worker.coordinator.part import as_whole, taken
+from elastic_worker.protocol.codec import Message, to_line
+from elastic_worker.protocol.orders import Group
+from elastic_worker.protocol.reports import LASTING, Leaving, Runs
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -27,24 +30,6 @@ REFUSED_SECONDS = 2.0
 QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
-LASTING = (
-    "processes",
-    "checkpointFolder",
-    "warm",
-    "leaving",
-    "store",
-    "runs",
-    "finished",
-    "step",
-    "ready",
-    "joined",
-    "holds",
-    "kind",
-    "stuck",
-    "idle",
-    "unkillable",
-)
-"""What a hello repeats."""
 GROUP = "group"
 """In a hello: what the coordinator has told of the generation that runs."""
 
@@ -54,7 +39,7 @@ class Membership:
 
     def __init__(self, settings: Settings, heard: Callable[[wire.Message], Awaitable[None]]) -> None:
         self._settings, self._heard = settings, heard
-        self._state: dict[str, Any] = {"runs": 0}
+        self._state: dict[str, Any] = Runs(0).to_json()
         self._line: wire.Line | None = None
         self._epoch = 0
         self._leaving_at: float | None = None
@@ -67,17 +52,22 @@ class Membership:
         """Whether a coordinator listens now."""
         return self._line is not None
 
-    def know(self, **state: Any) -> None:
+    def know(self, *said: Message) -> None:
         """Keep in mind for each hello, without saying it now."""
-        self._state.update(state)
+        self._state.update(to_line(*said))
 
-    def tell(self, **what: Any) -> None:
-        """Say it now, if somebody listens; what lasts is said again in each hello."""
-        self.know(**{key: value for key, value in what.items() if key in LASTING})
-        if "leaving" in what:
-            self._leaving_at = time.monotonic() + what["leaving"]
+    def know_group(self, told: Group) -> None:
+        """What the coordinator has told of the generation that runs: each hello brings it."""
+        self._state[GROUP] = told
+
+    def tell(self, *said: Message) -> None:
+        """Say it now, in one line, if somebody listens; what lasts is said again in each hello."""
+        self.know(*(message for message in said if type(message) in LASTING))
+        for message in said:
+            if isinstance(message, Leaving):
+                self._leaving_at = time.monotonic() + message.seconds
         if self._line is not None:
-            self._line.send(what)
+            self._line.send(to_line(*said))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -141,7 +131,7 @@ class Membership:
     def _lasting(self) -> wire.Message:
         state = dict(self._state)
         if self._leaving_at is not None:
-            state["leaving"] = max(0.0, self._leaving_at - time.monotonic())
+            state.update(Leaving(max(0.0, self._leaving_at - time.monotonic())).to_json())
         return state
 
     def _hello(self, state: wire.Message, greeting: wire.Message) -> wire.Message:

@@ -16,10 +16,12 @@ from typing import Any, Protocol
 
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.protocol import reports
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
+ANSWERS = {kind.key: kind for kind in reports.ANSWERS}
 LINE_BYTES = 1 << 20
 STALL_STEPS = 10.0
 """A step that takes this many times the median will not end."""
@@ -117,7 +119,7 @@ class Trainees:
         trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
         self._trainees[trainee.local_rank] = trainee
         if folder := str(hello.get("checkpoints", "")):
-            self._tell(checkpointFolder=folder)
+            self._tell(reports.CheckpointFolder(folder))
         self._look()
         return trainee
 
@@ -149,16 +151,17 @@ class Trainees:
             self._saved.set_result(None)
         if "savedTogether" in message:
             self._collect("savedTogether", trainee, message)
-        for key in ("lastCheckpointStep", "checkpointError"):
-            if key in message:
-                self._tell(**{key: message[key]}, **({"checkpoints": 1} if key == "lastCheckpointStep" else {}))
+        if "lastCheckpointStep" in message:
+            self._tell(reports.Checkpoint(), reports.LastCheckpointStep.from_json(message))
+        if "checkpointError" in message:
+            self._tell(reports.CheckpointError.from_json(message))
         for name in ("formed", "passed", "agreed", "stepped"):
             if name in message:
                 self._collect(name, trainee, message)
         if "lost" in message:
-            self._tell(cutOff=message["lost"])
+            self._tell(reports.CutOff(int(message["lost"])))
         if "unformed" in message:
-            self._tell(unformed=message["unformed"], at=message["at"])
+            self._tell(reports.Unformed.from_json(message))
 
     def _collect(self, name: str, trainee: Trainee, message: Message) -> None:
         """An answer counts when all have given it."""
@@ -171,10 +174,9 @@ class Trainees:
         together = max(answers.values()) if name in ("formed", "passed", "stepped") else all(answers.values())
         if name == "stepped":
             pauses = [pause for pause in answers.values() if pause > 0]
-            self._tell(stepped=message["generation"], **({"pause": max(pauses)} if pauses else {}))
+            self._tell(reports.Stepped(int(message["generation"]), max(pauses) if pauses else None))
         else:
-            told = {name: together, "at": message["at"]}
-            self._tell(**told, **({"tick": message["tick"]} if "tick" in message else {}))
+            self._tell(ANSWERS[name].from_json({**message, name: together}))
 
     def _look(self) -> None:
         """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
@@ -184,7 +186,8 @@ class Trainees:
         joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
         if (ready, joined) != (self._ready, self._joined):
             self._ready, self._joined = ready, joined
-            self._tell(ready=ready, joined=joined, holds=any(t.joined for t in trainees), kind=self.kind)
+            holds = any(trainee.joined for trainee in trainees)
+            self._tell(reports.Ready(ready, joined, holds, self.kind))
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 
