@@ -31,7 +31,7 @@ def test_a_process_that_ends_waits_for_threads_that_work_whoever_started_it():
     told = processes.run(
         """
         from elastic_worker.processes import quiesce
-        rest.FINISH_SECONDS = 30.0
+        quiesce.FINISH_SECONDS = 30.0
         def work():
             end = time.monotonic() + 1.0
             while time.monotonic() < end:

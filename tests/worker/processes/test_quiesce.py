@@ -9,8 +9,8 @@ from tests.worker.processes.lab import a_lab
 
 BUSY = """
 import os, sys, threading, time
-rest = sys.modules["elastic_worker.processes.rest"]
-rest.FINISH_SECONDS = rest.MOST_FINISH_SECONDS = rest.FORK_SECONDS = float(sys.argv[2])
+quiesce = sys.modules["elastic_worker.processes.quiesce"]
+quiesce.FINISH_SECONDS = quiesce.MOST_FINISH_SECONDS = quiesce.FORK_SECONDS = float(sys.argv[2])
 def work():
     end = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < end:
