@@ -71,7 +71,7 @@ bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs ta
 bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.passes $(ARGS)
 
-bench-rescale: venv ## What a change of size costs a plain script: torchrun beside Elastic mode; ARGS="--help" for options
+bench-rescale: venv ## What a change of size, or a lost master, costs: torchrun, Elastic mode, the library; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
 bench-overhead: venv ## What the library costs a training that never changes its size; ARGS="--help" for options
@@ -79,6 +79,10 @@ bench-overhead: venv ## What the library costs a training that never changes its
 
 test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
 	@$(RUN) pytest tests/worker/gpu
+
+# The user's own python has the torch; `uv run` would find the venv's.
+gpu-report: venv ## What elastic training does on this machine's GPUs: a JSON file and a table; PYTHON=python3 ARGS="--device cpu"
+	@$(RUN) python -m benchmarks.gpu --python "$(or $(PYTHON),$(shell command -v python3))" $(ARGS)
 
 chaos: venv ## Random faults against a training job for MINUTES= minutes (5); ARGS="--seed 7", ARGS="--library --faults 2000"
 	@$(RUN) python -m tests.worker.chaos --minutes $(or $(MINUTES),5) $(ARGS)
@@ -126,4 +130,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastic_operator.api import admission, crd
-from generate import alert_rules, dashboard, fields_reference, install_manifest, metrics_reference, values_table
+from generate import (
+    alert_rules,
+    dashboard,
+    fields_reference,
+    install_manifest,
+    metrics_reference,
+    protocol_reference,
+    values_table,
+)
 from generate.helm import ROOT
 
 CHART_CRDS = Path("charts/elastic-pytorch/files/crds")
@@ -43,5 +51,6 @@ ALL = (
     Artifact(alert_rules.PATH, alert_rules.text),
     Artifact(metrics_reference.PATH, metrics_reference.text),
     Artifact(fields_reference.PATH, fields_reference.text),
+    Artifact(protocol_reference.PATH, protocol_reference.text),
     Artifact(install_manifest.PATH, install_manifest.text, needs_helm=True),
 )

@@ -49,7 +49,8 @@ GROUPS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("Its process", "", lambda name: name.startswith("process_")),
     (
         "Each pod in Elastic mode",
-        "The launcher shows these at port 29401 of each pod; the master's knows most.",
+        "The launcher shows these at port 29401 of each pod (with `hostNetwork`: `ELASTIC_STATUS_PORT`); the "
+        "master's knows most.",
         lambda name: name.startswith(LAUNCHER),
     ),
 )

@@ -1,6 +1,7 @@
 """The cluster that is measured, and what the benchmarks ask of it: brought up, filled, changed, listened to.
 
-One real node holds the operator, from its image and under its own ServiceAccount; the GPU nodes are fake.
+One real node holds the operator, from its image and under its own ServiceAccount. The GPU nodes are fake, unless that
+one is given GPUs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.live.errors import BenchError
 from demo import install
 from demo.kube import Kube
 from devcluster import cluster as clusters
+from devcluster import projectimage, torchtree
 from devcluster.cluster import Cluster
 from devcluster.names import Layout
 from devcluster.progress import Progress
@@ -147,20 +149,22 @@ def standing(
     replicas: int,
     keep: bool,
     progress: Progress,
+    gpus: int = 0,
     scheduler_flags: Sequence[str] = (),
     values: Sequence[str] = (),
 ) -> Iterator[Place]:
     """The cluster with its operator; taken down at the end, however it comes, unless to be kept.
 
-    `audited` is the audit policy: what the log holds. `values` are added to the chart's, as helm's --set takes them.
+    `audited` is the audit policy: what the log holds. The real node has `gpus`, and torch then.
+    `values` are added to the chart's, as helm's --set takes them.
     """
     try:
         cluster = Cluster.up(
             name=name,
             nodes=1,
-            gpus=0,
-            torch_tree="",
-            targets=["operator"],
+            gpus=gpus,
+            torch_tree=torchtree.DEFAULT_TREE if gpus else "",
+            targets=projectimage.TARGETS,
             api_server_flags=_audit(name, audited),
             controller_manager_flags=[NO_NODE_IS_LOST],
             scheduler_flags=scheduler_flags,

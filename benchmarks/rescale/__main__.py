@@ -1,4 +1,5 @@
-"""`python -m benchmarks.rescale`: each change of each system, several times, on this machine without Kubernetes."""
+"""`python -m benchmarks.rescale`: each change of each system, several times, on this machine without Kubernetes; and
+the loss of a master on a real cluster, which is made for this and taken down."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ import typer
 from rich.console import Console
 
 from benchmarks.live.errors import BenchError
-from benchmarks.rescale import report
-from benchmarks.rescale.changes import CHANGES, Options, Result, measure
-from benchmarks.rescale.report import Picture
+from benchmarks.rescale import lost_master, report
+from benchmarks.rescale.changes import CHANGES, Options, measure
+from benchmarks.rescale.loads import SMALL, Load, loads
 from benchmarks.rescale.steps import EPOCH_STEPS, Cost
 from benchmarks.rescale.systems import SYSTEMS, import_seconds
 from devcluster import command_line
@@ -23,7 +24,10 @@ from devcluster.progress import Progress
 
 STEADY_STEPS = 60
 """Before a change, so that the pace of before is known."""
-BUSY_SYSTEMS = ("tuned", "plain", "library")
+COMPARED = ("tuned", "plain", "library")
+"""The systems that are also measured with other loads, and on the cluster."""
+CLUSTER = "bench"
+ALL_CHANGES = (*CHANGES, lost_master.NAME)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Table = defaultdict[str, dict[str, list[Cost | None]]]
@@ -31,68 +35,66 @@ Table = defaultdict[str, dict[str, list[Cost | None]]]
 
 @app.command()
 def rescale(
-    runs: Annotated[int, typer.Option(help="Of each change and system.", min=1)] = 5,
+    runs: Annotated[int, typer.Option(help="Of each change; with other loads than the first, one.", min=1)] = 5,
     systems: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(SYSTEMS),
-    changes: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(CHANGES),
-    window: Annotated[float, typer.Option(help="Seconds after a decision in which missing steps are counted.")] = 30.0,
-    busy: Annotated[bool, typer.Option(help="Measure once more with steps that compute all the time.")] = True,
-    plot: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("rescale.svg"),
+    changes: Annotated[str, typer.Option(help="Which, separated by commas.")] = ",".join(ALL_CHANGES),
+    load: Annotated[str, typer.Option(help="Which loads, separated by commas.")] = ",".join(loads(save_minutes=1)),
+    save_minutes: Annotated[float, typer.Option(help="Between two checkpoints of a state of 100 MB or more.")] = 2.0,
 ) -> None:
     """How long training stands still when its size changes, and what is lost: torchrun, Elastic mode, the library."""
-    chosen = _chosen(systems, SYSTEMS, "system"), _chosen(changes, CHANGES, "change")
-    console, load = Console(width=150, highlight=False), os.getloadavg()[0]
-    costs: Table = defaultdict(dict)
-    busy_costs: Table = defaultdict(dict)
-    pictures: list[Picture] = []
-    with tempfile.TemporaryDirectory(prefix="rescale-") as folder:
-        bench = _Bench(Path(folder), *chosen, window=window)
-        for system, change, result in bench.run(runs):
-            costs[system].setdefault(change, []).append(result.cost)
-            if len(costs[system][change]) == 1:
-                pictures.append(Picture(system, change, result.decided, result.steps))
-        if busy:
-            for system, change, result in bench.run(1, busy=True, only=BUSY_SYSTEMS):
-                busy_costs[system].setdefault(change, []).append(result.cost)
-    report.show(costs, console, kind="steps of 50 ms, mostly asleep")
-    if busy_costs:
-        report.show(busy_costs, console, kind="steps that compute all the time")
-    plot.write_text(report.svg_of(pictures))
-    console.print(f"the steps of one run each: {plot}")
-    compared = import_seconds() if {"tuned", "library"} <= set(costs) else None
-    print(report.line(costs, busy_costs, load=load, import_seconds=compared), flush=True)
+    known = loads(save_minutes=save_minutes)
+    chosen_loads = [known[name] for name in _chosen(load, known, "load")]
+    bench = _Bench(_chosen(systems, SYSTEMS, "system"), _chosen(changes, ALL_CHANGES, "change"))
+    console, machine_load = Console(width=150, highlight=False), os.getloadavg()[0]
+    bench.lose_masters(Load(SMALL.name, save_minutes=save_minutes), runs=runs)
+    for number, each in enumerate(chosen_loads):
+        bench.run(each, runs=1 if number else runs, only=COMPARED if number else tuple(SYSTEMS))
+    for name, costs in bench.costs.items():
+        report.show(costs, console, title=known[name].title)
+    compared = import_seconds() if {"tuned", "library"} <= set(bench.costs[SMALL.name]) else None
+    print(report.line(bench.costs, load=machine_load, import_seconds=compared), flush=True)
 
 
 class _Bench:
-    def __init__(self, folder: Path, systems: list[str], changes: list[str], *, window: float) -> None:
-        self._folder, self._systems, self._changes, self._window = folder, systems, changes, window
+    """`costs` are kept by load, system and change."""
+
+    def __init__(self, systems: list[str], changes: list[str]) -> None:
+        self._systems, self._changes = systems, changes
         self._progress = Progress()
-        self._made = 0
+        self.costs: defaultdict[str, Table] = defaultdict(lambda: defaultdict(dict))
 
-    def run(
-        self, runs: int, *, busy: bool = False, only: tuple[str, ...] = tuple(SYSTEMS)
-    ) -> list[tuple[str, str, Result]]:
-        """All of it, run by run, so that whatever else the machine does meets all systems alike."""
-        return [
-            (system, change, self._one(system, change, number + 1, busy=busy))
-            for number in range(runs)
-            for system in self._systems
-            for change in self._changes
-            if system in only
-        ]
+    def lose_masters(self, load: Load, *, runs: int) -> None:
+        """Of jobs on a real cluster; run by run, so that whatever else the machine does meets all systems alike."""
+        cases = [(number, system) for number in range(runs) for system in self._systems if system in COMPARED]
+        if lost_master.NAME not in self._changes or not cases:
+            return
+        with lost_master.standing(CLUSTER, self._progress) as place:
+            for count, (number, system) in enumerate(cases):
+                with self._progress.step(f"cluster: {system}: {lost_master.NAME}, run {number + 1}"):
+                    cost = lost_master.measure(place, SYSTEMS[system], load, number=count)
+                self._keep(load, system, lost_master.NAME, cost)
 
-    def _one(self, system: str, change: str, number: int, *, busy: bool) -> Result:
-        self._made += 1
-        # Each run's change comes at another place in an epoch.
-        steps = STEADY_STEPS + number * EPOCH_STEPS * 7 // 10 % EPOCH_STEPS
-        options = Options(self._folder / f"run-{self._made}", steps=steps, window=self._window, busy=busy)
-        with self._progress.step(f"{system}: {change}, run {number}{' computing' if busy else ''}"):
-            result = measure(SYSTEMS[system], change, options)
-        cost = result.cost
+    def run(self, load: Load, *, runs: int, only: Collection[str]) -> None:
+        """The changes without Kubernetes, run by run as well."""
+        changes = [change for change in self._changes if change in CHANGES]
+        cases = [(system, change) for system in self._systems if system in only for change in changes]
+        for number in range(1, runs + 1):
+            # Each run's change comes at another place in an epoch.
+            steps = STEADY_STEPS + number * EPOCH_STEPS * 7 // 10 % EPOCH_STEPS
+            for system, change in cases:
+                with (
+                    self._progress.step(f"{load.name}: {system}: {change}, run {number}"),
+                    tempfile.TemporaryDirectory(prefix="rescale-") as folder,
+                ):
+                    result = measure(SYSTEMS[system], change, Options(Path(folder) / "run", load, steps=steps))
+                self._keep(load, system, change, result.cost)
+                if result.cost is None and SYSTEMS[system].is_elastic:
+                    self._progress.say(result.logs)
+
+    def _keep(self, load: Load, system: str, change: str, cost: Cost | None) -> None:
+        self.costs[load.name][system].setdefault(change, []).append(cost)
         told = f"pause {cost.pause:.3f} s, {cost.loss:.0f} steps not done, {cost.lost} again" if cost else "never"
-        self._progress.say(f"{system}: {change}: {told}")
-        if cost is None and SYSTEMS[system].is_elastic:
-            self._progress.say(result.logs)
-        return result
+        self._progress.say(f"{load.name}: {system}: {change}: {told}")
 
 
 def _chosen(names: str, known: Collection[str], what: str) -> list[str]:

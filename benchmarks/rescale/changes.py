@@ -11,20 +11,23 @@ from pathlib import Path
 
 from benchmarks.rescale import steps
 from benchmarks.rescale.job import Job
-from benchmarks.rescale.steps import Cost, Step
+from benchmarks.rescale.loads import SMALL, Load
+from benchmarks.rescale.steps import Cost
 from benchmarks.rescale.systems import System
 
+PARTS_SECONDS = 10.0
+"""The coordinator hears of a first step a little later than the benchmark."""
 PARTS = re.compile(r"generation=(\d+) first step .*parts=(\{[^}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`steps` are made before the change; `window` is how many seconds after the decision are looked at."""
+    """`steps` are made before the change; `seconds` after the decision are looked at, more where it takes longer."""
 
     folder: Path
+    load: Load = SMALL
     steps: int = 60
-    window: float = 30.0
-    busy: bool = False
+    seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +46,29 @@ class Result:
     """`cost` is None where the job did not train again within the limit: `logs` say why. `steps` are the survivor's."""
 
     cost: Cost | None
-    decided: float
-    steps: list[Step]
+    steps: list[steps.Step]
     logs: str = ""
 
 
 def measure(system: System, name: str, options: Options) -> Result:
     """Make the change in a job of its own. Raises BenchError where the job does not even start."""
     change = CHANGES[name]
-    with Job(system, options.folder, busy=options.busy) as job:
-        job.start(change.pods, steps=options.steps)
+    # Growth waits for a checkpoint of a script that knows nothing of us, as long as it takes.
+    limit = system.limit + 2 * 60 * options.load.save_minutes
+    with Job(system, options.folder, options.load) as job:
+        job.start(change.pods, count=options.steps)
         _prepare(job, name)
         decided, clock = time.monotonic(), time.time()
         counted_from = change.make(job)
-        if not job.comes(lambda: job.trains(change.survivor, world=change.world, since=decided), seconds=system.limit):
-            return Result(None, decided, job.steps(change.survivor), job.logs())
-        time.sleep(max(0.0, decided + options.window - time.monotonic()) + 0.2)
-        seen = job.steps(change.survivor)
-        pause = steps.pause(seen, since=decided, counted_from=counted_from)
-        cost = Cost(
-            pause=pause,
-            extra=max(0.0, pause - steps.interval(seen, until=decided)),
-            loss=steps.effective_loss(seen, decided=decided, seconds=options.window),
-            lost=steps.lost(seen, since=decided),
-            epochs=steps.epochs_repeated(seen, since=decided),
-            parts=_parts(job, clock),
-        )
-        return Result(cost, decided, seen)
+        if not job.comes(lambda: job.trains(change.survivor, world=change.world, since=decided), seconds=limit):
+            return Result(None, job.steps(change.survivor), job.logs())
+        seconds = max(options.seconds, time.monotonic() - decided)
+        time.sleep(max(0.0, decided + seconds - time.monotonic()) + 0.2)
+        if system.is_elastic:
+            job.comes(lambda: bool(_parts(job, clock)), seconds=PARTS_SECONDS)
+        seen, parts = job.steps(change.survivor), _parts(job, clock)
+        cost = steps.cost(seen, decided=decided, counted_from=counted_from, seconds=seconds, parts=parts)
+        return Result(cost, seen)
 
 
 def _prepare(job: Job, name: str) -> None:
@@ -106,12 +105,12 @@ def _kill_master(job: Job) -> float | None:
 
 
 def _parts(job: Job, since: float) -> dict[str, float]:
-    """Seconds from the fact to the decision, and between the coordinator's own marks."""
-    found = PARTS.findall(job.pods[0].said())
-    changes = job.status().get("changes") or []
-    if not found or not changes:
+    """Seconds from the fact to the decision, and between the coordinator's own marks; {} until it has told them."""
+    found = {int(generation): parts for generation, parts in PARTS.findall(job.pods[0].said())}
+    latest = (job.status().get("changes") or [{"generation": 0}])[0]
+    if latest["generation"] not in found:
         return {}
-    return {"detect": round(changes[0]["time"] - since, 3), **ast.literal_eval(found[-1][1])}
+    return {"detect": round(latest["time"] - since, 3), **ast.literal_eval(found[latest["generation"]])}
 
 
 CHANGES = {

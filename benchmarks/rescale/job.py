@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.live.errors import BenchError
+from benchmarks.rescale import steps
+from benchmarks.rescale.loads import Load
 from benchmarks.rescale.pods import Pod
-from benchmarks.rescale.steps import Step, read
+from benchmarks.rescale.steps import Step
 from benchmarks.rescale.systems import FEWEST, HERE, MOST, Place, System, command_of, environ_of
 
 START_SECONDS = 180.0
@@ -23,8 +25,8 @@ LOOK_SECONDS = 0.02
 class Job:
     """Pod 0 is the master. Ends all pods when it is left."""
 
-    def __init__(self, system: System, folder: Path, *, busy: bool = False) -> None:
-        self.system, self.folder, self.busy = system, folder, busy
+    def __init__(self, system: System, folder: Path, load: Load) -> None:
+        self.system, self.folder, self.load = system, folder, load
         self.pods: dict[int, Pod] = {}
         self._uids: dict[int, str] = {}
         self._port = free_port()
@@ -78,7 +80,7 @@ class Job:
 
     def steps(self, index: int) -> list[Step]:
         """What the processes of that pod have done, restarted ones included."""
-        return read(self.folder / f"steps-{self._place(index).name}.jsonl")
+        return steps.read(self.folder / f"steps-{self._place(index).name}.jsonl")
 
     def status(self, index: int = 0) -> dict[str, Any]:
         """A pod's /status, the master's by default; {} while it does not answer."""
@@ -112,18 +114,14 @@ class Job:
 
     def trains(self, index: int, *, world: int, since: float = 0.0) -> bool:
         """Whether that pod steps in a group of that size that was formed after `since`."""
-        steps = self.steps(index)
-        if not steps or steps[-1].time < since or steps[-1].world != world:
-            return False
-        first = next(step for step in steps if step.group == steps[-1].group)
-        return first.time > since
+        return steps.trains(self.steps(index), world=world, since=since)
 
-    def start(self, pods: int, *, steps: int) -> None:
+    def start(self, pods: int, *, count: int) -> None:
         """Begin with so many pods, and let them train so many steps."""
         self.add(*range(pods))
         self.wish(*range(pods))
         self.wait(f"{pods} pods train", lambda: all(self.trains(index, world=pods) for index in range(pods)))
-        self.wait(f"{steps} steps", lambda: len(self.steps(pods - 1)) >= steps)
+        self.wait(f"{count} steps", lambda: len(self.steps(pods - 1)) >= count)
 
     def logs(self) -> str:
         """The end of what each pod has printed."""
@@ -138,7 +136,7 @@ class Job:
             status_port=self._status_ports.setdefault(index, free_port()),
             epoch=max(1, self._epoch),
             incarnation=self._incarnation,
-            busy=self.busy,
+            load=self.load,
         )
 
 

@@ -1,35 +1,20 @@
-"""The costs beside each other: a table for people, a picture of the worst pauses, one line of JSON for programs."""
+"""The costs beside each other: a table for people, one line of JSON for programs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.live.quantile import quantile
-from benchmarks.rescale.steps import Cost, Step
+from benchmarks.rescale.loads import SMALL
+from benchmarks.rescale.steps import Cost
 
 Costs = Mapping[str, Mapping[str, Sequence[Cost | None]]]
 """By system, then by change; None where the job did not train again in time."""
-
-WIDTH, ROW, LEFT, RIGHT, TOP = 860, 26, 190, 20, 50
-SECONDS = 35.0
-BEFORE = 5.0
-COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df")
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """The survivor's steps in one change, to be drawn."""
-
-    system: str
-    change: str
-    decided: float
-    steps: Sequence[Step]
 
 
 def keys(changes: Mapping[str, Sequence[Cost | None]]) -> dict[str, float | None]:
@@ -56,9 +41,9 @@ def ratios(costs: Costs, system: str, *, less: float = 0.0) -> dict[str, float]:
     return {name: round((t - less) / m, 1) for name, (m, t) in both.items() if m and t}
 
 
-def show(costs: Costs, console: Console, *, kind: str) -> None:
+def show(costs: Costs, console: Console, *, title: str) -> None:
     """The table, on `console`."""
-    table = Table(title=f"What a change costs a training script: {kind}")
+    table = Table(title=f"What a change costs a training script: {title}")
     for column in (
         "system",
         "change",
@@ -78,53 +63,39 @@ def show(costs: Costs, console: Console, *, kind: str) -> None:
     console.print(table)
 
 
-def line(costs: Costs, busy: Costs, *, load: float, import_seconds: float | None = None) -> str:
-    """All figures as one line of JSON. `import_seconds` is what of a pause of `tuned` goes into importing torch."""
-    figures: dict[str, object] = {system: keys(changes) for system, changes in costs.items()}
-    figures["tuned_over_plain"] = ratios(costs, "plain")
-    if "library" in costs:
-        figures["tuned_over_library"] = ratios(costs, "library")
+def line(costs: Mapping[str, Costs], *, load: float, import_seconds: float | None = None) -> str:
+    """All figures as one line of JSON: those of the small load, and under their names those of the others.
+
+    `load` is the machine's. `import_seconds` is what of a pause of `tuned` goes into importing torch.
+    """
+    small = costs.get(SMALL.name, {})
+    figures = _figures(small)
     if import_seconds is not None:
         figures["import_torch_s"] = _rounded(import_seconds)
-        figures["tuned_without_import_over_library"] = ratios(costs, "library", less=import_seconds)
-    if busy:
-        figures["cpu_bound"] = {system: keys(changes) for system, changes in busy.items()}
+        figures["tuned_without_import_over_library"] = ratios(small, "library", less=import_seconds)
+    for name, more in costs.items():
+        if name != SMALL.name:
+            figures[name] = {**_figures(more), "times_small": times(more, small)}
     figures["load"] = _rounded(load)
     return json.dumps(figures)
 
 
-def svg_of(pictures: Sequence[Picture]) -> str:
-    """A row per change: a tick for each step of the survivor, from shortly before the decision."""
-    height = TOP + ROW * len(pictures) + 40
-    systems = list(dict.fromkeys(picture.system for picture in pictures))
-    rows = [_row(p, TOP + ROW * i, COLOURS[systems.index(p.system) % len(COLOURS)]) for i, p in enumerate(pictures)]
-    ticks = [
-        f'<text x="{_x(float(s)):.0f}" y="{height - 22}" text-anchor="middle">{s} s</text>' for s in range(0, 31, 5)
-    ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"'
-            ' font-size="13" fill="#57606a">',
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            '<text x="10" y="22" font-size="15" fill="#1f2328">Steps of a survivor around a change of size</text>',
-            *rows,
-            f'<path d="M{_x(0):.0f} {TOP - 12}V{height - 40}" stroke="#8c959f" stroke-dasharray="3 3"/>',
-            *ticks,
-            f'<text x="{WIDTH - RIGHT}" y="{height - 5}" text-anchor="end">time since the decision</text>',
-            "</svg>\n",
-        ]
-    )
+def _figures(costs: Costs) -> dict[str, object]:
+    compared = [system for system in ("plain", "library") if system in costs and "tuned" in costs]
+    return {
+        **{system: keys(changes) for system, changes in costs.items()},
+        **{f"tuned_over_{system}": ratios(costs, system) for system in compared},
+    }
 
 
-def _row(picture: Picture, y: int, colour: str) -> str:
-    shown = [step for step in picture.steps if -BEFORE <= step.time - picture.decided <= SECONDS - BEFORE]
-    path = "".join(f"M{_x(step.time - picture.decided):.1f} {y - 6}v12" for step in shown)
-    label = f'<text x="10" y="{y + 5}" fill="#1f2328">{picture.system}: {picture.change}</text>'
-    return f'{label}<path d="{path}" stroke="{colour}"/>'
-
-
-def _x(seconds: float) -> float:
-    return LEFT + (seconds + BEFORE) / SECONDS * (WIDTH - LEFT - RIGHT)
+def times(costs: Costs, small: Costs) -> dict[str, dict[str, float]]:
+    """How many times longer the median pause of each system is than with the small load, by change."""
+    found: dict[str, dict[str, float]] = {}
+    for system, changes in costs.items():
+        mine, theirs = keys(changes), keys(small.get(system, {}))
+        both = {name: (mine[f"{name}_p50_s"], theirs.get(f"{name}_p50_s")) for name in changes}
+        found[system] = {name: round(m / t, 2) for name, (m, t) in both.items() if m and t}
+    return found
 
 
 def _cells(costs: Sequence[Cost | None]) -> list[str]:

@@ -14,14 +14,15 @@ EPOCH_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one process; `step` counts over all epochs, `world` is the number of processes.
+    """One step of one process; `step` counts over all epochs, `world` is the number of processes. No other process of
+    any pod has the number `process`.
 
     Where processes go from group to group as they are, `generation` counts the groups, and `tries` how often the
     process began the step until it counted.
     """
 
     time: float
-    pid: int
+    process: int
     rank: int
     world: int
     step: int
@@ -31,7 +32,7 @@ class Step:
     @property
     def group(self) -> tuple[int, int]:
         """Another one in each group that the pod was in."""
-        return self.pid, self.generation
+        return self.process, self.generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Cost:
     """Of one change. Seconds and steps.
 
     `pause` is the longest time without a step, `extra` what of it is beyond a median step of before. `loss` is how many
-    steps were not done in the time after the decision that would have been, `lost` how many were done or begun twice,
-    `epochs` how many epochs were begun twice. `parts` are what the coordinator says of the time, where there is one.
+    steps were not done in the time after the decision that would have been, `lost` how many are done or begun twice,
+    `epochs` how many epochs are begun twice. `parts` are what the coordinator says of the time, where there is one.
     """
 
     pause: float
@@ -59,18 +60,41 @@ def read(file: Path) -> list[Step]:
     return [Step(**json.loads(line)) for line in lines]
 
 
+def trains(steps: Sequence[Step], *, world: int, since: float) -> bool:
+    """Whether the pod steps in a group of that size that was formed after `since`."""
+    if not steps or steps[-1].time < since or steps[-1].world != world:
+        return False
+    first = next(step for step in steps if step.group == steps[-1].group)
+    return first.time > since
+
+
+def cost(
+    steps: Sequence[Step], *, decided: float, counted_from: float | None, seconds: float, parts: dict[str, float]
+) -> Cost:
+    """Of a change that was decided then, with the steps until at least `seconds` later."""
+    longest = pause(steps, since=decided, counted_from=counted_from)
+    return Cost(
+        pause=longest,
+        extra=max(0.0, longest - interval(steps, until=decided)),
+        loss=effective_loss(steps, decided=decided, seconds=seconds),
+        lost=lost(steps, since=decided),
+        epochs=epochs_repeated(steps, since=decided),
+        parts=parts,
+    )
+
+
 def pause(steps: Sequence[Step], *, since: float, counted_from: float | None = None) -> float:
-    """The longest gap between two steps, the second of them after `since`; counted not before `counted_from`."""
+    """The longest gap between two steps, the second of them after `since`; counted from `counted_from` if given."""
     pairs = [(a, b) for a, b in pairwise(steps) if b.time > since]
     before, after = max(pairs, key=lambda pair: pair[1].time - pair[0].time)
-    return after.time - max(before.time, counted_from or before.time)
+    return after.time - (before.time if counted_from is None else counted_from)
 
 
 def effective_loss(steps: Sequence[Step], *, decided: float, seconds: float) -> float:
-    """Steps that the pace of before would have made in `seconds` after the decision, less those that were made."""
+    """Steps that the pace of before would have made in `seconds` after the decision, less how far it is then."""
     before = [step for step in steps if step.time <= decided]
     during = [step for step in steps if decided < step.time <= decided + seconds]
-    progress = max((step.step for step in during), default=before[-1].step) - before[-1].step
+    progress = (during or before)[-1].step - before[-1].step
     return seconds / interval(steps, until=decided) - progress
 
 
@@ -81,18 +105,16 @@ def interval(steps: Sequence[Step], *, until: float) -> float:
 
 
 def lost(steps: Sequence[Step], *, since: float) -> int:
-    """How many steps after `since` had been done already, or begun by the same process."""
-    done = max(step.step for step in steps if step.time <= since)
-    again = 0
-    for step in steps:
-        if step.time > since:
-            again += (step.step <= done) + (step.tries - 1)
-            done = max(done, step.step)
-    return again
+    """How many steps are done again after `since`, soon or later, or were begun twice by the same process."""
+    after = [step for step in steps if step.time > since]
+    return sum(a.step - b.step + 1 for a, b in _returns(steps, since=since)) + sum(step.tries - 1 for step in after)
 
 
 def epochs_repeated(steps: Sequence[Step], *, since: float) -> int:
-    """How many epochs were begun again after `since`."""
-    begun = {step.step // EPOCH_STEPS for step in steps if step.time <= since}
-    again = [s.step // EPOCH_STEPS for s in steps if s.time > since and s.step % EPOCH_STEPS == 0]
-    return sum(epoch in begun or again.count(epoch) > 1 for epoch in set(again))
+    """How many epochs are begun again after `since`, soon or later."""
+    return sum(a.step // EPOCH_STEPS - (b.step - 1) // EPOCH_STEPS for a, b in _returns(steps, since=since))
+
+
+def _returns(steps: Sequence[Step], *, since: float) -> list[tuple[Step, Step]]:
+    """The last step before the training went back, and the first after, each time."""
+    return [(a, b) for a, b in pairwise(steps) if b.time > since and b.step <= a.step]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from benchmarks.rescale.loads import Load
 from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_operator.api.parse import parse_spec
@@ -20,6 +21,7 @@ from elastic_worker import contract
 PYTHON = "/usr/bin/python3.11"
 SCRIPT = Path(__file__).with_name("train.py")
 LIBRARY_SCRIPT = Path(__file__).with_name("train_library.py")
+TOY = Path(__file__).with_name("toy.py")
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
 FEWEST, MOST = 2, 4
 HERE = "127.0.0.1"
@@ -36,6 +38,11 @@ class System:
     is_warm: bool = True
     is_library: bool = False
     limit: float = 120.0
+
+    @property
+    def script(self) -> Path:
+        """What it trains with."""
+        return LIBRARY_SCRIPT if self.is_library else SCRIPT
 
 
 SYSTEMS = {
@@ -61,7 +68,7 @@ class Place:
     status_port: int
     epoch: int
     incarnation: int
-    busy: bool
+    load: Load
 
     @property
     def role(self) -> str:
@@ -76,8 +83,7 @@ class Place:
 
 def command_of(system: System, place: Place) -> list[str]:
     """What the pod's first process is."""
-    program = LIBRARY_SCRIPT if system.is_library else SCRIPT
-    script = [str(program), str(place.folder), *(["--busy"] if place.busy else [])]
+    script = [str(system.script), str(place.folder), *place.load.arguments]
     if system.is_elastic:
         return [PYTHON, str(LAUNCHER), "--", *script]
     torchrun = {"command": [PYTHON, "-m", "torch.distributed.run"]}
@@ -124,6 +130,7 @@ def _of_operator(place: Place) -> Mapping[str, str]:
         incarnation=place.incarnation,
         nnodes=(FEWEST, MOST),
         service_ip=HERE,
+        port=place.port,
         gpu_resources=(),
     )
     return {variable["name"]: variable["value"] for variable in variables if "value" in variable}

@@ -1,58 +1,42 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The plain training script that is measured: it loads its checkpoint at start and saves one every epoch of ten steps.
+"""The plain training script that is measured: it loads its checkpoint at start and saves one every so many epochs.
 
-    train.py FOLDER [--busy]
-
-A step is a small matrix product, its gradients averaged over all processes, and a sleep of 50 ms; with --busy it
-computes for about as long instead. After each step a line of JSON goes to FOLDER/steps-POD.jsonl: time (the machine's
-monotonic seconds), pid, rank, world, step (counted over all epochs).
+See toy.py for the command line; it saves every epoch by default.
 """
 
-import json
-import os
-import sys
-import time
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import toy
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 10
-STEP_SECONDS = 0.05
-BUSY_PRODUCTS = 60
+BATCH = 64
 
 
 def main() -> None:
-    folder, busy = Path(sys.argv[1]), "--busy" in sys.argv
-    torch.manual_seed(0)
+    options = toy.options(save_every=1)
     dist.init_process_group("gloo")
-    model = DistributedDataParallel(nn.Linear(256, 256))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    saved = folder / "checkpoint.pt"
+    model = DistributedDataParallel(toy.Model(options.megabytes))
+    optimizer = toy.optimizer_of(model)
+    saved = options.folder / "checkpoint.pt"
     epoch = load(saved, model, optimizer)
-    with (folder / f"steps-{os.environ['BENCH_POD']}.jsonl").open("a", buffering=1) as log:
-        while True:
-            for step in range(STEPS):
-                train(model, optimizer, busy=busy)
-                line = {"time": time.monotonic(), "pid": os.getpid(), "step": epoch * STEPS + step}
-                log.write(json.dumps({**line, "rank": dist.get_rank(), "world": dist.get_world_size()}) + "\n")
-            if dist.get_rank() == 0:
-                save(saved, epoch, model, optimizer)
-            epoch += 1
+    steps = toy.Steps(options.folder)
+    while True:
+        for step in range(toy.STEPS):
+            train(model, optimizer, busy=options.busy)
+            steps.write(step=epoch * toy.STEPS + step, rank=dist.get_rank(), world=dist.get_world_size())
+        if dist.get_rank() == 0 and epoch % options.save_every == 0:
+            save(saved, epoch, model, optimizer)
+        epoch += 1
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, *, busy: bool) -> None:
     optimizer.zero_grad()
-    model(torch.randn(64, 256)).square().mean().backward()
+    model(torch.randn(BATCH, toy.WIDTH)).square().mean().backward()
     optimizer.step()
-    if not busy:
-        time.sleep(STEP_SECONDS)
-        return
-    product = torch.eye(256)
-    for _ in range(BUSY_PRODUCTS):
-        product = product @ product
+    toy.work(busy=busy)
 
 
 def load(saved: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:

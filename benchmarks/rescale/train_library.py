@@ -1,69 +1,44 @@
 # mypy: disable-error-code="import-not-found, no-untyped-call"
-"""The training script that is measured with the library: the same model and pace as train.py, without checkpoints.
+"""The training script that is measured with the library: the same model and pace as train.py.
 
-    train_library.py FOLDER [--busy]
-
-A global batch is four micro-batches of 64, dealt to all processes. After each step a line of JSON goes to
-FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), pid, rank, world, generation, step (how many batches
-have counted so far), tries (how often this process began it).
+See toy.py for the command line; it has no checkpoints by default. A global batch is four micro-batches of 64, dealt to
+all processes. A step is written down with the group's generation, with `step` (how many batches have counted so far)
+and `tries` (how often this process began it).
 """
 
-import json
-import os
-import sys
-import time
-from pathlib import Path
-from typing import TextIO
-
 import torch
-from torch import nn
+import toy
 
 import elastic_worker as elastic
 
-STEPS = 10
-STEP_SECONDS = 0.05
-BUSY_PRODUCTS = 60
 MICRO_BATCH = 64
 GLOBAL_BATCH = 4 * MICRO_BATCH
+FOREVER = 1_000_000
 
 
 def main() -> None:
-    folder, busy = Path(sys.argv[1]), "--busy" in sys.argv
-    torch.manual_seed(0)
-    job = elastic.init()
-    model = job.wrap(nn.Linear(256, 256))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    data = elastic.Sampler(STEPS * GLOBAL_BATCH, global_batch=GLOBAL_BATCH, micro_batch=MICRO_BATCH)
+    options = toy.options(save_every=0)
+    job = elastic.init(checkpoints=options.folder / "checkpoints" if options.save_every else None)
+    model = job.wrap(toy.Model(options.megabytes))
+    optimizer = toy.optimizer_of(model)
+    data = elastic.Sampler(toy.STEPS * GLOBAL_BATCH, global_batch=GLOBAL_BATCH, micro_batch=MICRO_BATCH)
     state = job.state(model=model, optimizer=optimizer, data=data)
     job.restore(state)
-    tries = 0
-    with (folder / f"steps-{os.environ['BENCH_POD']}.jsonl").open("a", buffering=1) as log:
-        for _ in job.epochs(1_000_000):
-            for batch in job.batches(state.data):
-                before, tries = state.step, tries + 1
-                with job.step(state) as step:
-                    for micro in batch.micro:
-                        step.backward(model(torch.randn(len(micro.indices), 256)).square().mean() * micro.weight)
-                    step.update()
-                    work(busy=busy)
-                if state.step > before:
-                    write(log, job, tries)
-                    tries = 0
-
-
-def work(*, busy: bool) -> None:
-    if not busy:
-        time.sleep(STEP_SECONDS)
-        return
-    product = torch.eye(256)
-    for _ in range(BUSY_PRODUCTS):
-        product = product @ product
-
-
-def write(log: TextIO, job: elastic.Job, tries: int) -> None:
-    line = {"time": time.monotonic(), "pid": os.getpid(), "step": job.step_count, "tries": tries}
-    more = {"rank": job.rank, "world": job.world_size, "generation": job.generation}
-    log.write(json.dumps({**line, **more}) + "\n")
+    steps, tries = toy.Steps(options.folder), 0
+    for epoch in job.epochs(FOREVER):
+        for batch in job.batches(state.data):
+            tries += 1
+            with job.step(state) as step:
+                for micro in batch.micro:
+                    step.backward(model(torch.randn(len(micro.indices), toy.WIDTH)).square().mean() * micro.weight)
+                step.update()
+                toy.work(busy=options.busy)
+            if step.committed:
+                place = {"rank": job.rank, "world": job.world_size, "generation": job.generation}
+                steps.write(step=job.step_count, tries=tries, **place)
+                tries = 0
+        if options.save_every and epoch % options.save_every == 0:
+            job.checkpoint(state, wait=True)  # so that its writing does not fall into what is measured
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rescale import report, steps
+from benchmarks.live.audit import Write
+from benchmarks.rescale import lost_master, report, steps
 from benchmarks.rescale.changes import CHANGES, Options, measure
-from benchmarks.rescale.report import Picture
+from benchmarks.rescale.loads import SMALL, Load, loads
+from benchmarks.rescale.lost_master import BOUND, MADE
 from benchmarks.rescale.steps import Cost, Step
 from benchmarks.rescale.systems import SYSTEMS, Place, command_of, environ_of
 
 
-def make_steps(first, count, *, at=0.0, pace=0.05, world=2, pid=1):
-    return [Step(at + pace * i, pid, 0, world, first + i) for i in range(count)]
+def make_steps(first, count, *, at=0.0, pace=0.05, world=2, process=1):
+    return [Step(at + pace * i, process, 0, world, first + i) for i in range(count)]
 
 
 def make_cost(pause=1.0, *, loss=20.0, lost=0, epochs=0):
@@ -23,7 +25,7 @@ def make_cost(pause=1.0, *, loss=20.0, lost=0, epochs=0):
 
 
 # Steps 0 to 45 until 2.25 s, then from the checkpoint after step 39, from 4.25 s on.
-RESTARTED = [*make_steps(0, 46), *make_steps(40, 60, at=4.25, pid=2, world=3)]
+RESTARTED = [*make_steps(0, 46), *make_steps(40, 60, at=4.25, process=2, world=3)]
 
 
 def test_the_pause_is_the_longest_gap_after_the_decision():
@@ -42,8 +44,23 @@ def test_steps_and_epochs_done_twice_are_counted():
     assert steps.epochs_repeated(RESTARTED, since=5.0) == 0
 
 
+def test_what_is_done_again_later_than_is_looked_at_counts_all_the_same():
+    looked_at = RESTARTED[:48]
+    assert (looked_at[-1].step, steps.lost(looked_at, since=2.0), steps.epochs_repeated(looked_at, since=2.0)) == (
+        41,
+        6,
+        1,
+    )
+    assert steps.effective_loss(looked_at, decided=2.25, seconds=2.05) == pytest.approx(41 + 45 - 41, abs=1.5)
+
+
+def test_a_step_that_was_under_way_when_the_master_died_does_not_end_the_pause():
+    under_way = [*make_steps(0, 40), *make_steps(40, 20, at=9.0, process=2)]
+    assert steps.pause(under_way, since=1.94, counted_from=1.94) == pytest.approx(9.0 - 1.94)
+
+
 def test_a_restart_at_the_end_of_an_epoch_repeats_nothing():
-    planned = [*make_steps(0, 40), *make_steps(40, 40, at=3.0, pid=2)]
+    planned = [*make_steps(0, 40), *make_steps(40, 40, at=3.0, process=2)]
     assert (steps.lost(planned, since=1.9), steps.epochs_repeated(planned, since=1.9)) == (0, 0)
 
 
@@ -65,13 +82,13 @@ def test_the_pace_of_before_is_not_that_of_the_change():
 
 def test_a_process_that_stays_is_told_apart_by_the_generation_of_its_group():
     stays = [Step(1.0, 7, 0, 2, 1, generation=generation) for generation in (1, 2)]
-    starts_again = [Step(1.0, pid, 0, 2, 1) for pid in (7, 8)]
+    starts_again = [Step(1.0, process, 0, 2, 1) for process in (7, 8)]
     assert stays[0].group != stays[1].group
     assert starts_again[0].group != starts_again[1].group
 
 
 def test_a_half_written_line_is_left_out(tmp_path):
-    whole = json.dumps({"time": 1.0, "pid": 2, "rank": 0, "world": 2, "step": 3})
+    whole = json.dumps({"time": 1.0, "process": 2, "rank": 0, "world": 2, "step": 3})
     (tmp_path / "steps.jsonl").write_text(f"{whole}\n{whole[:20]}")
     assert steps.read(tmp_path / "steps.jsonl") == [Step(1.0, 2, 0, 2, 3)]
     assert steps.read(tmp_path / "none.jsonl") == []
@@ -86,7 +103,7 @@ def test_a_change_that_never_ended_makes_its_figures_null_and_no_others():
 
 def test_the_line_names_every_system_and_compares_the_two_that_matter():
     costs = {"stock": {"join": [None]}, "tuned": {"join": [make_cost(8.0)]}, "plain": {"join": [make_cost(0.4)]}}
-    line = json.loads(report.line(costs, {}, load=0.5))
+    line = json.loads(report.line({SMALL.name: costs}, load=0.5))
     assert line["tuned_over_plain"] == {"join": 20.0}
     assert line["stock"]["join_p50_s"] is None
     assert line["plain"]["join_p50_s"] == 0.4
@@ -96,21 +113,45 @@ def test_the_line_names_every_system_and_compares_the_two_that_matter():
 
 def test_the_library_is_compared_with_the_time_of_importing_torch_and_without_it():
     costs = {"tuned": {"join": [make_cost(8.0)], "kill": [None]}, "library": {"join": [make_cost(0.1)]}}
-    line = json.loads(report.line(costs, {}, load=0.5, import_seconds=2.0))
+    line = json.loads(report.line({SMALL.name: costs}, load=0.5, import_seconds=2.0))
     assert line["tuned_over_library"] == {"join": 80.0}
     assert line["tuned_without_import_over_library"] == {"join": 60.0}
     assert line["import_torch_s"] == 2.0
 
 
-def test_the_picture_has_a_row_for_each_change():
-    pictures = [Picture("plain", name, 2.0, RESTARTED) for name in ("join", "leave")]
-    svg = report.svg_of(pictures)
-    assert svg.count("<path d=") == 3
-    assert ">plain: leave</text>" in svg
+def test_other_loads_stand_under_their_names_beside_what_they_are_times_the_small_one():
+    small = {"library": {"join": [make_cost(0.1)], "kill": [None]}}
+    large = {"library": {"join": [make_cost(2.0)], "kill": [make_cost(0.2)]}}
+    line = json.loads(report.line({SMALL.name: small, "1GB": large}, load=0.5))
+    assert (line["library"]["join_p50_s"], line["1GB"]["library"]["join_p50_s"]) == (0.1, 2.0)
+    assert line["1GB"]["times_small"] == {"library": {"join": 20.0}}
+
+
+def test_no_checkpoint_of_the_larger_loads_falls_into_what_is_measured_but_the_first():
+    for load in loads(save_minutes=2).values():
+        assert ("--save-every" in load.arguments) == (load.megabytes > 0)
+    assert Load("x", save_minutes=2).arguments == ["--save-every", "240"]
+
+
+def test_the_parts_of_a_lost_master_begin_with_the_kill_and_leave_out_its_first_start():
+    writes = [
+        Write(what, name, "somebody", received=done, done=done)
+        for what, name, done in [
+            (MADE, "toy-0-master-0", 1.0),
+            (BOUND, "toy-0-master-0", 1.5),
+            (MADE, "toy-1-master-0", 10.2),
+            (MADE, "toy-0-master-0", 10.25),
+            (BOUND, "toy-0-master-0", 10.5),
+        ]
+    ]
+    made, bound = (lost_master.first(writes, what, "toy-0-master-0", since=10.0) for what in (MADE, BOUND))
+    assert lost_master.first(writes, BOUND, "toy-1-master-0", since=10.0) is None
+    parts = lost_master.parts({"killed": 10.0, "made": made, "bound": bound, "begun": 11.5, "stepped": 15.0})
+    assert parts == {"made": 0.25, "bound": 0.25, "begun": 1.0, "stepped": 3.5}
 
 
 def make_place(tmp_path):
-    return Place(folder=tmp_path, index=0, uid="u", port=4000, status_port=4001, epoch=1, incarnation=1, busy=False)
+    return Place(folder=tmp_path, index=0, uid="u", port=4000, status_port=4001, epoch=1, incarnation=1, load=SMALL)
 
 
 @pytest.mark.programs
@@ -140,7 +181,7 @@ def test_the_library_has_no_checkpoint_to_watch(tmp_path):
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pod_that_leaves_a_plain_job_has_nothing_done_again(tmp_path):
-    result = measure(SYSTEMS["plain"], "leave", Options(tmp_path / "run", window=2.0))
+    result = measure(SYSTEMS["plain"], "leave", Options(tmp_path / "run", seconds=2.0))
     assert result.cost is not None
     assert (result.cost.lost, result.cost.epochs) == (0, 0)
     assert {"stopped", "formed", "started", "stepped"} <= set(result.cost.parts)
@@ -151,9 +192,10 @@ def test_a_pod_that_leaves_a_plain_job_has_nothing_done_again(tmp_path):
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pod_that_joins_a_job_with_the_library_restarts_nobody(tmp_path):
-    result = measure(SYSTEMS["library"], "join", Options(tmp_path / "run", window=2.0))
+    load = Load("some", megabytes=20, save_minutes=2)
+    result = measure(SYSTEMS["library"], "join", Options(tmp_path / "run", load, seconds=2.0))
     assert result.cost is not None, result.logs
     assert (result.cost.lost, result.cost.epochs) == (0, 0)
     assert {"made", "formed", "joined", "stepped"} <= set(result.cost.parts)
-    assert len({step.pid for step in result.steps}) == 1
+    assert len({step.process for step in result.steps}) == 1
     assert [step.world for step in (result.steps[0], result.steps[-1])] == [2, 3]

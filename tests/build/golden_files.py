@@ -5,12 +5,13 @@ from typing import Any
 
 import yaml
 
+from elastic_operator.api.ports import master_port
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.resource_quota import build_resource_quota
 from elastic_operator.build.service import build_endpoint_slice, build_service
 from tests.api.jobs import make_container, make_template
-from tests.build.objects import SERVICE_IP, Owner, make_pod, make_spec
+from tests.build.objects import SERVICE_IP, UID, Owner, make_pod, make_spec
 
 FOLDER = Path(__file__).parent / "golden"
 SETTINGS = BuildSettings(
@@ -40,8 +41,8 @@ _Dumper.add_representer(str, _text)
 def golden_objects() -> dict[str, dict[str, Any]]:
     """By file name: the objects of a job of 2 to 4 pods with 2 GPUs each.
 
-    And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root; and the quota of a
-    namespace.
+    And pods of Elastic jobs, one of them with a command, a package of its own and a read-only root, and two on their
+    node's network; and the quota of a namespace.
     """
     container = make_container(
         args=["train.py", "--lr", "0.1"],
@@ -62,12 +63,19 @@ def golden_objects() -> dict[str, dict[str, Any]]:
         ),
         runtime={"mode": "Elastic", "inject": False, "python": "/opt/conda/bin/python"},
     )
+    on_node = make_spec(
+        make_template(container, hostNetwork=True, dnsPolicy="ClusterFirstWithHostNet"), runtime={"mode": "Elastic"}
+    )
+    port = master_port(UID, on_node)
     return {
         "elastic-master": make_pod(elastic, role="master", settings=SETTINGS, master_epoch=2, membership='{"wish":1}'),
         "elastic-worker": make_pod(elastic, role="worker", index=2, settings=SETTINGS, master_epoch=2),
         "elastic-command": make_pod(command, role="worker", index=1, settings=SETTINGS, master_epoch=1),
         "master": make_pod(spec, role="master", settings=SETTINGS),
         "worker": make_pod(spec, role="worker", index=2, node="node-b", settings=SETTINGS),
+        "host-network-master": make_pod(on_node, role="master", settings=SETTINGS, master_epoch=1, port=port),
+        "host-network-worker": make_pod(on_node, role="worker", settings=SETTINGS, master_epoch=1, port=port),
+        "host-network-service": build_service(Owner(), port=port),
         "service": build_service(Owner()),
         "network-policy": build_network_policy(Owner(), NETWORK),
         "resource-quota": build_resource_quota("team-a", {"nvidia.com/gpu": 8}, classes=CLASSES),

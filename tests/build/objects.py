@@ -9,6 +9,7 @@ from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.plan.decisions import CreatePod
+from elastic_worker.contract import MASTER_PORT
 from tests.api.jobs import make_template
 
 SERVICE_IP = "10.96.7.7"
@@ -40,11 +41,12 @@ def make_pod(
     master_epoch: int = 0,
     membership: str = "",
     own_class: bool = False,
+    port: int = MASTER_PORT,
 ) -> dict[str, Any]:
     spec = spec or make_spec()
     create = CreatePod(role, index, node, incarnation, nnodes or frozen_nnodes(spec), master_epoch, membership)
     create = replace(create, own_class=own_class)
-    return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings())
+    return build_pod(Owner(), spec, create, service_ip=service_ip, settings=settings or BuildSettings(), port=port)
 
 
 def make_main(container: dict[str, Any] | None = None, **how: Any) -> dict[str, Any]:

@@ -55,9 +55,9 @@ class Example:
         team.apply(example(name, maxReplicas=pods, args=["--epochs", "100000", *ELASTIC[name]]))
         self.trains(pods)
 
-    def epochs(self) -> list[tuple[int, int]]:
-        """What the present master has said: epochs and the number of processes that trained them."""
-        return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(self.team.logs(f"{self.name}-master-0"))]
+    def epochs(self, pod: str = "master-0") -> list[tuple[int, int]]:
+        """What rank 0 has said while it was in that pod: epochs and the number of processes that trained them."""
+        return [(int(epoch), int(size)) for epoch, size in EPOCH.findall(self.team.logs(f"{self.name}-{pod}"))]
 
     def trains(self, pods: int, *, after: int = -1) -> None:
         """Until three epochs on end, later than that one, were trained by so many."""

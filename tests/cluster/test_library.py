@@ -27,3 +27,18 @@ def test_workers_and_the_master_are_lost_and_the_others_keep_what_they_have(team
     assert training.epochs()[0][0] >= last
     status = team.status("library")
     assert (status["incarnation"], status.get("failures", 0)) == (1, 0)
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(400)
+def test_a_master_that_is_deleted_leaves_the_others_training_until_its_successor_is_ready(team):
+    training = Example(team, "library", pods=3)
+    team.delete_pod("library-master-0")
+    team.wait("a new master", lambda: team.status("library").get("masterEpoch") == 2)
+    training.trains(3)
+    alone = training.epochs("worker-0")
+    assert {size for _, size in alone} == {2}
+    assert alone[-1][0] <= training.epochs()[0][0], "the master has the first rank again"
+    assert [training.starts_of(f"library-worker-{index}") for index in (0, 1)] == [1, 1]
+    status = team.status("library")
+    assert (status["incarnation"], status.get("failures", 0)) == (1, 0)

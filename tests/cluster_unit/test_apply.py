@@ -33,12 +33,13 @@ def service(**meta) -> dict:
     }
 
 
-def endpoint_slice(*addresses: str) -> dict:
+def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
     endpoints = [{"addresses": [address]} for address in addresses]
     return {
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
         "addressType": "IPv4",
         "endpoints": endpoints,
+        "ports": [{"port": port}],
     }
 
 
@@ -127,10 +128,11 @@ async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, sessi
         await apply.ensure_service(session, service(), job_uid=JOB_UID)
 
 
-async def test_an_endpoint_slice_is_written_only_when_its_address_differs(api, session):
+async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_differs(api, session):
     for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
         await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
-    await apply.ensure_endpoint_slice(session, endpoint_slice(), job_uid=JOB_UID)
+    for _ in range(2):
+        await apply.ensure_endpoint_slice(session, endpoint_slice(port=20004), job_uid=JOB_UID)
     assert (api.requests["POST"], api.requests["PUT"]) == (1, 2)
     assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
 

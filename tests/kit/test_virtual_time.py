@@ -37,6 +37,17 @@ def test_timers_fire_in_their_order_and_at_their_moments():
     assert virtual_time.run(main) == [(0.1, 0.1), (0.2, 0.2), (0.3, 0.3), (7.0, 7.0)]
 
 
+def test_who_computes_keeps_everybody_else_waiting():
+    async def main():
+        timer = asyncio.ensure_future(asyncio.sleep(1.0))
+        await asyncio.sleep(0.5)
+        asyncio.get_running_loop().keep_busy(3.0)
+        await timer
+        return time.monotonic()
+
+    assert virtual_time.run(main) == 3.5
+
+
 def test_a_time_limit_runs_out_at_its_end():
     async def main():
         with suppress(TimeoutError):

@@ -78,6 +78,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self._jumps.now
 
+    def keep_busy(self, seconds: float) -> None:
+        """Let that much time go by in which nothing else can run: as if the caller had computed for so long."""
+        self._jumps.now = round(self._jumps.now + seconds, 9)
+
     def run_forever(self) -> None:
         """As ever; meanwhile everybody's time is the loop's."""
         with (

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import act
 from elastic_operator.loop.act import MOST_PODS, Actor
@@ -34,8 +35,11 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
     monkeypatch.setattr(act.apply, "create_pod", create)
     actor = Actor(None, None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
+    service = objects.Service(
+        objects.Meta(name="toy-master", uid="service", resource_version="1"), objects.ServiceSpec(cluster_ip="10.0.0.1")
+    )
     creates = [CreatePod("worker", index, None, 1, (1, 200)) for index in range(100)]
-    tasks = [asyncio.ensure_future(actor._create(job, create, "10.0.0.1", sent)) for create in creates]
+    tasks = [asyncio.ensure_future(actor._create(job, create, service, sent)) for create in creates]
     while not all(task.done() for task in tasks):
         turns += 1
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
-_SESSION_FIELD = 3
+_SESSION_FIELD, _THREADS_FIELD = 3, 17
 """Of the stat file, counted from the state on."""
 
 
@@ -21,20 +21,28 @@ def stat_of(folder: Path) -> list[str]:
 
 
 def sessions(leaders: Iterable[int]) -> dict[int, set[int]]:
-    """Leader -> the processes of its session, itself included, from one look at all processes. Takes milliseconds."""
+    """Leader -> the processes of its session, itself included, from one look at all processes. Takes milliseconds.
+
+    Those that have ended are left out, whether their parent has heard of it or not.
+    """
     found: dict[int, set[int]] = {leader: set() for leader in leaders}
     for folder in PROC.iterdir() if found else ():
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
-                pid, session = int(folder.name), int(stat_of(folder)[_SESSION_FIELD])
-                leader = pid if pid in found else session
-                if leader in found:
+                pid, stat = int(folder.name), stat_of(folder)
+                leader = pid if pid in found else int(stat[_SESSION_FIELD])
+                if leader in found and not _has_ended(stat):
                     found[leader].add(pid)
     return found
 
 
+def _has_ended(stat: list[str]) -> bool:
+    """A process whose first thread has ended, while another one hangs in the kernel, still has its memory."""
+    return stat[0] in "ZX" and int(stat[_THREADS_FIELD]) <= 1
+
+
 def moved_bytes(leaders: Iterable[int]) -> dict[int, int]:
-    """Leader -> what the processes of its session have read and written so far, as far as that can be seen."""
+    """Leader -> bytes that the visible processes of its session have read and written so far."""
     return {leader: sum(map(_moved_bytes, pids)) for leader, pids in sessions(leaders).items()}
 
 

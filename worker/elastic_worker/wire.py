@@ -5,7 +5,8 @@ job's secret. Job and incarnation are part of what is proven, so a pod of an old
 what is protected; what training processes say among themselves is theirs.
 
 The two may be of different releases (`contract.UNDERSTOOD`): a key that is not known is passed over, one that lacks has
-a default, and a message that makes no sense is logged, and costs nobody the connection (103).
+a default, and a message that makes no sense is logged, and costs nobody the connection (103). Both say in their
+greetings whether they know what a part of a group is (PARTS, 113).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hmac
 import json
 import secrets
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from elastic_worker import contract
@@ -24,11 +26,17 @@ from elastic_worker import contract
 Message = dict[str, Any]
 
 LINE_BYTES = 1 << 20
-"""A generation of 4,096 pods is about 700 KB."""
+"""A generation of 4,096 pods, which members of earlier releases say and are told, is about 700 KB."""
+PARTS = "parts"
+"""In a greeting: a group may be told as one's part of it."""
 HANDSHAKE_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
-"""A peer that has not been heard of for so long is taken for gone: it says something every second."""
+"""A peer that has not been heard of for so long is taken for gone: it says something every second, and nothing that may
+stall is written on the way (`logs`)."""
+IN_PLACE_SILENCE_SECONDS = 3.0
+"""The same for a pod that changes groups in place (126). The others stand still while it is waited for; if it was
+missed by mistake, that costs them two changes of a tenth of a second."""
 
 
 class RefusedError(Exception):
@@ -41,6 +49,15 @@ UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 class EndedError(ConnectionError):
     """The other side closed the connection: its process has ended."""
+
+
+class SilentError(ConnectionError):
+    """Nothing was heard for longer than a peer that is well is silent."""
+
+
+def encode(message: Message) -> bytes:
+    """As a line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 class Line:
@@ -56,16 +73,20 @@ class Line:
         return str(self._writer.get_extra_info("sockname")[0])
 
     def send(self, message: Message) -> None:
-        """Put a message on its way; a connection that is broken is noticed by whoever receives."""
+        """Put a message on its way; `receive` notices a broken connection."""
+        self.send_line(encode(message))
+
+    def send_line(self, line: bytes) -> None:
+        """The same for one that is encoded already, since it goes to many."""
         if not self._writer.is_closing():
-            self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self._writer.write(line)
 
     async def receive(self, *, seconds: float = SILENCE_SECONDS) -> Message:
         """The next message. Raises ConnectionError at the end, after silence, and for what is no message."""
         try:
             line = await asyncio.wait_for(self._reader.readline(), seconds)
         except asyncio.TimeoutError as error:
-            raise ConnectionError(f"nothing was heard for {seconds:.0f} s") from error
+            raise SilentError(f"nothing was heard for {seconds:.0f} s") from error
         except ValueError as error:
             raise ConnectionError("a message is too long") from error
         if not line.endswith(b"\n"):
@@ -89,14 +110,18 @@ class Line:
         self._writer.transport.abort()
 
 
-async def dial(host: str, port: int, *, token: str, hello: Message) -> tuple[Line, Message]:
-    """A line to the coordinator, and its welcome. Raises OSError, ConnectionError, RefusedError."""
+async def dial(host: str, port: int, *, token: str, say: Callable[[Message], Message]) -> tuple[Line, Message]:
+    """A line to the coordinator, and its welcome; `say` gives the hello to its greeting.
+
+    Raises OSError, ConnectionError, RefusedError.
+    """
     opening = asyncio.open_connection(host, port, limit=LINE_BYTES)
     line = Line(*await asyncio.wait_for(opening, HANDSHAKE_SECONDS))
     try:
         challenge = await line.receive(seconds=HANDSHAKE_SECONDS)
         theirs, ours = _once(challenge), secrets.token_hex(16)
         _check_contract(challenge)
+        hello = say(challenge)
         line.send({**hello, "once": ours, "proof": _proof(token, "member", theirs, ours, hello)})
         welcome = await line.receive(seconds=HANDSHAKE_SECONDS)
         _check_welcome(welcome, _proof(token, "coordinator", theirs, ours, hello))
@@ -109,7 +134,7 @@ async def dial(host: str, port: int, *, token: str, hello: Message) -> tuple[Lin
 async def receive_hello(line: Line, *, token: str, job_uid: str, incarnation: int) -> tuple[Message, str]:
     """A member's hello and the proof to welcome it with. Raises ConnectionError; RefusedError."""
     ours = secrets.token_hex(16)
-    line.send({"once": ours, "contract": contract.VERSION})
+    line.send({"once": ours, "contract": contract.VERSION, PARTS: True})
     hello = await line.receive(seconds=HANDSHAKE_SECONDS)
     _check(hello, token=token, job_uid=job_uid, incarnation=incarnation, once=ours)
     return hello, _proof(token, "coordinator", ours, _once(hello), hello)

@@ -12,13 +12,14 @@ from typing import Any
 
 from elastic_operator.api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import status_port
 from elastic_operator.api.template import nproc_of
 from elastic_operator.build.environment import endpoint, grace_seconds, with_users
 from elastic_operator.build.launch import launched
 from elastic_operator.build.names import Owner, pod_name, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings, PodToCreate
 from elastic_worker import contract
-from elastic_worker.contract import INJECT_FOLDER, MASTER_PORT, ROLE_MASTER, WISH_FILE, WISH_FOLDER
+from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
 
 RUNTIME_SIZE = "16Mi"
 """Most that the launcher may take; it takes a fraction."""
@@ -34,10 +35,11 @@ def make_elastic(
     create: PodToCreate,
     *,
     service_ip: str,
+    port: int,
     settings: BuildSettings,
 ) -> None:
     """Turn the spec `pod`, whose main container is `main`, into that of the pod `create` of an Elastic job."""
-    ours = environment(job, spec, create, service_ip=service_ip, settings=settings)
+    ours = environment(job, spec, create, service_ip=service_ip, port=port, settings=settings)
     if (main.get("securityContext") or {}).get("readOnlyRootFilesystem"):
         _mount(pod, main, SCRATCH_VOLUME, SCRATCH_FOLDER, {"emptyDir": {}}, read_only=False)
         ours += [{"name": name, "value": SCRATCH_FOLDER} for name in SCRATCH_VARIABLES]
@@ -60,13 +62,14 @@ def _add_pull_secrets(pod: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def environment(
-    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, settings: BuildSettings
+    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, port: int, settings: BuildSettings
 ) -> list[dict[str, Any]]:
     """The variables for the pod's main container, as a container's `env`."""
     values = {
-        **_rendezvous(job, spec, create, service_ip=service_ip),
+        **_rendezvous(job, spec, create, service_ip=service_ip, port=port),
         **_identity(job, create),
         **_orders(spec, nproc=nproc_of(spec, create.role, settings.gpu_resources)),
+        contract.ENV_STATUS_PORT: status_port(port, create.role),
     }
     if create.role == ROLE_MASTER:
         values[contract.ENV_WISH_FILE] = f"{WISH_FOLDER}/{WISH_FILE}"
@@ -90,16 +93,16 @@ def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
     return ours
 
 
-def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str) -> dict[str, object]:
+def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, port: int) -> dict[str, object]:
     """What a launch script may read; it ends up in front of a torchrun of ours, which takes the script from it only."""
     fewest, most = create.nnodes
     return {
         contract.ENV_MASTER_ADDR: service_ip,
-        contract.ENV_MASTER_PORT: MASTER_PORT,
+        contract.ENV_MASTER_PORT: port,
         contract.ENV_WORLD_SIZE: spec.max_replicas,
         contract.ENV_NNODES: f"{fewest}:{most}",
         contract.ENV_RDZV_BACKEND: contract.ELASTIC_BACKEND,
-        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip),
+        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip, port),
         contract.ENV_RDZV_ID: rendezvous_id(job.uid, create.incarnation),
         contract.ENV_UNBUFFERED: 1,
     }
@@ -129,7 +132,6 @@ def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
         contract.ENV_GRACE_SECONDS: grace_seconds(spec),
         contract.ENV_STALL_SECONDS: spec.recovery.stall_seconds,
         contract.ENV_MAX_FAILURES: spec.recovery.max_failures_without_progress,
-        contract.ENV_STATUS_PORT: contract.STATUS_PORT,
     }
 
 

@@ -15,7 +15,7 @@ from elastic_operator.api.job import MAX_REPLICAS, JobSpec
 from elastic_operator.api.template import main_container, nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
-from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
+from elastic_worker.contract import ROLE_MASTER
 
 MAX_RESTARTS = 10
 """torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script all of them."""
@@ -62,18 +62,19 @@ def environment(
     incarnation: int,
     nnodes: tuple[int, int],
     service_ip: str,
+    port: int,
     gpu_resources: Sequence[str],
 ) -> list[dict[str, Any]]:
     """The variables for the pod `role`, `index`, as a container's `env`; `nnodes` as from `frozen_nnodes`."""
     fewest, most = nnodes
     values = {
         contract.ENV_MASTER_ADDR: service_ip,
-        contract.ENV_MASTER_PORT: MASTER_PORT,
+        contract.ENV_MASTER_PORT: port,
         contract.ENV_WORLD_SIZE: spec.max_replicas if most == MAX_REPLICAS else most,
         contract.ENV_NNODES: f"{fewest}:{most}",
         contract.ENV_NPROC_PER_NODE: nproc_of(spec, role, gpu_resources),
         contract.ENV_RDZV_BACKEND: "c10d",
-        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip),
+        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip, port),
         contract.ENV_RDZV_ID: rendezvous_id(job.uid, incarnation),
         contract.ENV_RDZV_CONF: _rendezvous_conf(spec, is_host=role == ROLE_MASTER),
         contract.ENV_MAX_RESTARTS: MAX_RESTARTS,
@@ -92,10 +93,10 @@ def environment(
     return [pod_ip, *({"name": name, "value": str(value)} for name, value in values.items())]
 
 
-def endpoint(service_ip: str) -> str:
+def endpoint(service_ip: str, port: int) -> str:
     """Where the pods of a job meet, as `ADDRESS:PORT`."""
     host = f"[{service_ip}]" if ":" in service_ip else service_ip
-    return f"{host}:{MASTER_PORT}"
+    return f"{host}:{port}"
 
 
 def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import declared_ports
 from elastic_operator.api.template import fingerprint, main_container
 from elastic_operator.build import elastic
 from elastic_operator.build.environment import environment, grace_seconds, with_users
@@ -19,7 +20,7 @@ from elastic_operator.build.names import Owner, owner_reference, pod_name
 from elastic_operator.build.request import BuildSettings, PodToCreate
 from elastic_operator.build.wrapper import wrapped
 from elastic_worker import contract
-from elastic_worker.contract import ROLE_MASTER
+from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
 SHM_VOLUME = "elastic-shm"
 SHM_PATH = "/dev/shm"
@@ -27,9 +28,15 @@ SHM_PATH = "/dev/shm"
 
 
 def build_pod(
-    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, settings: BuildSettings
+    job: Owner,
+    spec: JobSpec,
+    create: PodToCreate,
+    *,
+    service_ip: str,
+    settings: BuildSettings,
+    port: int = MASTER_PORT,
 ) -> dict[str, Any]:
-    """The pod `create` of `job`, ready to be sent; `service_ip` is the ClusterIP of the job's Service."""
+    """The pod `create` of `job`, ready to be sent; `service_ip` and `port` are those of the job's Service."""
     template = copy.deepcopy(spec.template_of(create.role))
     pod: dict[str, Any] = template["spec"]
     pod["restartPolicy"] = "Never"
@@ -45,10 +52,11 @@ def build_pod(
     # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     _add_shared_memory(pod, main)
+    _declare(main, declared_ports(port, create.role, is_elastic=spec.is_elastic))
     if spec.is_elastic:
-        elastic.make_elastic(pod, main, job, spec, create, service_ip=service_ip, settings=settings)
+        elastic.make_elastic(pod, main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
     else:
-        _make_torchrun(main, job, spec, create, service_ip=service_ip, settings=settings)
+        _make_torchrun(main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -64,6 +72,7 @@ def _make_torchrun(
     create: PodToCreate,
     *,
     service_ip: str,
+    port: int,
     settings: BuildSettings,
 ) -> None:
     """The main container runs the image's torchrun, or the user's command."""
@@ -75,6 +84,7 @@ def _make_torchrun(
         incarnation=create.incarnation,
         nnodes=create.nnodes,
         service_ip=service_ip,
+        port=port,
         gpu_resources=settings.gpu_resources,
     )
     main["env"] = with_users(ours, main["env"])
@@ -131,6 +141,14 @@ def _pin(pod: dict[str, Any], node: str) -> None:
     required["nodeSelectorTerms"] = [
         {**term, "matchFields": [*(term.get("matchFields") or []), demand]} if term else term for term in terms
     ]
+
+
+def _declare(main: dict[str, Any], ports: Sequence[int]) -> None:
+    """Ports of the node's: kube-scheduler puts no two pods that declare the same one on a node."""
+    declared = main.get("ports") or []
+    known = {port.get("containerPort") for port in declared}
+    if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in known]:
+        main["ports"] = [*declared, *ours]
 
 
 def _add_shared_memory(pod: dict[str, Any], main: dict[str, Any]) -> None:

@@ -16,19 +16,26 @@ from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER
 PORT_NAME = "rendezvous"
 
 
-def build_service(job: Owner) -> dict[str, Any]:
-    """The Service `NAME-master`; the API server gives it a ClusterIP of the cluster's first family."""
-    port = {"name": PORT_NAME, "protocol": "TCP", "port": MASTER_PORT, "targetPort": MASTER_PORT}
+def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
+    """The Service `NAME-master`; the API server gives it a ClusterIP of the cluster's first family.
+
+    `port` is the job's, as from `api.ports.master_port`.
+    """
+    ports = [{"name": PORT_NAME, "protocol": "TCP", "port": port, "targetPort": port}]
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(job),
-        "spec": {"type": "ClusterIP", "ports": [port]},
+        "spec": {"type": "ClusterIP", "ports": ports},
     }
 
 
-def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "") -> dict[str, Any]:
+def build_endpoint_slice(
+    job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "", port: int = MASTER_PORT
+) -> dict[str, Any]:
     """Routes the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
+
+    `port` is the Service's.
 
     The node must be named: kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as one
     of its own node's, and the master, which hosts the store, is its first client.
@@ -49,7 +56,7 @@ def build_endpoint_slice(job: Owner, *, service_ip: str, pod_ip: str | None, nod
         "metadata": metadata,
         "addressType": f"IPv{ip_address(service_ip).version}",
         "endpoints": [endpoint] if pod_ip else [],
-        "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": MASTER_PORT}],
+        "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": port}],
     }
 
 

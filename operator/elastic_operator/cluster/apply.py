@@ -138,12 +138,14 @@ async def delete_resource_quota(session: Session, namespace: str, name: str, *, 
 
 
 async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
-    """Create an endpoint slice, or replace ours if its addresses differ. Raises NameTaken, Conflict, ClusterError."""
+    """Create an endpoint slice, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
     wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
+    ports = [port["port"] for port in manifest["ports"]]
 
     def is_right(known: EndpointSlice) -> bool:
-        return [list(endpoint.addresses) for endpoint in known.endpoints or ()] == wanted
+        addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
+        return addresses == wanted and [port.port for port in known.ports or ()] == ports
 
     kind = "EndpointSlice"
     return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)

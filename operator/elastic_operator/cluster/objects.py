@@ -13,6 +13,7 @@ import msgspec
 from elastic_operator.api.job import GROUP
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
+from elastic_worker.contract import MASTER_PORT
 
 __all__ = [
     "ANNOTATION_OPERATOR_NAMESPACE",
@@ -151,10 +152,17 @@ class DeviceClass(Struct, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+class Port(Struct, frozen=True):
+    """ports[] of a service or a slice."""
+
+    port: int = 0
+
+
 class ServiceSpec(Struct, frozen=True):
     """spec of a service."""
 
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    ports: tuple[Port, ...] | None = None
 
 
 class Service(Struct, frozen=True):
@@ -162,6 +170,11 @@ class Service(Struct, frozen=True):
 
     metadata: Meta
     spec: ServiceSpec = ServiceSpec()
+
+    @property
+    def port(self) -> int:
+        """The first one: ours have one."""
+        return next((port.port for port in self.spec.ports or ()), MASTER_PORT)
 
 
 class Endpoint(Struct, frozen=True):
@@ -175,6 +188,7 @@ class EndpointSlice(Struct, frozen=True):
 
     metadata: Meta
     endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[Port, ...] | None = None
 
 
 class CustomMeta(LabelledMeta, frozen=True):

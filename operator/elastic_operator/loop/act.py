@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from secrets import token_urlsafe
 from typing import Any
 
+from elastic_operator.api.ports import master_port
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import main_container
 from elastic_operator.build.names import service_name
@@ -206,6 +207,7 @@ class Actor:
             await apply.ensure_secret(self.session, secret)
 
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
+        assert job.spec is not None, "pods are created from a spec that could be read"
         await self._ensure_secret(job, creates)
         if self.build.network is not None:
             manifest = build_network_policy(job, self.build.network)
@@ -213,19 +215,21 @@ class Actor:
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             async with self._services:
-                service = await apply.ensure_service(self.session, build_service(job), job_uid=job.uid)
+                manifest = build_service(job, port=master_port(job.uid, job.spec))
+                service = await apply.ensure_service(self.session, manifest, job_uid=job.uid)
             self.stores.services.observe(service)
-        await self._together([self._create(job, create, service.spec.cluster_ip, sent) for create in creates])
+        await self._together([self._create(job, create, service, sent) for create in creates])
 
-    async def _create(self, job: Job, create: CreatePod, service_ip: str, sent: set[str]) -> None:
+    async def _create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         async with self._pods:
-            await self._create_now(job, create, service_ip, sent)
+            await self._create_now(job, create, service, sent)
 
-    async def _create_now(self, job: Job, create: CreatePod, service_ip: str, sent: set[str]) -> None:
+    async def _create_now(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         template = job.spec.template_of(create.role)
         async with self._building:
-            manifest = build_pod(job, job.spec, create, service_ip=service_ip, settings=self.build)
+            address, port = service.spec.cluster_ip, service.port
+            manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self.build)
             await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
         name = manifest["metadata"]["name"]
         sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
@@ -256,5 +260,7 @@ class Actor:
         if service is None:
             return
         address = route.address or None
-        manifest = build_endpoint_slice(job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node)
+        manifest = build_endpoint_slice(
+            job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
+        )
         self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))

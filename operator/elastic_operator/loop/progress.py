@@ -17,16 +17,19 @@ from ipaddress import ip_address
 
 import aiohttp
 
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import master_port, status_port
 from elastic_operator.api.status import ConditionType, JobStatus, Phase
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.loop.ration import Ration
 from elastic_operator.loop.said import read
 from elastic_operator.loop.turns import Turns
 from elastic_operator.plan.decisions import Plan
+from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, is_running, master_of, seconds
 from elastic_operator.plan.progress import heard_by
 from elastic_operator.plan.reported import Report
-from elastic_worker.contract import STATUS_LIMIT_BYTES, STATUS_PORT
+from elastic_worker.contract import ROLE_MASTER, STATUS_LIMIT_BYTES, STATUS_PORT
 
 log = logging.getLogger(__name__)
 
@@ -232,8 +235,15 @@ def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
         master_uid=master.uid,
         address=master.pod_ip,
         epoch=master.master_epoch or 0,
+        port=_status_port(seen.job.uid, spec, master),
         eager=now < heard_by(seen) or bool(seen.unready_nodes) or _is_changing(plan.status, now),
     )
+
+
+def _status_port(uid: str, spec: JobSpec, master: OwnPod) -> int:
+    """The job's own where its master has declared it; one of an older release is where all were."""
+    own = status_port(master_port(uid, spec), ROLE_MASTER)
+    return own if ("", "TCP", own) in master.host_ports else STATUS_PORT
 
 
 def _is_changing(status: JobStatus, now: float) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from elastic_operator.api.elastic import requested_template
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.groups import one_of_its_kind
 from elastic_operator.cluster.store import Store
@@ -108,6 +109,9 @@ class Shapes:
             shape_of(requested_template(spec, role), gpu_resources=self._gpu_resources, volumes=volumes)
             for role in (ROLE_MASTER, ROLE_WORKER)
         )
+        port = master_port(job.uid, spec)
+        ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
+        master = replace(master, host_ports=master.host_ports | ours)
         shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
         return replace(shape, master=self._one_of_its_kind(shape.master), worker=self._one_of_its_kind(shape.worker))
 

@@ -17,6 +17,10 @@ from elastic_operator.plan.observation import Observation, master_of
 _MOST_WISHES = 2**53
 """A higher number was written by somebody else; one of 4,300 digits could be read, but not be written."""
 
+MOST_NAMED = 1000
+"""Members of a larger job are told by uid alone, as all of a pod's annotations may have 256 KiB. Nobody but the reader
+needs their names."""
+
 Member = tuple[str, str]
 """Name and uid; "" for the uid of a pod that is not there yet."""
 
@@ -50,8 +54,9 @@ def first_membership(seen: Observation, grant: Grant, slots: Sequence[Slot]) -> 
 
 def _content(spec: JobSpec, members: Iterable[Member]) -> dict[str, Any]:
     """All of an annotation but its number."""
+    told = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
-        "members": [{"name": name, "uid": uid} for name, uid in members],
+        "members": told if len(told) <= MOST_NAMED else [{"uid": one["uid"]} for one in told],
         "min": spec.min_replicas,
         "max": spec.max_replicas,
     }

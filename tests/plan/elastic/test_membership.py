@@ -1,11 +1,16 @@
 """What the master of an Elastic job is told, and when."""
 
 import json
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
+from elastic_operator.api.job import MAX_REPLICAS
+from elastic_operator.plan.membership import MOST_NAMED, changed_membership
+from elastic_worker.coordinator import wish
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_wish, make_worker
-from tests.plan.jobs import BOTH, START, ended, group, make_grant, make_job, make_spec, plan, started
+from tests.plan.jobs import BOTH, START, ended, group, make_grant, make_job, make_spec, plan, see, started
 
 
 def told(planned):
@@ -33,6 +38,18 @@ def test_a_pod_that_another_one_replaces_under_its_name_is_another_member():
     pods = (*make_group(1)[:1], make_worker(0, uid="new"))
     planned = plan(make_elastic_job(pods), make_grant(keep=["master-0"]))
     assert {"name": "toy-worker-0", "uid": "new"} in told(planned)["members"]
+
+
+@pytest.mark.parametrize("count", [MOST_NAMED, MAX_REPLICAS])
+def test_what_the_largest_job_is_told_fits_into_annotations(count):
+    """Beside those of the user; all of a pod's annotations may have 256 KiB."""
+    spec = make_elastic_spec(allowedReplicas=list(range(2, 2 + 64)), maxReplicas=MAX_REPLICAS)
+    pods = [replace(make_worker(index), uid=str(UUID(int=index)), name=f"{index:063}") for index in range(count - 1)]
+    text = changed_membership(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
+    content = json.loads(text)
+    assert len(text) <= 200 * 1024
+    assert wish.parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
+    assert ("name" in content["members"][0]) is (count <= MOST_NAMED)
 
 
 @pytest.mark.parametrize(

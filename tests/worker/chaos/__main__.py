@@ -14,10 +14,10 @@ from tests.worker.chaos.compare import compare
 from tests.worker.chaos.operator import FailedError
 from tests.worker.chaos.run import Plan, run
 
-FAULTS_HELP = """with --library, instead of minutes: end after so many. Six of each 200 are 20 s apart, and come to
-torchrun as well, which restarts from its last checkpoint; the others are 1.5 s apart. The last line is JSON: goodput of
-both, and what was lost. On 2 quiet cores 2000 take an hour and a half. A sample that was left out or came twice makes
-it fail, and a checkpoint that was read needlessly; times never do"""
+FAULTS_HELP = """with --library, instead of minutes: end after so many. Five of each 200 moments are 20 s apart, and
+come to torchrun as well, which restarts from its last checkpoint; the others are 1 s apart. The last line is JSON:
+goodput of both, and what was lost. On 2 quiet cores 2000 take 80 minutes. A sample that was left out or came twice
+makes it fail, and a checkpoint that was read needlessly; times never do"""
 
 
 def main():

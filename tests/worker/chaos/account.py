@@ -80,11 +80,12 @@ def assert_read_after_the_loss_of_all(read, steps, harmed):
 def losses(steps, *, began, ended):
     """Of the time between two moments, what did not go into steps that counted: gaps as (from, to, seconds lost).
 
-    Which step counted: the last one of its number. A gap between two of them of more than twice the usual (median) is
-    lost, but for what a step usually takes: in it somebody was waited for, or there were steps that are done again.
+    Which step counted: the last one of its number, but for what a process writes of a group that has a successor by
+    then. A gap between two of them of more than twice the usual (median) is lost, but for what a step usually takes: in
+    it somebody was waited for, or there were steps that are done again.
     """
     counted, lowest = [], None
-    for line in sorted(steps, key=lambda line: line["time"], reverse=True):
+    for line in reversed(_in_their_group(steps)):
         if lowest is None or line["step"] < lowest:
             lowest = line["step"]
             counted.append(line["time"])
@@ -94,6 +95,16 @@ def losses(steps, *, began, ended):
         return [(began, ended, ended - began)]
     usual = sorted(after - before for before, after in gaps)[len(gaps) // 2]
     return [(before, after, after - before - usual) for before, after in gaps if after - before > 2 * usual]
+
+
+def _in_their_group(steps):
+    """Those by time, without what was written when a later group had done a step already."""
+    found, latest = [], (0, 0)
+    for line in sorted(steps, key=lambda line: line["time"]):
+        latest = max(latest, group_of(line))
+        if group_of(line) == latest:
+            found.append(line)
+    return found
 
 
 def lost_by_kind(found, moments):

@@ -8,19 +8,21 @@ from tests.worker.chaos.restarts import Restarts, TorchrunJob
 from tests.worker.chaos.run import LIBRARY_OPTIONS, Plan, run, torment_only
 
 ROUND_FAULTS = 200
-COMPARED = 6
+COMPARED = 5
 """Moments of each round that torchrun meets, too: it needs most of the time between two to train again."""
 COMPARED_SECONDS = (15.0, 25.0)
-FAST_SECONDS = (0.5, 2.5)
+FAST_SECONDS = (0.3, 1.7)
 
 
 def compare(folder, *, faults, seed, say):
-    """Until there were so many against the library. Prints a table, then a line of JSON.
+    """Until there were so many against the library. Prints a table after each round, then a line of JSON.
 
     Raises AssertionError where a sample was left out or came twice, or a checkpoint was read that nobody needed.
     """
     ours, theirs, fast = [], [], []
     while (done := sum(each.torment.faults for each in [*ours, *fast])) < faults:
+        if ours:
+            say(table(summary(ours, theirs, fast)))
         plan = Plan(seed + 2 * len(ours), moments=min(COMPARED, faults - done), between=COMPARED_SECONDS)
         say(f"{done} of {faults} faults; next: the library, rarely")
         ours.append(run(folder / f"ours-{len(ours)}", plan, say=say, library=True))

@@ -42,7 +42,7 @@ class Faults:
     def one(self):
         """Any of them: its name, and what happened; None for this where there was nothing to do it to."""
         kind = self.rng.choice(self.kinds)
-        told = kind()
+        told = kind() if self.operator.running() or kind == self.join else None
         if told and kind not in self._planned:
             self.losses += 1
         return kind.__name__.replace("_", " "), told

@@ -43,6 +43,7 @@ class TorchrunJob(LibraryJob):
             incarnation=self.incarnation,
             nnodes=(self.fewest, MOST),
             service_ip=SERVICE,
+            port=contract.MASTER_PORT,
             gpu_resources=(),
         )
         told = {variable["name"]: variable["value"] for variable in variables if "value" in variable}

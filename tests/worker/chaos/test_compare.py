@@ -1,9 +1,11 @@
-"""The end of `make chaos --faults`: what its table and its line of JSON say of two rounds."""
+"""The judges of `make chaos`, and what its table and its line of JSON say of two rounds."""
 
 import json
 
+import pytest
+
 from tests.worker.chaos.compare import summary, table
-from tests.worker.chaos.run import Outcome, Torment
+from tests.worker.chaos.run import Outcome, Torment, assert_one_group_at_a_time
 
 LIBRARY = Torment(3, 60.0, {"cut": (1, 4.0), "join": (1, 0.2), "no fault": (0, 0.3)})
 TORCHRUN = Torment(3, 60.0, {"cut": (1, 5.0), "two at once": (1, 40.0)})
@@ -33,3 +35,14 @@ def test_the_table_has_each_kind_that_either_met_with_seconds_for_each_fault():
 
 def test_all_of_it_goes_into_a_line_of_json():
     assert json.loads(json.dumps(figures())) == figures()
+
+
+def line(time, generation, step, rank=0):
+    return {"time": time, "master": 1, "generation": generation, "epoch": 0, "step": step, "rank": rank}
+
+
+def test_an_older_group_does_no_step_after_a_later_one_but_a_thawed_process_may_write_down_what_all_had_done():
+    steps = [line(1.0, 1, 1), line(1.1, 1, 1, rank=1), line(2.0, 1, 2, rank=1), line(3.0, 2, 3, rank=1)]
+    assert_one_group_at_a_time([*steps, line(4.0, 1, 2)])
+    with pytest.raises(AssertionError, match="had begun"):
+        assert_one_group_at_a_time([*steps, line(4.0, 1, 3)])

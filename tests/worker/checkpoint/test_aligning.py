@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from elastic_worker.launcher.aligning import Aligning
+from elastic_worker.protocol.codec import to_line
 from tests.kit.wait import within
 from tests.worker.checkpoint.writing import running, wait_for, watching
 
@@ -29,8 +30,8 @@ class Pod:
         self.folder, self.script, self.watch, self.told = folder, script, watch, []
         self.aligning = Aligning(watch, lambda: [script], self.hear, lambda: None)
 
-    def hear(self, **message):
-        self.told.append(message)
+    def hear(self, *said):
+        self.told.append(to_line(*said))
 
     async def gathers(self):
         """Its first file is written, and no other one is open."""

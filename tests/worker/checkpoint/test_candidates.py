@@ -5,7 +5,7 @@ from pathlib import PurePath
 import pytest
 
 from elastic_worker.checkpoint.candidates import GATHER_SECONDS, QUIET_SECONDS, Candidates
-from elastic_worker.checkpoint.tree import Deed, Happening
+from elastic_worker.checkpoint.tree import FileEvent, Happening
 
 MINUTE = 60.0
 HUGGING_FACE = [
@@ -22,9 +22,11 @@ def completions(files, *, marker="", lay_there=()):
     Names in one string are of files that are written without a pause.
     """
     candidates, found = Candidates(marker), []
-    candidates.learn([Happening(PurePath(name), Deed.WRITTEN) for name in lay_there])
+    candidates.learn([Happening(PurePath(name), FileEvent.WRITTEN) for name in lay_there])
     for at, name in enumerate(files):
-        candidates.note([Happening(PurePath(each), Deed.WRITTEN) for each in name.split()], at * MINUTE, is_folder=True)
+        candidates.note(
+            [Happening(PurePath(each), FileEvent.WRITTEN) for each in name.split()], at * MINUTE, is_folder=True
+        )
         due_at = candidates.due_at()
         if due_at is not None and due_at < (at + 1) * MINUTE:
             assert candidates.unfinished(at * MINUTE)
@@ -88,18 +90,22 @@ def test_a_marker_that_was_ever_seen_is_waited_for(known):
 
 def test_a_checkpoint_is_under_way_until_its_marker_comes_or_nothing_more_does():
     candidates = Candidates("done")
-    candidates.note([Happening(PurePath("8/model.bin"), Deed.WRITTEN)], 0.0, is_folder=True)
+    candidates.note([Happening(PurePath("8/model.bin"), FileEvent.WRITTEN)], 0.0, is_folder=True)
     assert [candidates.unfinished(now) for now in (0.0, GATHER_SECONDS - 1.0, GATHER_SECONDS)] == [True, True, False]
 
 
 def test_a_pod_that_wrote_parts_is_done_when_it_is_quiet_for_another_one_writes_what_follows():
     candidates = Candidates()
-    candidates.note([Happening(PurePath("8/model/__1_0.distcp"), Deed.WRITTEN)], 0.0, is_folder=True)
+    candidates.note([Happening(PurePath("8/model/__1_0.distcp"), FileEvent.WRITTEN)], 0.0, is_folder=True)
     assert [candidates.unfinished(now) for now in (0.0, QUIET_SECONDS - 0.1, QUIET_SECONDS)] == [True, True, False]
 
 
 def test_a_part_whose_checkpoint_is_deleted_is_waited_for_no_more():
     candidates = Candidates()
-    for below, deed in [("a/b/8/__0_0.distcp", Deed.WRITTEN), ("9.pt", Deed.WRITTEN), ("a/b", Deed.GONE)]:
+    for below, deed in [
+        ("a/b/8/__0_0.distcp", FileEvent.WRITTEN),
+        ("9.pt", FileEvent.WRITTEN),
+        ("a/b", FileEvent.GONE),
+    ]:
         candidates.note([Happening(PurePath(below), deed)], 0.0, is_folder=True)
     assert candidates.due_at() == 1.0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_worker.checkpoint.finder import Finder
-from elastic_worker.checkpoint.whole import is_whole
+from elastic_worker.checkpoint.integrity import is_whole
 from tests.worker.checkpoint.writing import settled, watching, zip_bytes
 
 WHOLE, TORN = zip_bytes(), zip_bytes()[:-10]

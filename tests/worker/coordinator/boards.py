@@ -30,7 +30,7 @@ def training(*indices, wish=None, rules=None, **more):
     """These pods train as generation 1."""
     group = more.pop("group", None) or make_group(*indices)
     return make_board(
-        *(member(i, runs=group.number) for i in indices),
+        *(member(i, process_generation=group.number) for i in indices),
         wish=wish or make_wish(*indices),
         group=group,
         phase=Phase.RUNNING,

@@ -3,8 +3,8 @@
 What must hold at all times is checked at each word the coordinator says.
 """
 
-from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
 from tests.worker.coordinator.boards import failure, make_pod, make_wish
 
@@ -15,7 +15,7 @@ class Cluster:
     def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
         self.board = Board("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
-        self.carrier = Carrier(self.board, self._post)
+        self.executor = Executor(self.board, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()
@@ -74,8 +74,8 @@ class Cluster:
 
     def fail(self, index):
         member = self._here(index)
-        if member is not None and member.runs:
-            member.failure = failure(index, generation=member.runs)
+        if member is not None and member.process_generation:
+            member.failure = failure(index, generation=member.process_generation)
         self.look()
 
     def wish(self, indices):
@@ -89,13 +89,13 @@ class Cluster:
         if member is not None:
             self.writing.discard(member.pod.uid)
             if self.board.phase == Phase.ALIGNING and member.pod.uid in self.board.group.uids:
-                self.carrier.aligned(member, self.now, whole=True, marked=False)
+                self.executor.aligned(member, self.now, whole=True, marked=False)
         self.look()
 
     def write(self, index):
         """A pod begins to write one, unless it may have been asked to stand still."""
         member = self._here(index)
-        if member is not None and member.runs and self.board.still_until is None:
+        if member is not None and member.process_generation and self.board.still_until is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
@@ -103,13 +103,13 @@ class Cluster:
         asked, self.asked = self.asked, {}
         for uid, round_ in asked.items():
             still = uid not in self.writing
-            self.carrier.aligning.stood(self.board.members[uid], self.now, still=still, round_=round_)
+            self.executor.aligning.stood(self.board.members[uid], self.now, still=still, round_=round_)
         self.look()
 
     def settle(self):
         """Everybody who was told to stop has stopped."""
         for uid in sorted(self.stopping):
-            self.carrier.stopped(self.board.members[uid], None, unkillable="")
+            self.executor.stopped(self.board.members[uid], None, unkillable="")
         self.stopping.clear()
         self.look()
 
@@ -121,10 +121,10 @@ class Cluster:
         for _ in range(50):
             decision = decide(self.board, self.now)
             if decision.act == "stay":
-                self.carrier.release()
+                self.executor.release()
                 return
             self._check_nobody_writes(decision)
-            self.carrier.do(decision, self.now)
+            self.executor.do(decision, self.now)
         raise AssertionError(f"it decides without end: {decision}")
 
     # -- what must hold -----------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Cluster:
             member.store_port = 4000
             self._check(Generation.from_message(message["form"]), uid)
         if "leave" in message:
-            assert not member.runs, f"{uid} may go while its processes run"
+            assert not member.process_generation, f"{uid} may go while its processes run"
             member.connected, member.goodbye, member.since = False, True, self.now
             self.gone.add(uid)
 

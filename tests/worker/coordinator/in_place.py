@@ -1,34 +1,74 @@
-"""A job in memory whose processes use the library: the coordinator's own code, and pods that do what a launcher and its
-processes do. Words travel, so each pod is a queue that is emptied when a history says so.
+"""A job in memory whose processes use the library: the code of coordinator, launcher and process that decides.
 
-A group does a step when all of its pods have passed the boundary before it; no pod can be more than one ahead.
+`Trainees` (the launcher's), `LineState` (the process') and the coordinator are the real ones. Here are the lines
+between them, on which words travel until a history delivers them, and the main thread of each process, which does a
+step when all of its group have passed the boundary before it; no process can be more than one ahead.
 """
 
+import json
 from collections import deque
+from pathlib import Path
 
-from elastic_worker.coordinator.model import Generation, Phase, Rules
+from elastic_worker.contract import IN_PLACE
+from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.part import taken
+from elastic_worker.launcher.trainees import Trainees
+from elastic_worker.library.line_state import LineState, Turn
 from tests.worker.coordinator.boards import failure
 from tests.worker.coordinator.cluster import Cluster
 
+STORE = 4000
+
 
 class TrainingPod:
-    """What the link of its processes keeps."""
+    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs."""
 
-    def __init__(self):
+    def __init__(self, uid, tell):
         self.words = deque()
-        self.processes = self.waits = False
-        self.group, self.passed, self.step = None, 0, -1
-        self.key = self.formed = self.wanted = self.verdict = None
-        self.broken = self.parked = self.leaves = False
+        self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.process, self.leaves = None, False
 
-    @property
-    def generation(self):
-        return self.group.number if self.group else 0
+    def start(self):
+        """A process in no group."""
+        self.process = TrainingProcess(self.library)
+        return self.process.state
 
-    @property
-    def stands(self):
-        """Whether it does not go on by itself."""
-        return self.broken or self.parked or self.waits or self.wanted == self.passed
+    def end(self):
+        """It has ended."""
+        self.process = None
+        self.library.forget()
+
+
+class TrainingProcess:
+    """The line of a process, on which nothing takes time, and where its main thread is: in a step, or at a boundary."""
+
+    def __init__(self, library):
+        self.library, self.waits = library, True
+        self.forming = deque()
+        """Groups whose connections are being made, each on a thread of its own."""
+        self.trainee = library.enter({"localRank": 0, "kind": IN_PLACE}, self)
+        self.state = LineState(self)
+
+    def write(self, line):
+        self.state.hear(json.loads(line))
+
+    def is_closing(self):
+        return False
+
+    def send(self, **message):
+        self.library.take(self.trainee, json.loads(json.dumps(message)))
+
+    def form(self, _place, key, name):
+        self.forming.append((key, name))
+
+    def discard(self, formed):
+        """Groups are only names here."""
+
+    def abort(self, formed):
+        """Whoever is in a step looks by itself whether that can end."""
+
+    def watch(self):
+        """Nothing hangs here."""
 
 
 class LibraryJob(Cluster):
@@ -37,16 +77,27 @@ class LibraryJob(Cluster):
     def __init__(self, *, fewest=2):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
         self.pods: dict[str, TrainingPod] = {}
+        self.groups = {}
+        """Those that came about, by number."""
         self.moments: dict[tuple[int, int], int] = {}
         """From which group to which: after how many steps."""
-        self.highest_that_stepped, self.steps_done = 0, 0
+        self.names: dict[int, str] = {}
+        """Of each group: what its processes have formed for it."""
+        self.formed_by: dict[tuple[str, str], TrainingProcess] = {}
+        """Which process of a pod has formed the group of that name."""
+        self.left: dict[tuple[str, int], int] = {}
+        """The last step that a pod did in a group which it went out of as agreed."""
+        self.highest_that_stepped, self.steps_done, self.saved = 0, 0, 0
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def arrive(self, index):
-        if f"u{index}" not in self.board.members:
-            self.pods[f"u{index}"] = TrainingPod()
+        uid = f"u{index}"
+        if is_new := uid not in self.board.members:
+            self.pods[uid] = TrainingPod(uid, lambda *said: self._say(uid, *said))
         super().arrive(index)
+        if is_new and not self.over:
+            self.board.members[uid].takes_parts = True
         self.warm(index)
 
     def lose(self, index):
@@ -55,16 +106,12 @@ class LibraryJob(Cluster):
 
     def crash(self, index):
         """Its process dies."""
-        member = self._here(index)
-        pod = self.pods.get(f"u{index}")
-        if member is None or not pod.processes:
+        member, pod = self._here(index), self.pods.get(f"u{index}")
+        if member is None or pod.process is None:
             return
-        generation, words = pod.generation, pod.words
-        self.pods[f"u{index}"] = pod = TrainingPod()
-        pod.words = words
-        if generation:
+        if generation := pod.process.state.generation:
             member.failure = failure(index, generation=generation)
-        self._tell(f"u{index}", {"ready": False, "joined": 0, "holds": False})
+        pod.end()
         self.look()
 
     def deliver(self, index):
@@ -75,20 +122,44 @@ class LibraryJob(Cluster):
         self.look()
 
     def train(self, index):
-        """The pod goes on to the next boundary, if it can."""
+        """The main thread goes on, if it can."""
         pod = self.pods.get(f"u{index}")
-        if pod is None or not pod.processes:
+        if pod is None or pod.process is None:
             return
-        if pod.verdict is not None and pod.stands:
-            self._go_over(f"u{index}", pod)
-        elif pod.group is not None and not pod.stands:
-            peers = [self.pods.get(each.uid) for each in pod.group.pods]
-            there = [p for p in peers if p is not None and p.generation == pod.generation and not p.broken]
-            if len(there) < len(peers) or any(peer.passed < pod.passed for peer in there):
-                return  # it waits in its collective
-            pod.passed += 1
-            if not pod.stands:
-                self._stepped(pod)
+        process, state = pod.process, pod.process.state
+        if process.waits:
+            self._take_turn(f"u{index}", process)
+        elif self._is_step_done(process):
+            state.passed += 1
+            if state.attention:
+                process.waits = True
+            else:
+                self._stepped(process)
+        elif state.is_broken:
+            process.waits = True
+        elif self._has_lost_a_peer(process):
+            process.send(lost=state.generation)
+        self.look()
+
+    def round(self):
+        """Each pod hears one word, and the groups that it forms connect."""
+        for uid in list(self.pods):
+            self.deliver(int(uid[1:]))
+            self.connect(int(uid[1:]))
+
+    def steps(self, count):
+        """So many steps of all who can, and no word is delivered meanwhile."""
+        for _ in range(count):
+            for uid in list(self.pods):
+                self.train(int(uid[1:]))
+
+    def connect(self, index):
+        """Of the groups that form, the latest has: each connects on a thread of its own."""
+        pod = self.pods.get(f"u{index}")
+        if pod is not None and pod.process is not None and pod.process.forming:
+            key, name = pod.process.forming.pop()
+            self.formed_by[f"u{index}", name] = pod.process
+            pod.process.state.take_formed(key, name)
         self.look()
 
     def settle(self):
@@ -96,120 +167,134 @@ class LibraryJob(Cluster):
         for _ in range(25):
             for uid in list(self.pods):
                 index = int(uid[1:])
-                while uid in self.pods and self.pods[uid].words:
+                while (pod := self.pods.get(uid)) and pod.words:
                     self.deliver(index)
+                while (pod := self.pods.get(uid)) and pod.process and pod.process.forming:
+                    self.connect(index)
                 self.train(index)
 
-    # -- a pod --------------------------------------------------------------------------------------------------------
+    # -- a launcher ---------------------------------------------------------------------------------------------------
 
     def _hear(self, uid, pod, word):
         member = self.board.members[uid]
         if "form" in word:
-            self._restart(pod)
-            pod.processes, pod.group, pod.passed, pod.step = True, Generation.from_message(word["form"]), 0, 0
-            member.store_port = 4000
-            self._tell(uid, {"ready": True, "joined": pod.generation, "holds": True})
+            pod.end()
+            state, number = pod.start(), taken(word["form"], uid).number
+            state.enter(number, f"started-{number}")
+            self.formed_by[uid, f"started-{number}"] = pod.process
+            pod.process.send(joined=number)
+            pod.process.waits = False
         if "stop" in word:
-            self._restart(pod)
-            self._tell(uid, {"ready": False, "joined": 0, "holds": False})
-            self.carrier.stopped(member, None)
-        if "candidates" in word and not pod.processes:
-            pod.processes = pod.waits = True
-            self._tell(uid, {"ready": True, "joined": 0, "holds": False})
+            pod.end()
+            self.executor.stopped(member, None)
+        if "candidates" in word and pod.process is None:
+            pod.start().park()
+        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == "u0":
+            member.store_port = member.store_port or STORE
         if "leave" in word:
-            pod.leaves = True
-            if pod.verdict is None or not pod.group:
-                self._go(uid)
-        if "prepare" in word:
-            self._prepare(uid, pod, word["prepare"])
-        if "ask" in word:
-            self._tell(uid, {"passed": pod.passed, "at": word["ask"]})
-        if "propose" in word:
-            agreed = pod.passed < word["propose"]
-            pod.wanted = word["propose"] if agreed else None
-            self._tell(uid, {"agreed": agreed, "tick": word["propose"], "at": word["at"]})
-        if "cancel" in word:
-            pod.key = pod.formed = None
-            pod.wanted = pod.wanted if pod.verdict is not None else None
-        if "bind" in word:
-            group = Generation.from_message(word["bind"]) if word["bind"] else None
-            pod.verdict = (group, pod.formed if pod.key == word["at"] else None)
-            pod.key = pod.formed = None
-            if uid == "u0":
-                member.store_port = 4000
-        if word.get("broken") == pod.generation and pod.group:
-            pod.broken = True
+            self._leave(uid, pod, save=word["save"])
+        pod.library.hear(word)
+
+    def _leave(self, uid, pod, *, save):
+        if pod.process is None:
+            self._go(uid)
+            return
+        state = pod.process.state
+        if save:
+            state.hear({"save": 1})
+        state.hear({"leave": 1})
 
     def _go(self, uid):
-        """Not before it has done the steps that it agreed to."""
         member = self.board.members[uid]
         member.connected, member.goodbye, member.since = False, True, self.now
         del self.pods[uid]
 
-    def _prepare(self, uid, pod, told):
-        pod.key = pod.formed = None
-        if pod.verdict is None:
-            pod.wanted = None
-        if told["broken"]:
-            pod.broken, pod.verdict = True, None
-        group = Generation.from_message(told["group"])
-        if uid in group.uids:
-            pod.key = told["at"]
-            pod.formed = group.number
-            self._tell(uid, {"formed": 1, "at": told["at"]})
+    # -- a process ----------------------------------------------------------------------------------------------------
 
-    def _go_over(self, uid, pod):
-        """All who were in the old group go over after the same step, unless that group is broken."""
-        (group, formed), pod.verdict = pod.verdict, None
-        was_broken, at = pod.broken, pod.passed
-        pod.wanted, pod.broken, pod.parked = None, False, False
-        if pod.leaves:
+    def _is_step_done(self, process):
+        """Whether all of its group do the step that it is in, or have done it."""
+        generation, step = process.state.generation, process.state.passed
+        return all(self._step_of(pod.uid, generation) >= step for pod in self.groups[generation].pods)
+
+    def _has_lost_a_peer(self, process):
+        """Whether a process that its group was formed with is gone, so that its connection has ended."""
+        generation = process.state.generation
+        for pod in self.groups[generation].pods:
+            there = self.pods.get(pod.uid)
+            peer = self.formed_by.get((pod.uid, process.state.current))
+            if peer is not (there and there.process) and (pod.uid, generation) not in self.left:
+                return True
+        return False
+
+    def _step_of(self, uid, generation):
+        """Which step of that group the pod is in, or did last; -1: none that the others can end with it."""
+        pod = self.pods.get(uid)
+        process = pod.process if pod is not None else None
+        if process is not None and process.state.generation == generation and not process.state.is_broken:
+            return process.state.passed - process.waits
+        return self.left.get((uid, generation), -1)
+
+    def _take_turn(self, uid, process):
+        state = process.state
+        before, at, is_whole = state.generation, state.passed, not state.is_broken
+        turn = state.ask()
+        if turn is None:
+            process.waits = False
+            self._stepped(process)
+            return
+        if turn == Turn():
+            return
+        self.saved += turn.save
+        place = turn.verdict.place if turn.verdict is not None else None
+        if is_whole and before and (turn.leave or place is not None):
+            self.left[uid, before] = at - 1
+        if turn.leave:
             self._go(uid)
-            return
-        if group is None:
-            pod.parked = True
-            return
-        if uid not in group.uids:
-            pod.group, pod.waits = None, True
-            self._tell(uid, {"ready": True, "joined": 0, "holds": False})
-            return
-        if formed != group.number:
-            pod.broken = True
-            self._tell(uid, {"cutOff": group.number})
-            return
-        if pod.group is not None and not was_broken and not pod.waits:
-            before = self.moments.setdefault((pod.generation, group.number), at)
-            assert before == at, f"{uid} goes over at {at}, others at {before}"
-        pod.group, pod.passed, pod.waits = group, 0, False
-        self._tell(uid, {"ready": True, "joined": group.number, "holds": True})
+        elif turn.is_out:
+            process.send(waits=1)
+        elif place is not None and turn.verdict.formed is None:
+            state.lose()
+        elif place is not None:
+            if is_whole and before:
+                moment = self.moments.setdefault((before, place.generation), at)
+                assert moment == at, f"{uid} goes over at {at}, others at {moment}"
+            meets_in = self.names.setdefault(place.generation, turn.verdict.formed)
+            assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
+            assert state.passed == 0, "it counts the boundaries of the group before"
+            process.waits = False
+            process.send(joined=place.generation)
 
-    def _restart(self, pod):
-        words = pod.words
-        pod.__init__()
-        pod.words = words
-
-    def _stepped(self, pod):
-        assert pod.generation >= self.highest_that_stepped, "an older group trains beside a newer one"
-        self.highest_that_stepped = pod.generation
+    def _stepped(self, process):
+        generation = process.state.generation
+        assert generation >= self.highest_that_stepped, "an older group trains beside a newer one"
+        self.highest_that_stepped = generation
         self.steps_done += 1
 
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
-        if uid in self.pods and not ("leave" in word and self.pods[uid].leaves):
-            self.pods[uid].words.append(word)
+        if self.board.group is not None and ("form" in word or word.get("bind")):
+            self.groups[self.board.group.number] = self.board.group
+        pod = self.pods.get(uid)
+        if pod is not None and not ("leave" in word and pod.leaves):
+            pod.leaves = pod.leaves or "leave" in word
+            pod.words.append(json.loads(json.dumps(word)))
         if "done" in word or "fail" in word:
             self.over = "done" if "done" in word else "failed"
 
-    def _tell(self, uid, message):
-        self.carrier.in_place.hear(self.board.members[uid], message, self.now)
+    def _say(self, uid, *said):
+        for message in said if uid in self.board.members else ():
+            self.executor.in_place.handlers[type(message)](self.board.members[uid], message, self.now)
 
     @property
     def trains(self):
-        """Who does steps together now; nobody is the empty set."""
+        """Which pods do steps together now; none is the empty set."""
         group = self.board.group
         if self.board.phase != Phase.RUNNING or group is None:
             return set()
         pods = [self.pods.get(uid) for uid in group.uids]
-        together = all(p is not None and p.generation == group.number and not p.stands for p in pods)
-        return set(group.uids) if together else set()
+        processes = [pod.process for pod in pods if pod is not None and pod.process is not None]
+        together = [
+            p for p in processes if p.state.generation == group.number and not p.waits and not p.state.is_broken
+        ]
+        return set(group.uids) if len(together) == len(pods) else set()

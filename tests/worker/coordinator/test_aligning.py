@@ -1,8 +1,8 @@
 """When a group may be stopped for a planned change: what its pods answered, one after the other."""
 
 from elastic_worker.coordinator.aligning import STILL_SECONDS
-from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.model import Phase, Rules
 from tests.worker.coordinator.boards import make_wish, training
 
@@ -18,25 +18,29 @@ class Played:
         self.board = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
         self.board.members["u2"].leaving_until = PLANNED + 302.0
         self.now, self.told = PLANNED, {}
-        self.carrier = Carrier(self.board, lambda uid, message: self.told.setdefault(uid, []).append(message))
+        self.executor = Executor(self.board, self.tell)
         self.act()
+
+    def tell(self, uids, message):
+        for uid in uids:
+            self.told.setdefault(uid, []).append(message.to_json())
 
     def act(self):
         """Do what is decided now; what was said by then."""
         decision = decide(self.board, self.now)
         if decision.act != "stay":
-            self.carrier.do(decision, self.now)
+            self.executor.do(decision, self.now)
         told, self.told = self.told, {}
         return told
 
     def whole(self, index, *, marked=False):
-        self.carrier.aligned(self.board.members[f"u{index}"], self.now, whole=True, marked=marked)
+        self.executor.aligned(self.board.members[f"u{index}"], self.now, whole=True, marked=marked)
 
     def in_vain(self, index):
-        self.carrier.aligned(self.board.members[f"u{index}"], self.now, whole=False, marked=False)
+        self.executor.aligned(self.board.members[f"u{index}"], self.now, whole=False, marked=False)
 
     def still(self, index, still, round_=1):
-        self.carrier.aligning.stood(self.board.members[f"u{index}"], self.now, still=still, round_=round_)
+        self.executor.aligning.stood(self.board.members[f"u{index}"], self.now, still=still, round_=round_)
 
 
 def test_all_are_asked_to_wait_for_a_checkpoint_and_for_the_end_of_one_as_long_as_the_leaver_has():
@@ -56,7 +60,7 @@ def test_a_checkpoint_that_one_pod_sees_complete_is_one_when_no_other_pod_writes
     job.still(2, True)
     assert all("stop" in words[0] for words in job.act().values())
     assert job.board.phase == Phase.STOPPING
-    assert job.carrier.changes.latest.lost == 0
+    assert job.executor.changes.latest.lost == 0
 
 
 def test_while_another_pod_writes_who_stands_still_goes_on():
@@ -95,8 +99,8 @@ def test_only_a_checkpoint_that_all_stood_still_for_loses_no_step():
     job.now = PLANNED + 300.0
     job.act()
     assert job.board.phase == Phase.STOPPING
-    job.carrier.stopped(job.board.members["u0"], 7)
-    assert job.carrier.changes.latest.lost == 7
+    job.executor.stopped(job.board.members["u0"], 7)
+    assert job.executor.changes.latest.lost == 7
 
 
 def test_who_does_not_answer_holds_nobody_up_for_ever():

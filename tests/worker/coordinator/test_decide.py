@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_worker.coordinator.carry_out import Carrier
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import ADOPT_SECONDS, CAUSE_SECONDS, backoff, decide
+from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.model import Phase, Rules
 from tests.worker.coordinator.boards import failure, make_board, make_group, make_wish, member, training
 
@@ -202,12 +202,14 @@ def test_a_new_master_waits_for_those_who_were_there_before():
 
 
 def test_a_group_that_trains_already_is_adopted():
-    board = make_board(member(0, runs=1), member(1, runs=1), wish=make_wish(0, 1), group=make_group(0, 1))
+    board = make_board(
+        member(0, process_generation=1), member(1, process_generation=1), wish=make_wish(0, 1), group=make_group(0, 1)
+    )
     assert decide(board, 0.5).act == "adopt"
 
 
 def test_an_adopted_group_is_waited_for_and_then_given_up():
-    board = make_board(member(0, runs=1), wish=make_wish(0, 1), group=make_group(0, 1))
+    board = make_board(member(0, process_generation=1), wish=make_wish(0, 1), group=make_group(0, 1))
     assert decide(board, 0.5).act == "stay"
     assert decide(board, ADOPT_SECONDS).act == "adopt"
     board.phase = Phase.RUNNING
@@ -215,7 +217,9 @@ def test_an_adopted_group_is_waited_for_and_then_given_up():
 
 
 def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
-    board = make_board(member(9), member(1, runs=1), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2)
+    board = make_board(
+        member(9), member(1, process_generation=1), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2
+    )
     assert decide(board, 0.5).act == "adopt"
     board.phase = Phase.RUNNING
     assert decide(board, 0.5).reason == "MasterLost"
@@ -279,7 +283,7 @@ def test_stopping_lasts_until_every_member_has_stopped():
     board = training(0, 1)
     board.phase = Phase.STOPPING
     assert decide(board, 5.0).act == "stay"
-    board.members["u0"].runs = 0
+    board.members["u0"].process_generation = 0
     lose(board, "u1", at=5.0)
     assert decide(board, 5.0).act == "stopped"
 
@@ -287,21 +291,21 @@ def test_stopping_lasts_until_every_member_has_stopped():
 def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_others_go_on():
     board = training(0, 1, 2)
     board.phase, board.phase_since, board.why = Phase.STOPPING, 5.0, "Failure"
-    board.members["u0"].runs = board.members["u1"].runs = 0
+    board.members["u0"].process_generation = board.members["u1"].process_generation = 0
     waits = decide(board, 6.0)
     assert decide(board, waits.until - 0.1).act == "stay"
     gives_up = decide(board, waits.until)
     assert (gives_up.act, [pod.uid for pod in gives_up.pods]) == ("give_up", ["u2"])
-    carrier = Carrier(board, lambda _uid, _message: None)
-    carrier.do(gives_up, waits.until)
+    executor = Executor(board, lambda _uid, _message: None)
+    executor.do(gives_up, waits.until)
     assert decide(board, waits.until).act == "stopped"
-    carrier.do(decide(board, waits.until), waits.until)
+    executor.do(decide(board, waits.until), waits.until)
     formed = decide(board, waits.until + 20.0)
     assert [pod.uid for pod in formed.group.pods] == ["u0", "u1"]
-    [named] = carrier.status("")["givenUp"]
+    [named] = executor.status("")["givenUp"]
     assert named["pod"] == "toy-worker-1"
-    carrier.do(formed, waits.until + 20.0)
-    carrier.stopped(board.members["u2"], None)
+    executor.do(formed, waits.until + 20.0)
+    executor.stopped(board.members["u2"], None)
     assert decide(board, waits.until + 40.0).reason == "Join", "it has stopped after all"
 
 
@@ -309,6 +313,8 @@ def test_a_master_that_leaves_stops_all_and_nobody_goes_on():
     board = training(0, 1, 2)
     board.members["u0"].leaving_until = 50.0
     assert (decide(board, 5.0).act, decide(board, 5.0).reason) == ("stop", "Leave")
-    after = waiting(make_group(0, 1, 2), replace(board.members["u0"], runs=0), member(1), member(2), wish=board.wish)
+    after = waiting(
+        make_group(0, 1, 2), replace(board.members["u0"], process_generation=0), member(1), member(2), wish=board.wish
+    )
     assert decide(after, 5.0).act == "stay"
     assert "new one" in decide(after, 5.0).sentence

@@ -7,15 +7,15 @@ import pytest
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.model import Attempt, Stage
-from tests.worker.coordinator.boards import failure, make_group, make_wish, member, training
+from elastic_worker.coordinator.model import Phase, Regroup, Stage
+from tests.worker.coordinator.boards import failure, make_group, make_pod, make_wish, member, training
 
 
 def in_place(*indices, kind=IN_PLACE, **more):
     """These pods train, and their processes are in generation 1."""
     board = training(*indices, **more)
     for each in board.members.values():
-        each.ready_at, each.joined, each.holds, each.kind = 0.0, 1, True, kind
+        each.ready_at, each.joined_generation, each.has_state, each.kind = 0.0, 1, True, kind
     return board
 
 
@@ -27,7 +27,7 @@ def add(board, index, *, ready=None, **more):
 
 def attempt(board, *indices, stage=Stage.FORMING, broken=False, **more):
     group = make_group(*indices, number=2)
-    board.attempt = Attempt(group, 1, broken=broken, since=10.0, stage=stage, **more)
+    board.attempt = Regroup(group, 1, broken=broken, since=10.0, stage=stage, **more)
     return board.attempt
 
 
@@ -94,7 +94,7 @@ def test_more_pods_than_may_take_part_wait_and_step_in():
 def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
     board = in_place(0, 1, 2)
     cut = board.members["u1"]
-    cut.ready_at, cut.joined, cut.cut_off, cut.holds = None, 0, 1, False
+    cut.ready_at, cut.joined_generation, cut.lost_generation, cut.has_state = None, 0, 1, False
     told = decide(board, 10.0)
     assert (told.act, [pod.uid for pod in told.pods]) == ("candidates", ["u1"])
     cut.starting = True
@@ -104,7 +104,7 @@ def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
 def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
     board = in_place(0, 1)
     master = board.members["u0"]
-    master.ready_at, master.joined, master.cut_off, master.starting = None, 0, 1, True
+    master.ready_at, master.joined_generation, master.lost_generation, master.starting = None, 0, 1, True
     parked = decide(board, 10.0)
     assert (parked.act, parked.reason) == ("park", "MasterLost")
     board.parked = parked.sentence
@@ -121,6 +121,18 @@ def test_below_the_minimum_all_stop_after_the_same_step(leaving):
         board.members[f"u{index}"].leaving_until = 40.0
     decision = decide(board, 10.0)
     assert (decision.act, decision.reason, names(decision)) == ("park", "Leave", [])
+
+
+@pytest.mark.parametrize("leaving", [(1,), (0, 1)])
+def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
+    """The boundaries that they still pass in the group before are not those of this one."""
+    board = in_place(0, 1)
+    for index in leaving:
+        board.members[f"u{index}"].leaving_until = 40.0
+    board.members["u1"].joined_generation = 0
+    assert "goes over to generation 1" in decide(board, 10.0).sentence
+    board.members["u1"].joined_generation = 1
+    assert decide(board, 10.0).act == "park"
 
 
 def test_the_moment_is_asked_for_proposed_and_bound():
@@ -164,18 +176,20 @@ def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_en
     add(board, 2, ready=5.0)
     under_way = attempt(board, 0, 1, 2, stage=stage)
     assert decide(board, 10.0 + limit - 0.1).act == "stay"
-    assert decide(board, 10.0 + limit).act == "cancel"
-    under_way.number = MOST_ATTEMPTS
+    assert decide(board, 10.0 + limit).act == "retry"
+    board.tried, board.failed_attempts = under_way.group.pods, MOST_ATTEMPTS - 1
     assert decide(board, 10.0 + limit).act == "refuse"
+    board.tried = under_way.group.pods[:2]
+    assert decide(board, 10.0 + limit).act == "retry", "it was another group that failed before"
     board = in_place(0, 1, 2, wish=make_wish(0, 1))
-    attempt(board, 0, 1, stage=stage).number = MOST_ATTEMPTS
+    board.tried, board.failed_attempts = attempt(board, 0, 1, stage=stage).group.pods, MOST_ATTEMPTS - 1
     assert decide(board, 10.0 + limit).act == "stop"
 
 
 def test_a_change_waits_until_all_are_in_the_present_group():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
     add(board, 2, ready=5.0)
-    board.members["u1"].joined = 0
+    board.members["u1"].joined_generation = 0
     assert decide(board, 10.0).act == "stay"
 
 
@@ -220,7 +234,7 @@ def test_who_hangs_when_the_others_have_finished_has_stalled():
 def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
     board = in_place(0, 1)
     for each in board.members.values():
-        each.joined, each.holds, each.cut_off, each.ready_at = 0, False, 1, None
+        each.joined_generation, each.has_state, each.lost_generation, each.ready_at = 0, False, 1, None
         each.failure = failure(0)
     assert decide(board, 10.0).act == "stop"
 
@@ -251,3 +265,96 @@ def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
     parks = decide(board, 10.0)
     board.attempt = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
     assert (decide(board, 11.0).act, decide(board, 11.0).until) == ("stay", 38.0)
+
+
+# -- without the master (125) ------------------------------------------------------------------------------------------
+
+
+def without_master(*indices, **more):
+    """These workers train alone, their master is not here."""
+    board = in_place(*indices, group=make_group(*indices), **more)
+    for each in board.members.values():
+        each.takes_parts, each.store_port = True, 0
+    return board
+
+
+def lost_master(*workers):
+    """A new master's coordinator has adopted what is left of a group; its own processes are not warm yet."""
+    board = without_master(*workers, wish=make_wish(0, *workers), epoch=2, me="u9")
+    board.group = make_group(0, *workers)
+    board.members["u9"] = replace(member(9, warm=None), pod=replace(make_pod(0), uid="u9"))
+    return board
+
+
+def test_those_a_lost_master_leaves_go_on_with_a_store_of_their_own_before_the_next_one_is_warm():
+    board = lost_master(1, 2)
+    told = decide(board, 5.0)
+    assert (told.act, [pod.uid for pod in told.pods]) == ("host", ["u1"])
+    board.members["u1"].hosts = True
+    assert decide(board, 5.0).act == "stay"
+    board.members["u1"].store_port = 4001
+    decision = decide(board, 5.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "MasterLost", ["u1", "u2"])
+    assert decision.attempt.broken
+
+
+def tried(board, attempts):
+    board.tried, board.failed_attempts = board.group.pods[1:], attempts
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda board: board.members.pop("u2"), id="one has not come back yet"),
+        pytest.param(lambda board: setattr(board.members["u2"], "ready_at", None), id="one has lost a process"),
+        pytest.param(lambda board: setattr(board.members["u1"], "takes_parts", False), id="one is of a release before"),
+        pytest.param(lambda board: setattr(board.members["u9"], "warm_at", 4.0), id="the master is warm"),
+        pytest.param(lambda board: setattr(board, "wish", make_wish(0, 1, 2, fewest=3)), id="they are too few"),
+        pytest.param(lambda board: tried(board, MOST_ATTEMPTS - 1), id="it was tried in vain"),
+    ],
+)
+def test_they_wait_for_its_processes_with_the_state_in_memory_where(change):
+    board = lost_master(1, 2)
+    board.members["u1"].store_port = 4001
+    change(board)
+    assert decide(board, 5.0).act in ("park", "candidates")
+
+
+def test_a_master_that_is_told_to_go_leaves_the_others_training():
+    board = in_place(0, 1, 2)
+    for each in board.members.values():
+        each.takes_parts = True
+    board.members["u0"].leaving_until = 40.0
+    decision = decide(board, 10.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Leave", ["u1", "u2"])
+    assert not decision.attempt.broken
+
+
+def test_the_masters_processes_join_as_soon_as_they_are_ready_and_have_the_first_rank():
+    board = without_master(1, 2, wish=make_wish(0, 1, 2))
+    master = add(board, 0, warm=None)
+    assert decide(board, 10.0).act == "stay"
+    master.warm_at = 10.0
+    assert decide(board, 10.0).act == "candidates"
+    master.starting = True
+    assert decide(board, 10.0).act == "stay"
+    master.starting, master.ready_at = False, 11.0
+    decision = decide(board, 11.0)
+    assert (decision.act, decision.reason, names(decision)) == ("prepare", "Join", ["u0", "u1", "u2"])
+
+
+def test_a_group_that_forms_without_the_master_is_not_given_up_as_the_master_gets_warm():
+    board = lost_master(1, 2)
+    attempt(board, 1, 2, broken=True, formed={"u1", "u2"})
+    board.members["u9"].warm_at = 9.0
+    board.members["u9"].starting = True
+    assert decide(board, 10.0).act == "bind"
+
+
+def test_a_new_coordinator_waits_for_all_of_a_group_that_trains_without_a_master():
+    board = without_master(1, 2, epoch=2)
+    board.phase, board.phase_since, board.me = Phase.WAITING, 0.0, "u9"
+    gone = board.members.pop("u2")
+    assert decide(board, 1.0).act == "stay"
+    board.members["u2"] = gone
+    assert decide(board, 1.0).act == "adopt"

@@ -8,18 +8,28 @@ from hypothesis import strategies as st
 from tests.worker.coordinator.in_place import LibraryJob
 from tests.worker.coordinator.test_histories import FEWEST, INDEX, WISH
 
+MOSTLY_WORKERS = st.sampled_from([0, *2 * [1, 2, 3, 4, 5]])
+"""The end of a history needs the master, which does not come back here."""
 HAPPENINGS = st.one_of(
-    st.tuples(st.sampled_from(["deliver", "train"]), INDEX),
-    st.tuples(st.sampled_from(["deliver", "train"]), INDEX),
-    st.tuples(st.sampled_from(["arrive", "lose", "leave", "crash"]), INDEX),
+    st.tuples(st.sampled_from(["deliver", "connect", "train"]), INDEX),
+    st.tuples(st.just("round")),
+    st.tuples(st.just("steps"), st.integers(1, 6)),
+    st.tuples(st.sampled_from(["arrive", "lose", "leave", "crash"]), MOSTLY_WORKERS),
     WISH,
     st.tuples(st.just("wait"), st.floats(0.1, 12.0)),
     st.tuples(st.just("settle")),
 )
 
+JOIN = [("arrive", 3), ("wish", {0, 1, 2, 3})]
+
 
 @example(happenings=[("leave", 1)], fewest=1)
-@given(happenings=st.lists(HAPPENINGS, max_size=50), fewest=FEWEST)
+@example(happenings=[("leave", 2), ("round",), ("round",), ("steps", 4), ("round",)], fewest=1)  # its moment is over
+@example(
+    happenings=[*JOIN, *3 * [("round",)], ("deliver", 0), ("lose", 3)], fewest=1
+)  # it is cancelled while some wait
+@example(happenings=[("wish", {0}), ("settle",), ("crash", 0), *2 * [("deliver", 0)]], fewest=1)  # the others wait
+@given(happenings=st.lists(HAPPENINGS, min_size=20, max_size=80), fewest=FEWEST)
 def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):
     job = LibraryJob(fewest=fewest)
     job.live([*(("arrive", i) for i in range(3)), ("wish", {0, 1, 2}), ("settle",), *happenings])

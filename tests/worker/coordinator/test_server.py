@@ -4,16 +4,19 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import socket
 import time
 
 import pytest
 
 from elastic_worker import contract, wire
+from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.model import Board, Generation, Pod, Rules
+from elastic_worker.coordinator.part import part_of, taken
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
-from tests.kit.wait import within
+from tests.kit.wait import until_async, within
 from tests.worker.coordinator.boards import make_group, make_pod
 from tests.worker.job.local import free_port
 
@@ -67,7 +70,7 @@ async def dial(port, index, *, token=TOKEN, incarnation=3, pod=None, **state):
         **({"store": 4000} if index == 0 else {}),
         **state,
     }
-    return await once_open(lambda: wire.dial("127.0.0.1", port, token=token, hello=hello))
+    return await once_open(lambda: wire.dial("127.0.0.1", port, token=token, say=lambda _greeting: hello))
 
 
 async def once_open(connect, *, seconds=10):
@@ -187,6 +190,35 @@ async def test_a_new_coordinator_finds_the_group_that_trains_and_leaves_it_alone
         assert (status["generation"], status["members"]) == (7, ["toy-master-0", "toy-worker-0"])
 
 
+async def test_each_member_is_told_its_part_and_one_of_an_earlier_release_the_whole_group(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1, 2)) as door:
+        lines = [await door.dial(index, parts=index != 2) for index in (2, 1, 0)]
+        older, *parts = [await hear(line, "form") for line in lines]
+        group = Generation.from_message(older)
+        assert group.uids == {"u0", "u1", "u2"}
+        assert [taken(part, "whoever it is") for part in parts] == [part_of(group, "u1"), part_of(group, "u0")]
+
+
+async def test_a_new_coordinator_finds_the_group_that_trains_by_the_parts_of_its_members(tmp_path):
+    parts = {index: part_of(make_group(0, 1, 2, number=7), f"u{index}").to_message() for index in range(3)}
+    async with coordinator(tmp_path, wish=(0, 1, 2)) as door:
+        lines = {index: await door.dial(index, parts=True, runs=7, group=parts[index]) for index in (2, 1, 0)}
+        status = await hear(lines[0], "status")
+        while status["state"] != "Running":
+            status = await hear(lines[0], "status")
+        assert (status["generation"], status["worldSize"]) == (7, 3)
+        assert status["members"] == ["toy-master-0", "toy-worker-0", "toy-worker-1"]
+
+
+async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is_not_known(tmp_path):
+    parts = {index: part_of(make_group(0, 1, 2, number=7), f"u{index}").to_message() for index in range(2)}
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        line = await door.dial(0, parts=True, runs=7, group=parts[0])
+        await door.dial(1, parts=True, runs=7, group=parts[1])
+        assert await hear(line, "stop") == 7
+        assert door.board.why == "Loss"
+
+
 async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
     async with coordinator(tmp_path, wish=(0,)) as door:
         line = await door.dial(0)
@@ -244,6 +276,17 @@ async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path):
             await hear(first, "no such word")
 
 
+async def test_hundreds_of_pods_may_dial_in_at_one_moment(tmp_path):
+    """Who finds the queue of a busy coordinator full is heard a second later at best."""
+    async with coordinator(tmp_path) as door:
+        _, writer = await once_open(lambda: asyncio.open_connection("127.0.0.1", door.port))
+        writer.close()
+        with contextlib.ExitStack() as dialled:
+            for _ in range(300):
+                dialled.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=0.5))
+        await asyncio.sleep(1)
+
+
 async def test_who_comes_while_the_others_stop_is_told_to_stop_too(tmp_path):
     """Else its processes would be waited for without end."""
     group = make_group(9, 1, 2, number=7, epoch=1).to_message()
@@ -263,3 +306,15 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
             line.send({"beat": 1})
         await asyncio.sleep(wire.SILENCE_SECONDS + 1)
         assert not door.board.members["u0"].connected
+
+
+async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1)) as door:
+        await door.dial(0, kind=contract.IN_PLACE, ready=True)
+        await door.dial(1)
+        members = door.board.members
+        await until_async(
+            "one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30
+        )
+        assert members["u1"].connected, "both are silent"
+        assert time.monotonic() >= members["u0"].since + RECONNECT_SECONDS, "it is not waited for"

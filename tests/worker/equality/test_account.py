@@ -77,6 +77,13 @@ def test_a_pause_and_steps_that_are_done_again_are_lost():
     assert lost_seconds([*steps, *again], ended=STEPS + 21.0) == 20.0
 
 
+def test_a_line_that_a_frozen_process_writes_when_the_others_have_gone_on_without_it_costs_them_nothing():
+    steps = [line for lines in lineage().values() for line in lines]
+    frozen = [{**line, "time": 15.5} for line in steps if line["step"] == 10 and line["rank"] == 1]
+    others = [{**line, "generation": 2} for line in steps if line["step"] > 10]
+    assert lost_seconds([*steps[:30], *frozen, *others], ended=STEPS + 1.0) == 0.0
+
+
 def test_a_gap_is_of_the_first_fault_during_it_or_else_of_the_latest_before_it():
     moments = [(10.0, "cut"), (30.0, "join"), (31.0, "leave")]
     found = [(9.9, 12.0, 2.0), (14.0, 15.0, 0.9), (29.9, 33.0, 3.0)]

@@ -12,4 +12,5 @@ def pytest_collection_modifyitems(items):
     import torch
 
     reason = f"needs a GPU: torch.cuda.is_available() is False (torch {torch.__version__})"
-    mark(items, "gpu", pytest.mark.skipif(not torch.cuda.is_available(), reason=reason))
+    needing = [item for item in items if item.path.name != "test_cards.py"]
+    mark(needing, "gpu", pytest.mark.skipif(not torch.cuda.is_available(), reason=reason))

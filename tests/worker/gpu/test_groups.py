@@ -1,11 +1,15 @@
 """Groups of NCCL, and GPU tensors in groups of gloo: formed, exchanged, aborted; the state is handed on."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from tests.worker.gpu import cards
 from tests.worker.library import processes
 
-two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+CARDS = cards.for_two_ranks(torch.cuda.device_count(), cards.nccl_library(Path(torch.__file__).parents[1]))
+two_ranks = pytest.mark.skipif(CARDS is None, reason="needs two GPUs, or an NCCL that lets two ranks share one")
 PRELUDE = """
     from elastic_worker.library import ddp, handover
     device = torch.device("cuda", int(os.environ.get("ELASTIC_TEST_GPU", "0")))
@@ -138,7 +142,7 @@ def test_a_process_alone_goes_from_one_nccl_group_to_the_next_and_on_after_an_ab
 
 
 def test_gloo_hands_the_state_on_gpus_to_a_newcomer_and_averages_gradients():
-    """Two processes on one GPU: NCCL refuses that, gloo does not."""
+    """Two processes on one GPU."""
     told = processes.run(PRELUDE + TOGETHER.replace("BACKEND", "'gloo'"), 2, cold=True, seconds=120)
     check_together(told, on=[["cuda:0"], ["cuda:0"]])
 
@@ -148,21 +152,23 @@ def test_gloo_frees_who_waits_with_a_gpu_tensor_for_a_lost_peer():
     assert told[0] == {"freed": True, "known": [True], "total": 10.0}
 
 
-@two_gpus
+@two_ranks
 def test_nccl_hands_the_state_to_a_newcomer_and_averages_gradients():
-    told = processes.run(on_gpus_of_their_own(TOGETHER), 2, cold=True, seconds=120)
-    check_together(told, on=[["cuda:0"], ["cuda:1"]])
+    told = processes.run(with_nccl(TOGETHER), 2, cold=True, seconds=120)
+    check_together(told, on=[[f"cuda:{card}"] for card in CARDS])
 
 
-@two_gpus
+@two_ranks
 def test_nccl_frees_who_waits_for_a_lost_peer():
     """Whether an error is raised, or the collective just ends, is left to NCCL."""
-    told = processes.run(on_gpus_of_their_own(LOST), 2, cold=True, seconds=180, lost=(1,))
+    told = processes.run(with_nccl(LOST), 2, cold=True, seconds=180, lost=(1,))
     assert (told[0]["freed"], told[0]["total"]) == (True, 10.0)
 
 
-def on_gpus_of_their_own(script):
-    return '    os.environ["ELASTIC_TEST_GPU"] = str(rank)\n' + PRELUDE + script.replace("BACKEND", "'nccl'")
+def with_nccl(script):
+    """Each rank on its card; NCCL asks for the variable when it makes its first communicator."""
+    place = f'    os.environ.update(ELASTIC_TEST_GPU=str({CARDS}[rank]), {cards.SHARES}="1")\n'
+    return place + PRELUDE + script.replace("BACKEND", "'nccl'")
 
 
 def check_together(told, *, on):

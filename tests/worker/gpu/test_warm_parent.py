@@ -19,12 +19,16 @@ total = torch.ones(1000, device="cuda").sum().item()
 print(total, before, torch.cuda.is_initialized(), file=open("used", "w"))
 """
 TOUCHES_GPU = "import torch\ntorch.ones(1, device='cuda')\n"
+ASKS_FOR_GPU = "import torch\nassert torch.cuda.is_available()\n"
+HAS_OWN_CUDA = "import ctypes\nassert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n"
+"""As cupy, numba and jax: torch knows nothing of it."""
 
 
 @pytest.fixture(autouse=True)
 def torch_is_found(monkeypatch, tmp_path):
     """By this process's children, and so is a module that cannot be preloaded."""
-    (tmp_path / "touches_gpu.py").write_text(TOUCHES_GPU)
+    for name, text in (("touches_gpu", TOUCHES_GPU), ("asks_for_gpu", ASKS_FOR_GPU), ("has_own_cuda", HAS_OWN_CUDA)):
+        (tmp_path / f"{name}.py").write_text(text)
     tree = Path(torch.__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", f"{tree}:{tmp_path}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -48,6 +52,15 @@ async def test_a_module_that_uses_the_gpu_when_it_is_imported_is_left_out(tmp_pa
         await lab.until_warm()
         assert lab.starter.problem.startswith("module touches_gpu is not preloaded: it initialises CUDA")
         assert devices_of(lab.parent.pid) == []
+        process = await lab.start_script(USES_GPU)
+        assert await process.wait() == 0
+
+
+async def test_a_module_that_only_asks_whether_there_is_a_gpu_is_not_left_out_and_one_with_its_own_cuda_is(tmp_path):
+    async with a_lab(tmp_path, modules=TORCH_MODULES, preload=["asks_for_gpu", "has_own_cuda"]) as lab:
+        await lab.until_warm()
+        assert lab.starter.problem.startswith("module has_own_cuda is not preloaded: it opens /dev/nvidia-uvm")
+        assert "asks_for_gpu" not in lab.starter.problem
         process = await lab.start_script(USES_GPU)
         assert await process.wait() == 0
 

@@ -39,6 +39,23 @@ def test_pods_come_and_go_and_no_process_starts_again(tmp_path):
         assert [change["reason"] for change in job.status()["changes"]][-1] == "Start"
 
 
+def test_a_master_that_is_told_to_go_leaves_the_others_training_and_the_next_one_joins_them(tmp_path):
+    with LibraryJob(tmp_path, "--checkpoint-every", 10, fewest=2) as job:
+        job.start(0, 1, 2)
+        before = job.wait_world(3)
+        survivors = [job.pods[index].training() for index in (1, 2)]
+        job.pods[0].terminate()
+        assert job.wait_code(job.pods[0]) == 143
+        alone = job.wait_world(2, after=before, steps=40)
+        job.start(0)
+        whole = job.wait_world(3, after=alone)
+        assert [job.pods[index].training() for index in (1, 2)] == survivors
+        assert {step["rank"] for step in job.steps("toy-master-0") if step["generation"] == whole} == {0}
+        assert job.status()["training"].get("checkpointError", "") == ""
+        assert job.repeated_steps() == []
+        job.assert_exactly_once()
+
+
 @pytest.mark.extended
 def test_two_processes_a_pod_one_of_which_dies_and_an_end_in_the_middle_of_changes(tmp_path):
     with LibraryJob(tmp_path, nproc=2) as job:
@@ -108,6 +125,24 @@ def test_all_pods_leave_and_the_state_is_written_first(tmp_path):
         done = job.assert_exactly_once()
         job.pods.clear()
         job.start(5, 0)
+        job.wait("it goes on", lambda: max(step["step"] for step in job.steps()) > done + 5)
+        assert job.repeated_steps() == []
+        job.assert_exactly_once()
+
+
+@pytest.mark.extended
+def test_all_pods_are_told_to_go_the_master_before_the_others_and_the_state_is_written(tmp_path):
+    with LibraryJob(tmp_path, fewest=2) as job:
+        job.start(0, 1, 2)
+        job.wait_world(3, steps=8)
+        job.pods[0].terminate()
+        job.wait("they go on without it", lambda: "bind: 2 pods go on" in job.pods[0].said())
+        for index in (1, 2):
+            job.pods[index].terminate()
+        assert [job.wait_code(pod) for pod in job.pods.values()] == [143, 143, 143]
+        done = job.assert_exactly_once()
+        job.pods.clear()
+        job.start(5, 6, 0)
         job.wait("it goes on", lambda: max(step["step"] for step in job.steps()) > done + 5)
         assert job.repeated_steps() == []
         job.assert_exactly_once()

@@ -62,6 +62,20 @@ def test_a_plain_job_of_two_releases_grows_shrinks_and_ends(tmp_path, tree, pack
         job.assert_no_epoch_skipped()
 
 
+@BOTH
+def test_a_master_of_another_release_takes_over(tmp_path, tree, package, master, joiner):
+    """The members bring what they were told of their group, as that release says it."""
+    with LocalJob(tmp_path / "job", tree=tree, fewest=2) as job:
+        start(job, pod0=package[master], pod1=package[joiner], pod2=package[master])
+        before = job.wait_training(3)
+        job.pods[0].kill()
+        start(job, pod0=package[joiner])
+        after = job.wait_training(3, after=before)
+        assert after > before
+        assert job.status()["changes"][0]["reason"] == "MasterLost"
+        job.assert_no_epoch_skipped()
+
+
 @pytest.mark.extended
 @BOTH
 def test_a_job_of_two_releases_changes_in_place(tmp_path, package, master, joiner):

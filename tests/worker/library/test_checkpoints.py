@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from elastic_worker.library.checkpoint_attempt import Attempt
+from elastic_worker.library.checkpoint_save import SaveAttempt
 from elastic_worker.library.checkpoint_values import UnknownNameError, find
 from elastic_worker.library.checkpoints import CheckpointError, Checkpoints
 
@@ -336,9 +336,19 @@ def test_a_later_master_that_has_written_nothing_yet_keeps_an_earlier_one_from_w
     assert new.newest().order == (2, 6)
 
 
+def test_a_group_that_a_later_master_takes_over_meanwhile_may_write(tmp_path):
+    """Its epoch is there when it starts, and moments later the group's processes hear that they are its."""
+    masters = iter([1, 1, *[2] * 1000])
+    checkpoints, new = Checkpoints(tmp_path), Checkpoints(tmp_path)
+    checkpoints.begin("job", epoch=1, obeyed=lambda: next(masters))
+    new.begin("job", epoch=2)
+    checkpoints.save({"w": 1}, step=1000, order=(1, 5), wait=True)
+    assert checkpoints.newest().step == 1000
+
+
 def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):
     """As an old master that was cut off in the middle of a save, and comes back."""
-    complete = Attempt.complete
+    complete = SaveAttempt.complete
 
     def complete_late(*arguments):
         monkeypatch.undo()
@@ -348,7 +358,7 @@ def test_who_is_overtaken_while_writing_does_not_publish(tmp_path, monkeypatch):
 
     old = Checkpoints(tmp_path)
     old.save({"w": 1}, step=1, order=(2, 0), wait=True)
-    monkeypatch.setattr(Attempt, "complete", complete_late)
+    monkeypatch.setattr(SaveAttempt, "complete", complete_late)
     with pytest.raises(CheckpointError):
         old.save({"w": 1}, step=9, order=(2, 0), wait=True)
     why = "a newer master (epoch 3) has written here; this one (epoch 2) is cut off"

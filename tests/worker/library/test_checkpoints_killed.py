@@ -40,13 +40,13 @@ DIES_WHEN_IT_REPLACES_ONE = """
 
 SAVES_AND_ENDS = """
     import atexit
-    from elastic_worker.library.checkpoint_attempt import Attempt
+    from elastic_worker.library.checkpoint_save import SaveAttempt
     from elastic_worker.library.checkpoints import Checkpoints
-    begin, ending, checkpoints = Attempt.begin, threading.Event(), Checkpoints({folder!r})
+    begin, ending, checkpoints = SaveAttempt.begin, threading.Event(), Checkpoints({folder!r})
     def begin_at_the_end(*arguments):
         ending.wait()
         return begin(*arguments)
-    Attempt.begin = begin_at_the_end
+    SaveAttempt.begin = begin_at_the_end
     atexit.register(ending.set)  # called before what Checkpoints has registered
     checkpoints.save({{"w": torch.full((20_000_000,), 5.0)}}, step=5, order=(1, 0))
     tell(saved=checkpoints.last_step)

@@ -1,22 +1,25 @@
 """Groups that are formed beside each other, change place, and are taken apart, in real processes."""
 
 import gc
+import inspect
+import re
 import socket
 from pathlib import Path
 
 import pytest
 from torch import distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
-from elastic_worker.library import groups, sockets
+from elastic_worker.library import forming, groups, sockets, trial
 from tests.worker.library import processes
 
 
 def test_the_private_way_works_with_this_torch_and_leaves_nothing():
-    assert groups.self_test() == ""
+    assert trial.self_test() == ""
     gc.collect()
     before = [len(list(Path(f"/proc/self/{kind}").iterdir())) for kind in ("fd", "task")]
     for _ in range(5):
-        assert groups.self_test() == ""
+        assert trial.self_test() == ""
     gc.collect()
     after = [len(list(Path(f"/proc/self/{kind}").iterdir())) for kind in ("fd", "task")]
     # Threads of an earlier test may still have been ending.
@@ -27,8 +30,8 @@ def test_the_private_way_works_with_this_torch_and_leaves_nothing():
 def test_a_process_that_ends_waits_for_threads_that_work_whoever_started_it():
     told = processes.run(
         """
-        from elastic_worker.processes import rest
-        rest.FINISH_SECONDS = 30.0
+        from elastic_worker.processes import quiesce
+        quiesce.FINISH_SECONDS = 30.0
         def work():
             end = time.monotonic() + 1.0
             while time.monotonic() < end:
@@ -291,6 +294,53 @@ def test_a_scripts_own_error_is_none_of_communication(error):
 )
 def test_what_gloo_says_is_communication(text):
     assert groups.is_communication_error(RuntimeError(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled system error",
+        "NCCL communicator was aborted on rank 1.",
+        # From here on of the second backend.
+        "NCCL AllReduce failed: unhandled system error (run with NCCL_DEBUG=INFO for details) \nNCCL Last Error: ",
+        "NCCL Send failed in batch operation: remote process exited or there was a network error \nNCCL Last Error: x",
+        "NCCL Async Error: remote process exited or there was a network error \nNCCL Last Error: ",
+        "NCCL GroupEnd failed timed out after 600000 ms",
+        "NCCL operation timed out",
+        "NCCL operation failed",
+        "NCCL communicator was aborted after a previous error",
+        "Failed to initialize NCCL communicator: timed out",
+    ],
+)
+def test_what_either_nccl_backend_says_is_communication(text):
+    assert groups.is_communication_error(RuntimeError(text))
+
+
+@pytest.mark.parametrize("text", ["NCCL tensor allocator expects a CUDA device but got cpu", "no NCCL here, it failed"])
+def test_what_a_script_did_wrong_with_nccl_is_its_own(text):
+    assert not groups.is_communication_error(RuntimeError(text))
+
+
+def test_of_two_nccl_backends_the_one_that_torch_takes_is_taken(monkeypatch):
+    monkeypatch.delenv("TORCH_DIST_USE_NCCL2", raising=False)
+    assert forming.nccl2() is getattr(dist, "ProcessGroupNCCL2", None)
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "1")
+    assert forming.nccl2() is getattr(dist, "ProcessGroupNCCL2", None)
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "0")
+    assert forming.nccl2() is None
+
+
+def test_nccl2_is_made_as_torch_makes_it():
+    """Where it has it: torch says in its own Python code with what, and of what kind it registers it."""
+    if not hasattr(dist, "ProcessGroupNCCL2"):
+        assert not hasattr(c10d, "_create_nccl2_process_group")
+        return
+    made = inspect.getsource(c10d._create_nccl2_process_group)
+    assert re.search(r"ProcessGroupNCCL2\(\s*opts.store,\s*opts.group_rank,\s*opts.group_size,\s*pg_options,", made)
+    assert "return ProcessGroupNCCL.Options()" in inspect.getsource(c10d._nccl2_options)
+    registered = inspect.getsource(c10d._register_builtin_nccl_backend)
+    assert "BackendType.NCCL" in registered
+    assert 'os.environ.get("TORCH_DIST_USE_NCCL2") == "0"' in registered
 
 
 def test_only_the_connections_of_the_mesh_are_shut_down():

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import IterableDataset, TensorDataset
 
-from elastic_worker.library import sampler as module
+from elastic_worker.library import shuffle
 from elastic_worker.library.sampler import Sampler, SamplerError
 
 sizes = st.tuples(st.integers(1, 300), st.integers(1, 12), st.integers(1, 6))
@@ -252,18 +254,72 @@ def test_the_order_draws_nothing_from_the_global_generator():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_large_data_sets_are_shuffled_once_per_epoch(monkeypatch):
-    """Four bytes per sample, and none of it again for the next share."""
-    drawn = []
-    real = torch.randperm
-    monkeypatch.setattr(module.torch, "randperm", lambda *a, **k: drawn.append(a) or real(*a, **k))
-    sampler = make_sampler(3_000_000, micro=32, micros=8)
-    for _ in range(20):
-        sampler.commit(sampler.share(0, 4))
-    sampler.state_dict()
+def test_a_billion_samples_take_no_memory():
+    sampler = make_sampler(10**9, micro=32, micros=8)
+    with Made() as made:  # which imports much of torch
+        sampler.share(1, 4)
+        tracemalloc.start()
+        for _ in range(200):
+            sampler.commit(sampler.share(1, 4))
+        sampler.state_dict()
+        sampler.next_epoch()
+        sampler.share(0, 4)
+        lists = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert 0 < made.most <= shuffle.WINDOW
+    assert lists < 2**20
+
+
+class Made(TorchDispatchMode):
+    """The elements of the largest tensor that torch makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.most = max(self.most, made.numel())
+        return made
+
+
+def test_an_epoch_that_began_under_the_old_order_ends_under_it_with_each_sample_once():
+    """The state that a release without `order_kind` has saved; the next epoch has the new order."""
+    before = make_sampler(50, micro=4, micros=2, seed=9)
+    before.choose_order(shuffle.RANDPERM)
+    done = []
+    for _ in range(3):
+        share = before.share(0, 1)
+        done += [i for m in share.micro for i in m.indices]
+        before.commit(share)
+    assert done == shuffle.randperm(50, 9, 0)[:24].tolist()
+    state = {name: value for name, value in before.state_dict().items() if name != "order_kind"}
+    now = make_sampler(50, micro=5, micros=2, seed=9)
+    now.load_state_dict(state)
+    now.choose_order(shuffle.KEYED)
+    assert sorted(done + indices_of(run_epoch(now, [(3, True), (2, False)]))) == list(range(50))
+    now.next_epoch()
+    order = indices_of(run_epoch(now, [(2, False)]))
+    assert order == shuffle.KeyedOrder(50, 9, 1).samples(0, 50)
+    assert order != shuffle.randperm(50, 9, 1).tolist()
+
+
+def test_the_order_changes_only_where_nothing_of_the_epoch_is_committed():
+    sampler = make_sampler(50)
+    sampler.choose_order(shuffle.RANDPERM)
+    assert sampler.order_kind == shuffle.RANDPERM
+    sampler.commit(sampler.share(0, 1))
+    for kind in (shuffle.KEYED, shuffle.RANDPERM, shuffle.KEYED):
+        sampler.choose_order(kind)
+        assert sampler.order_kind == shuffle.RANDPERM
     sampler.next_epoch()
-    sampler.share(0, 4)
-    assert drawn == [(3_000_000,), (3_000_000,)]
+    assert sampler.order_kind == shuffle.KEYED
+
+
+def test_a_state_of_an_order_that_a_later_release_made_is_refused():
+    with pytest.raises(SamplerError, match="order_kind=3, by a later release"):
+        make_sampler(50).load_state_dict({**make_sampler(50).state_dict(), "order_kind": 3})
 
 
 class Stream(IterableDataset):

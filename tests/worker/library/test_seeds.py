@@ -8,12 +8,12 @@ from contextlib import suppress
 import numpy
 import torch
 
-from elastic_worker.library.sampler import Micro
+from elastic_worker.library.sampler import MicroBatch
 from elastic_worker.library.seeds import kept_on_cpu, seed_for, stable_hash
 
 
 def micro(seed):
-    return Micro([0], 1.0, True, seed)
+    return MicroBatch([0], 1.0, True, seed)
 
 
 def draw():

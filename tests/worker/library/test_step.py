@@ -5,7 +5,7 @@ import torch
 
 from elastic_worker.library.collectives import GivenUpError
 from elastic_worker.library.ddp import ElasticDDP
-from elastic_worker.library.sampler import Micro, Sampler
+from elastic_worker.library.sampler import MicroBatch, Sampler
 from elastic_worker.library.state import State
 from elastic_worker.library.step import Step, StepError
 
@@ -13,7 +13,7 @@ from elastic_worker.library.step import Step, StepError
 class OneBatch:
     """The job of a process that has lost a peer, in its only batch."""
 
-    world_size, may_change_in_place, micro = 1, True, Micro([0], 1.0, True, 0, is_weighed=True)
+    world_size, may_change_in_place, micro = 1, True, MicroBatch([0], 1.0, True, 0, is_weighed=True)
 
     def __init__(self):
         self.done = []

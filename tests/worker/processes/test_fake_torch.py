@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_worker.checkpoint.whole import is_whole
+from elastic_worker.checkpoint.integrity import is_whole
 from elastic_worker.launcher.describe import is_consequence
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES

@@ -40,7 +40,7 @@ def lay_out(folder: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(DESCRIBE)
     (folder / "package/__init__.py").touch()
-    (folder / "link.py").symlink_to("deep/train.py")
+    (folder / "launcher_line.py").symlink_to("deep/train.py")
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["forked", "cold"])
@@ -49,7 +49,7 @@ def lay_out(folder: Path) -> None:
     [
         (SCRIPT, "train.py"),
         (SCRIPT, "deep/train.py"),
-        (SCRIPT, "link.py"),
+        (SCRIPT, "launcher_line.py"),
         (SCRIPT, "folder"),
         (MODULE, "train"),
         (MODULE, "package"),

@@ -17,11 +17,25 @@ LOADED = "import sys; print(sorted(m for m in sys.argv[2:] if m in sys.modules),
 SIT = "import os, time; open(str(os.getpid()), 'w').close(); open('ready', 'w').close(); time.sleep(300)"
 
 
+NATIVE_THREAD = """
+import ctypes
+libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
+assert libc.pthread_create(ctypes.byref(thread), None, libc.sleep, ctypes.c_void_p(99)) == 0
+libc.pthread_setname_np(thread, b"cupy's own")
+"""
+OPEN_DEVICE = """
+from elastic_worker.processes import fitness
+fitness.CUDA_DEVICE = __file__
+opened = open(__file__)
+"""
+"""This machine has no GPU: another file is taken for what CUDA opens."""
 BAD = {
     "absent": (None, "No module named 'bad'"),
     "broken": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
     "leaving": ("import sys; sys.exit(4)", "SystemExit: 4"),
     "starts a thread": ("import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()", "a thread"),
+    "starts a native thread": (NATIVE_THREAD, "it starts a native thread (cupy's own)"),
+    "opens a GPU": (OPEN_DEVICE, "bad.py: CUDA is in use"),
     "crashing": ("import os; os.abort()", "ended the process with code -6"),
     "hanging": ("import time; time.sleep(99)", "takes longer"),
 }
@@ -67,6 +81,17 @@ async def test_a_module_that_initialises_cuda_is_left_out(tmp_path, monkeypatch)
         process = await lab.start_script(LOADED, "loaded", "torch.cuda", "looks", "wave")
         assert await process.wait() == 0
         assert (lab.folder / "loaded").read_text() == "['torch.cuda', 'wave']\n"
+
+
+SHORT_THREAD = NATIVE_THREAD.replace("libc.sleep, ctypes.c_void_p(99)", "libc.usleep, ctypes.c_void_p(20_000)")
+
+
+async def test_a_native_thread_that_ends_by_itself_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work"))
+    async with a_lab(tmp_path, preload=["short"]) as lab:
+        lab.script(SHORT_THREAD, "short.py")
+        await lab.until_warm()
+        assert lab.starter.problem == ""
 
 
 async def test_no_problem_is_told_of_where_there_is_none(tmp_path):

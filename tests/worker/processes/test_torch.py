@@ -1,6 +1,7 @@
 """With the real torch: what the warm parent is for, steps that are counted, and the store."""
 
 import asyncio
+import os
 import signal
 
 import pytest
@@ -90,6 +91,23 @@ async def test_processes_from_the_warm_parent_train(tmp_path, capfd):
         one_thread_and_no_gpu(lab.parent.pid)
         await random_numbers_differ(lab)
     assert "leaked" not in capfd.readouterr().err
+
+
+MULTIPLIES = "import numpy\nrows = numpy.ones((500, 500))\nrows @ rows\n"
+ADDS = "import torch\nrows = torch.ones(1000, 1000)\nrows + rows\n"
+
+
+async def test_threads_of_a_library_that_ends_them_for_forks_are_no_harm_and_those_of_tensors_are(
+    tmp_path, monkeypatch
+):
+    tree = os.environ["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", f"{tree}{os.pathsep}{tmp_path / 'work'}")
+    async with a_lab(tmp_path, modules=TORCH_MODULES[:1], preload=["multiplies", "adds"]) as lab:
+        lab.script(MULTIPLIES, "multiplies.py")
+        lab.script(ADDS, "adds.py")
+        await lab.until_warm()
+        assert lab.starter.problem.startswith("module adds is not preloaded: it starts a native thread")
+        assert "multiplies" not in lab.starter.problem
 
 
 async def two_ranks_meet_in_the_store(lab):

@@ -6,6 +6,7 @@ import dataclasses
 
 from elastic_worker import settings, wire
 from elastic_worker.launcher.membership import Membership
+from elastic_worker.protocol.reports import Warm
 from tests.worker.job.local import free_port
 
 MOST_TURNS = 400
@@ -43,7 +44,7 @@ async def joining(says=(), heard=lambda _message: asyncio.sleep(0)):
     coordinator, port = Coordinator(says), free_port()
     server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
     membership = Membership(dataclasses.replace(SETTINGS, port=port), heard)
-    membership.tell(warm=False)
+    membership.tell(Warm(False))
     running = asyncio.ensure_future(membership.run())
     try:
         yield membership, coordinator
@@ -61,7 +62,7 @@ async def told_after(turns: int) -> tuple[bool, bool]:
         for _ in range(turns):
             await asyncio.sleep(0)
         was_connected = membership.connected
-        membership.tell(warm=True)
+        membership.tell(Warm(True))
         await asyncio.sleep(2)
     return was_connected, coordinator.state["warm"]
 
@@ -81,9 +82,9 @@ async def test_a_coordinator_that_says_nothing_is_given_up_after_the_silence_and
     async with joining() as (membership, _):
         membership.on_line = heard.append
         await asyncio.sleep(wire.SILENCE_SECONDS - 1)
-        assert heard == [True]
+        assert heard == [1]
         await asyncio.sleep(2)
-        assert heard[:2] == [True, False]
+        assert heard[:2] == [1, None]
 
 
 async def test_a_word_that_cannot_be_read_ends_neither_the_launcher_nor_the_line():

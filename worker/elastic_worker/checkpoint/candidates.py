@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from elastic_worker.checkpoint import names
-from elastic_worker.checkpoint.tree import HERE, Deed, Happening
+from elastic_worker.checkpoint.tree import HERE, FileEvent, Happening
 
 QUIET_SECONDS = 1.0
 GATHER_SECONDS = 60.0
@@ -92,16 +92,16 @@ class Candidates:
             return
         self._written.pop(HERE, None)
         self._changed_at = now
-        if happening.deed is Deed.WRITTEN:
+        if happening.deed is FileEvent.WRITTEN:
             self._written[HERE] = None
 
     def _note_below(self, happening: Happening, now: float) -> None:
         below = happening.below
-        if happening.deed is Deed.GONE:
+        if happening.deed is FileEvent.GONE:
             self._forget(below)
             return
         self._changed_at = now
-        if happening.deed is Deed.BEGUN or below == HERE:
+        if happening.deed is FileEvent.BEGUN or below == HERE:
             return
         if self._is_own(below) and not names.is_temporary(below.parent):
             self._ends.add(below)

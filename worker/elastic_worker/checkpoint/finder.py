@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from elastic_worker.checkpoint import names
 from elastic_worker.checkpoint.candidates import Candidates
 from elastic_worker.checkpoint.inotify import Notice
+from elastic_worker.checkpoint.integrity import Fingerprint, is_whole, print_of
 from elastic_worker.checkpoint.tree import HERE, Tree
-from elastic_worker.checkpoint.whole import Print, is_whole, print_of
 from elastic_worker.checkpoint.writers import open_for_writing
 
 
@@ -27,7 +27,7 @@ class Finder:
         self._ends = (*names.MARKERS, marker)
         self.marked = False
         """Whether a marker told of the last complete checkpoint."""
-        self._newest: tuple[Path, Print] | None = None
+        self._newest: tuple[Path, Fingerprint] | None = None
         try:
             self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
         except OSError:
@@ -93,7 +93,7 @@ class Finder:
         return _is_good(newest, found)
 
 
-def _is_good(path: Path, found: Print) -> bool:
+def _is_good(path: Path, found: Fingerprint) -> bool:
     now = print_of(path)
     if now is None:
         return False

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from elastic_worker.checkpoint import inotify
 
 
-class Deed(Enum):
+class FileEvent(Enum):
     """What happened to a file."""
 
     WRITTEN = "written"
@@ -32,7 +32,7 @@ class Happening:
     """`below` is the file's path relative to the watched path; that of the watched path itself is `.`."""
 
     below: PurePath
-    deed: Deed
+    deed: FileEvent
 
 
 HERE = PurePath()
@@ -100,7 +100,7 @@ class Tree:
         return is_path or any(fnmatchcase(notice.name, end) for end in ends)
 
     def happenings(self, notices: Sequence[inotify.Notice]) -> list[Happening]:
-        """What was noticed, as far as it concerns the path; watches are renewed where folders came or went."""
+        """What was noticed under the path; watches are renewed where folders came or went."""
         happenings: list[Happening] = []
         renew = False
         for notice in notices:
@@ -127,7 +127,7 @@ class Tree:
         """The files in these folders that belong to the path, as if they had just been written; the oldest first."""
         found = [entry for folder in folders for entry in _files_in(folder)]
         belows = (self._below(entry) for entry in sorted(found, key=_changed))
-        return [Happening(below, Deed.WRITTEN) for below in belows if below is not None]
+        return [Happening(below, FileEvent.WRITTEN) for below in belows if below is not None]
 
     def _changes_folders(self, notice: inotify.Notice) -> bool:
         if notice.says(inotify.OVERFLOW | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED):
@@ -145,16 +145,16 @@ class Tree:
         if below is None:
             return
         if notice.says(inotify.MOVED_FROM | inotify.DELETE):
-            yield Happening(below, Deed.GONE)
+            yield Happening(below, FileEvent.GONE)
         elif notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
             yield from self._arrived(entry, below)
         elif notice.says(inotify.CREATE):
             # A link is complete when it is made: nobody writes to it afterwards.
-            yield Happening(below, Deed.WRITTEN if _is_link(entry) else Deed.BEGUN)
+            yield Happening(below, FileEvent.WRITTEN if _is_link(entry) else FileEvent.BEGUN)
 
     def _arrived(self, entry: Path, below: PurePath) -> Iterator[Happening]:
         if not entry.is_dir():
-            yield Happening(below, Deed.WRITTEN)
+            yield Happening(below, FileEvent.WRITTEN)
         else:
             yield from self._all_written(Path(folder) for folder, _, _ in os.walk(entry))
 

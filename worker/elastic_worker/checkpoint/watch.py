@@ -38,7 +38,7 @@ class CheckpointWatch:
         self.last: float | None = None
         """Monotonic seconds of the last complete checkpoint."""
         self.changed = asyncio.Event()
-        """Set at each complete checkpoint and when `problem` changes; whoever waits for it clears it."""
+        """Set at each complete checkpoint and when `problem` changes; the waiter clears it."""
         self._make_finder = partial(Finder, path, writers, marker=marker)
         self._finder: Finder | None = None
         self._task: asyncio.Task[None] | None = None
@@ -114,7 +114,7 @@ class CheckpointWatch:
             try:
                 await (self._try_to_watch() if self._finder is None else self._look(self._finder))
             except Exception as error:
-                # Whoever waits for a checkpoint would wait for ever if this ended unseen.
+                # If this ended unseen, a waiter would wait for ever for a checkpoint.
                 log.exception("path=%s cannot be looked at; it is watched anew", self.path)
                 self._note_surprise(error)
 
@@ -145,7 +145,7 @@ class CheckpointWatch:
             self._note_problem(error)
             self._drop()
             is_complete = False
-        except Exception as error:  # whoever waits for this look is told in any case: processes may stand still
+        except Exception as error:  # the waiter is told in any case: processes may stand still
             log.exception("path=%s cannot be looked at; it is watched anew", self.path)
             self._note_surprise(error)
             is_complete = False

@@ -1,1 +1,1 @@
-"""Decides who trains together; a process of its own in the master pod."""
+"""Decides which pods train together; a process of its own in the master's pod."""

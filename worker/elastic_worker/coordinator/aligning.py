@@ -1,7 +1,7 @@
 """Has all pods of a group stop right after a checkpoint: asks them to wait for one, and takes in what they answer.
 
     align ──► aligned: whole ──► (the others) still? ──► yes: aligned ──► all yes: the group may be stopped
-                 │                                 └──► no: whoever stands still goes on, and all wait further
+                 │                                 └──► no: those that stand still go on, and all wait further
                  └──► aligned: in vain, time is over and nothing is being written here ──► from all: it may be stopped
 
 A pod sees only what it writes itself, so its word is not enough (108): another one may be in the middle of its part.
@@ -10,19 +10,18 @@ Pods that said yes stand still, so nothing is begun between their answer and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from elastic_worker.coordinator.model import Board, Member, Phase
+from elastic_worker.coordinator.telling import Tell
+from elastic_worker.protocol.orders import Align, StandStill
 
 STILL_SECONDS = 15.0
 """After so long without an answer a pod counts as standing still: its storage hangs, or its launcher is older."""
 
 
 class Aligning:
-    """Of one board; `tell(uid, message)` reaches a member that is connected."""
+    """Of one board; `tell(uids, message)` reaches those of the members that are connected."""
 
-    def __init__(self, board: Board, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, board: Board, tell: Tell) -> None:
         self._board, self._tell = board, tell
         self._limits: list[float | None] = []
         self._whole: set[str] = set()
@@ -47,8 +46,7 @@ class Aligning:
         if whole and self._board.still_until is None:
             self._round += 1
             self._board.still_until = now + STILL_SECONDS
-            for other in self._here() - self._whole:
-                self._tell(other, {"still": {"round": self._round, "marked": marked}})
+            self._tell(self._here() - self._whole, StandStill(self._round, marked))
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
@@ -80,9 +78,8 @@ class Aligning:
 
     def _wait(self, uids: set[str], now: float) -> None:
         seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
-        for uid in uids:
-            self._in_vain.discard(uid)
-            self._tell(uid, {"align": seconds, "lastCall": last_call})
+        self._in_vain -= uids
+        self._tell(uids, Align(seconds, last_call))
 
     def _end_round(self) -> None:
         self._still.clear()

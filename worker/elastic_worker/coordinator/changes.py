@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
+
+from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.model import Generation
 
 MOST = 20
 
@@ -54,8 +58,31 @@ class Changes:
     def __init__(self) -> None:
         self._all: list[Change] = []
 
-    def begin(self, change: Change) -> Change:
-        """A change is decided on. One that was decided on and did not lead to a group is merged with it."""
+    def decided(self, decision: Decision, before: int, now: float) -> None:
+        """A change of a group of `before` pods is decided on, or another one instead of that which was."""
+        latest = self.latest
+        if latest is not None and not latest.generation:
+            latest.reason, latest.sentence = decision.reason, decision.sentence
+            latest.marks.setdefault("aligned", now)
+            return
+        self._add(Change(decision.reason, decision.sentence, time.time(), before, marks={"decided": now}))
+
+    def formed(self, group: Generation, sentence: str, before: int, now: float) -> Change:
+        """A group has come about: by the change that was decided on, or by one that nobody had to decide on."""
+        change = self.latest
+        if change is None or change.generation:
+            change = self._add(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
+        change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
+        change.marks["formed"] = now
+        return change
+
+    def mark(self, name: str, now: float) -> None:
+        """A part of the change under way is done."""
+        if self.latest is not None:
+            self.latest.marks[name] = now
+
+    def _add(self, change: Change) -> Change:
+        """One that was decided on and did not lead to a group is merged with it."""
         if self._all and not self._all[0].generation:
             before = self._all.pop(0)
             change.from_, change.marks = before.from_, {**before.marks, **change.marks}

@@ -70,6 +70,11 @@ def lost(board: Board, group: Generation, now: float) -> list[Pod]:
     return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
 
 
+def is_to_blame(board: Board, group: Generation, now: float) -> bool:
+    """Whether a failure in the group is the script's, and not that of pods which went."""
+    return not (lost(board, group, now) or leaving(board, group))
+
+
 def leaving(board: Board, group: Generation) -> list[float]:
     """When the processes of those pods of the group end that were asked to go; without pods that left an earlier group.
 
@@ -89,15 +94,15 @@ def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
 
 def reconnects(board: Board) -> float | None:
     """When a member that is away for a moment is given up; None if none is."""
-    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.runs]
+    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.process_generation]
     return min(absent, default=None)
 
 
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
-    Two halves of a cut network must not both train. Pods that said goodbye are no half, and who is connected does what
-    is said here, whether it can train or not; a wish newer than the group's is the operator's word.
+    Two halves of a cut network must not both train. Pods that said goodbye are no half. A connected pod obeys this
+    coordinator, whether it can train or not. A wish newer than the group's is the operator's word.
     """
     group = board.group
     if board.wish is None:

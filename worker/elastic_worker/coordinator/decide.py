@@ -21,8 +21,8 @@ from elastic_worker.coordinator.in_place import (
     why_idle,
     why_stalled,
 )
-from elastic_worker.coordinator.model import Attempt, Board, Generation, Phase, Pod
-from elastic_worker.coordinator.words import member, what_changes
+from elastic_worker.coordinator.model import Board, Generation, Phase, Pod, Regroup
+from elastic_worker.coordinator.words import member, names, what_changes
 
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
@@ -32,7 +32,7 @@ MOST_STOP_SECONDS = 90.0
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
 CAUSE_SECONDS = 1.0
-"""Who lost its peer is often heard before it is known what became of that peer: so long that is waited for."""
+"""A rank that lost its peer is often heard first. So long the coordinator waits to hear what became of the peer."""
 
 
 def decide(board: Board, now: float) -> Decision:
@@ -57,14 +57,16 @@ def changes_in_place(board: Board, group: Generation) -> bool:
     """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
     members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids and m.kind != RESTART]
     if board.in_place == group.number:
-        return any(m.joined or m.holds for m in members)
-    return any(m.joined == group.number or (m.cut_off == group.number and m.holds) for m in members)
+        return any(m.joined_generation or m.has_state for m in members)
+    return any(
+        m.joined_generation == group.number or (m.lost_generation == group.number and m.has_state) for m in members
+    )
 
 
 def can_save_together(board: Board, group: Generation) -> bool:
     """Whether all of its processes use the library, and start again after a checkpoint that they write together."""
     members = [member(board, pod) for pod in group.pods]
-    return all(m.connected and m.kind == RESTART and m.joined == group.number for m in members)
+    return all(m.connected and m.kind == RESTART and m.joined_generation == group.number for m in members)
 
 
 def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
@@ -75,7 +77,7 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
             return Decision("cancel", decision.sentence)
         return decision
     if board.attempt is None:
-        attempt = Attempt(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
+        attempt = Regroup(next_generation(board, (), decision.reason), board.attempts + 1, broken=False, since=now)
         attempt = replace(attempt, sentence=decision.sentence, starts_again=True, margin=1)
         return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
     return follow_to_checkpoint(board, board.attempt, decision, now)
@@ -106,9 +108,8 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
     gone = lost(board, group, now)
     failures = [m.failure for m in board.members.values() if m.failure and m.failure.generation == group.number]
     if gone:
-        names = ", ".join(pod.name for pod in gone)
         master = any(pod.is_master for pod in gone)
-        return Decision("stop", f"lost {names}", reason="MasterLost" if master else "Loss")
+        return Decision("stop", f"lost {names(gone)}", reason="MasterLost" if master else "Loss")
     if failures:
         first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
@@ -119,7 +120,8 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
 
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
     """A change that nothing forces at this moment."""
-    going = [pod for pod in group.pods if pod not in pods]
+    staying = {pod.uid for pod in pods}
+    going = [pod for pod in group.pods if pod.uid not in staying]
     coming = [pod for pod in pods if pod.uid not in group.uids]
     if not going:
         awaited = expected_newcomers(board)
@@ -147,7 +149,8 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
 def _align_until(board: Board, going: list[Pod], now: float) -> tuple[float | None, float | None]:
     """Until when a checkpoint may begin, and end. Growth has all the time.
 
-    Who leaves has what the job's limit allows, and for one that is being written then what its own end does (108).
+    A leaving pod waits as long as the job's limit allows. For a checkpoint that is being written then, it waits until
+    its own end (108).
     """
     if not going:
         return None, None
@@ -166,11 +169,11 @@ def _stopping(board: Board, now: float) -> Decision:
     if not running:
         return Decision("stopped", "all processes are stopped")
     until = board.phase_since + MOST_STOP_SECONDS
-    names = ", ".join(sorted(pod.name for pod in running)[:3])
+    named = ", ".join(sorted(pod.name for pod in running)[:3])
     if now >= until:
-        told = f"{names} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
+        told = f"{named} have not ended their processes for {MOST_STOP_SECONDS:.0f} s: they are given up"
         return Decision("give_up", told, pods=tuple(running))
-    return Decision("stay", f"{names} still stop their processes", until=until)
+    return Decision("stay", f"{named} still stop their processes", until=until)
 
 
 def _gives_way(board: Board) -> Decision:
@@ -208,7 +211,7 @@ def _waiting(board: Board, now: float) -> Decision:
 
 
 def _survivors_suffice(board: Board, pods: tuple[Pod, ...]) -> bool:
-    """After a loss those who are left go on at once; a new master first waits for those of before."""
+    """After a loss the remaining pods go on at once; a new master first waits for those of before."""
     if board.group is None or board.me not in board.group.uids or board.wish is None:
         return False
     return board.wish.largest(sum(pod.uid in board.group.uids for pod in pods)) > 0
@@ -219,11 +222,12 @@ def _adopt(board: Board, now: float) -> Decision | None:
     group = board.group
     if group is None or board.phase_since > board.started:
         return None
-    running = {m.pod.uid for m in board.members.values() if m.connected and m.runs == group.number}
+    running = {m.pod.uid for m in board.members.values() if m.connected and m.process_generation == group.number}
     if not running:
         return None
     all_here = running == group.uids
-    if all_here or group.epoch < board.epoch or now >= board.started + ADOPT_SECONDS:
+    lost_master = group.epoch < board.epoch and not group.is_without_master
+    if all_here or lost_master or now >= board.started + ADOPT_SECONDS:
         return Decision("adopt", f"generation {group.number} trains already", group=group)
     return Decision(
         "stay", f"generation {group.number} trains; not all of it is here", until=board.started + ADOPT_SECONDS
@@ -231,5 +235,5 @@ def _adopt(board: Board, now: float) -> Decision | None:
 
 
 def backoff(failures: int) -> float:
-    """Seconds before the processes are started again after so many failures in a row; the first time at once."""
+    """Seconds before the processes start again, by the number of failures in a row; after the first one none."""
     return 0.0 if failures <= 1 else min(2.0 ** (failures - 2), MAX_BACKOFF_SECONDS)

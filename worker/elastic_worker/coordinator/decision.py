@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_worker.coordinator.model import Attempt, Board, Failure, Generation, Pod
+from elastic_worker.coordinator.model import Board, Failure, Generation, Pod, Regroup
 
 LOOK_SECONDS = 10.0
 """Whether anybody still does anything is asked so often."""
@@ -14,7 +14,7 @@ LOOK_SECONDS = 10.0
 class Decision:
     """What to do: stay, adopt, align, resume, stop, stopped, give_up, form, done or fail.
 
-    In place also candidates, prepare, ask, propose, bind, cancel, refuse, park or count.
+    In place also candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, park or count.
 
     `until`: when, with nothing else new, the answer may differ. `reason` is that of a change. To align: a checkpoint is
     to begin within `seconds`, and to end within `last_call` seconds.
@@ -29,7 +29,7 @@ class Decision:
     seconds: float | None = None
     last_call: float | None = None
     pods: tuple[Pod, ...] = ()
-    attempt: Attempt | None = None
+    attempt: Regroup | None = None
 
 
 def next_generation(board: Board, pods: tuple[Pod, ...], reason: str) -> Generation:

@@ -18,7 +18,7 @@ from elastic_worker.settings import Settings, read
 
 def main() -> None:
     """Serve until killed."""
-    # Whoever ends the pod tells its launcher, which needs the coordinator until it has left.
+    # The signal that ends the pod goes to its launcher, which needs the coordinator until it has left.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     set_up("coordinator")

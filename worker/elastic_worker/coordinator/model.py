@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
+
+UNKNOWN = "?"
+"""What the uid of a pod begins with of which only its place in a group is known (see `part`)."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,17 @@ class Pod:
     @staticmethod
     def from_message(message: Mapping[str, Any], *, address: str = "") -> Pod:
         """From JSON of any release; `address` is where it is, if it does not say so. Raises KeyError without a uid."""
-        return Pod(**{"name": message["uid"], "address": address, **_known(Pod, message)})
+        return Pod(**{"name": message["uid"], "address": address, **known_fields(Pod, message)})
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its name and uid are its own."""
+        return not self.uid.startswith(UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Who is to take part, by uid, and which sizes are allowed, in pods; `number` grows with each wish of a master."""
+    """The pods that are to train, by uid, and the allowed sizes, in pods; `number` grows with each wish of a master."""
 
     number: int
     members: frozenset[str]
@@ -40,7 +50,7 @@ class Wish:
     step: int = 1
 
     def largest(self, available: int) -> int:
-        """The largest allowed size for so many pods; 0 if they are too few."""
+        """The largest allowed size for that many pods; 0 if they are too few."""
         if self.sizes:
             return max((size for size in self.sizes if self.fewest <= size <= available), default=0)
         if available < self.fewest:
@@ -53,8 +63,8 @@ class Wish:
 class Generation:
     """A group: its pods in the order of their ranks, formed under a master's `epoch` by its `wish`.
 
-    It travels with the members, so that a coordinator that starts anew learns from them what was: `failures` in a row
-    without progress, `step` as the optimizer steps done when it formed.
+    A coordinator that starts anew learns from the members what was, each of which has its part (`part`): `failures` in
+    a row without progress, `step` as the optimizer steps done when it formed. What is asked of it is worked out once.
     """
 
     number: int
@@ -66,29 +76,31 @@ class Generation:
     step: int = 0
     store_port: int = 0
 
-    @property
+    @cached_property
     def uids(self) -> frozenset[str]:
         """The pods, by uid."""
-        return frozenset(pod.uid for pod in self.pods)
+        return frozenset(self.places)
 
-    @property
+    @cached_property
+    def places(self) -> Mapping[str, tuple[int, int]]:
+        """Which of the pods each uid is, from 0 on, and the lowest rank in that pod."""
+        ranks = accumulate((pod.processes for pod in self.pods), initial=0)
+        return {pod.uid: (place, rank) for place, (pod, rank) in enumerate(zip(self.pods, ranks))}
+
+    @cached_property
     def world_size(self) -> int:
         """Training processes of all pods."""
         return sum(pod.processes for pod in self.pods)
 
     @property
+    def is_without_master(self) -> bool:
+        """Whether workers go on alone, until the master's processes join them (125)."""
+        return bool(self.pods) and not any(pod.is_master for pod in self.pods)
+
+    @property
     def order(self) -> tuple[int, int]:
         """What makes one generation later than another."""
         return self.epoch, self.number
-
-    def first_rank(self, uid: str) -> int:
-        """The lowest rank in that pod."""
-        ranks = 0
-        for pod in self.pods:
-            if pod.uid == uid:
-                return ranks
-            ranks += pod.processes
-        raise KeyError(uid)
 
     def to_message(self) -> dict[str, Any]:
         """As JSON."""
@@ -98,10 +110,10 @@ class Generation:
     def from_message(message: Mapping[str, Any]) -> Generation:
         """From JSON of any release. Raises AttributeError, KeyError, TypeError for what is none."""
         pods = tuple(Pod.from_message(pod) for pod in message["pods"])
-        return Generation(**{**_known(Generation, message), "pods": pods})
+        return Generation(**{**known_fields(Generation, message), "pods": pods})
 
 
-def _known(kind: type[Pod | Generation], message: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
     """What this release knows of a message: fields that another one has added are passed over (103)."""
     return {each.name: message[each.name] for each in fields(kind) if each.name in message}
 
@@ -124,37 +136,42 @@ class Failure:
 class Member:
     """A pod that is, or was, connected.
 
-    `since`: when it connected, or was lost. `runs`: the generation whose processes it has, 0 for none; `counts`: the
-    one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of it any more,
-    though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`: it left of its
-    own word. `store_port`: where the master's store listens.
+    `since`: when it connected, or was lost. `process_generation`: the generation whose processes it has, 0 for none;
+    `counts`: the one whose steps it tells, as that is what it last said it runs. `given_up`: why nothing is expected of
+    it any more, though it is connected. `leaving_until`: it was told to go, and its processes end by then. `goodbye`:
+    it left of its own word. `store_port`: where it serves a store that no group has used; `hosts`: it was told to keep
+    one ready, as the master's pod always does.
 
     Of pods whose processes change their group without being started again: `ready_at`, since when all of them can be
-    brought into one; `joined`, the generation they are in; `starting`, they were told to get ready; `refused`, how
-    often no group came about with this newcomer; `cut_off`, the one that they were in and are of no use to any more;
-    `holds`, whether one of them has the state of the training; `kind`, how they change groups;
-    `stuck`, which rank's step takes far too long.
+    brought into one; `joined_generation`, the one that they are in; `lost_generation`, the one that they fell out of;
+    `starting`, they were told to get ready; `refused`, that no group came about with this newcomer, often enough;
+    `has_state`, whether one of them has the state of the training; `kind`, how they change groups; `stuck`, which
+    rank's step takes far too long.
+
+    `takes_parts`: it can be told its part of a group; others are told the whole.
     """
 
     pod: Pod
     since: float
+    takes_parts: bool = False
     connected: bool = True
     warm_at: float | None = None
     leaving_until: float | None = None
     goodbye: bool = False
     given_up: str = ""
-    runs: int = 0
+    process_generation: int = 0
     counts: int = 0
     finished: int = 0
     failure: Failure | None = None
     idle_seconds: float = 0.0
     store_port: int = 0
+    hosts: bool = False
     ready_at: float | None = None
-    joined: int = 0
+    joined_generation: int = 0
     starting: bool = False
-    refused: int = 0
-    cut_off: int = 0
-    holds: bool = False
+    refused: bool = False
+    lost_generation: int = 0
+    has_state: bool = False
     kind: str = ""
     stuck: Mapping[str, Any] | None = None
 
@@ -166,7 +183,7 @@ class Member:
     @property
     def still_runs(self) -> bool:
         """Whether its processes are to be waited for."""
-        return self.connected and bool(self.runs) and not self.given_up
+        return self.connected and bool(self.process_generation) and not self.given_up
 
 
 class Phase:
@@ -190,7 +207,7 @@ class Stage:
 
 
 @dataclass
-class Attempt:
+class Regroup:
     """A change in place under way: `group` is to take over from the one that trains.
 
     `broken`: that one can do no further step, so nothing need be agreed. `number` tells attempts at the same generation
@@ -259,17 +276,20 @@ class Board:
     restart_at: float = 0.0
     progressed: bool = False
     step: int = 0
-    attempt: Attempt | None = None
+    attempt: Regroup | None = None
     in_place: int = 0
     """The last generation that came about in place."""
     attempts: int = 0
     """In place, since the last group that came about."""
+    tried: tuple[Pod, ...] = ()
+    failed_attempts: int = 0
+    """How often in a row a group of the pods that were `tried` last did not come about, though nobody came or went."""
     parked: str = ""
     """Why a group that changes in place does no step now, its state kept in memory; "" while it trains."""
     gives_way_until: float = 0.0
     """Until when no group is formed, since an earlier master may train."""
     newest_epoch: int = 0
-    """The latest master's, as far as it can be seen from here (see `succession`)."""
+    """The latest master's that is seen from here (`succession`)."""
 
     @property
     def is_past(self) -> bool:

@@ -1,7 +1,7 @@
 """The coordinator at work: members dial in, say what they are, and are told what to do.
 
 Every message, broken connection, wish and passing of time leads to the same question (`decide`), and the answer is
-carried out here. Nothing is kept on disk: whoever starts anew learns from the members what was.
+carried out here. Nothing is kept on disk: a coordinator that starts anew learns from the members.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 from elastic_worker import wire
-from elastic_worker.coordinator.carry_out import Carrier
+from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.execute import Executor
+from elastic_worker.coordinator.hearing import Hearing
+from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
+from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
+from elastic_worker.protocol import orders
 
 log = logging.getLogger(__name__)
 
-PROGRESS_SECONDS = 300.0
-"""A group that lived so long has made progress, whatever is known of its steps."""
+MOST_DIALLING = 4096
+"""All pods may dial in at one moment; Linux lowers it to net.core.somaxconn."""
+GATHER_SECONDS = 2e-5
+"""For each member: a decision looks at all of them, so what they say within this time is answered together (113)."""
 
 
 class Coordinator:
@@ -37,20 +41,27 @@ class Coordinator:
     ) -> None:
         self.board, self._wishes, self._succession = board, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
-        self._lines: dict[str, wire.Line] = {}
-        self._carrier = Carrier(board, self._tell)
+        self._telling = Telling()
+        self._lines, self._tell = self._telling.lines, self._telling.tell
+        self._executor = Executor(board, self._tell)
+        self._hearing = Hearing(board, self._executor, succession)
         self._wake = asyncio.Event()
         self._said = ""
 
     async def serve(self, port: int) -> None:
         """Until cancelled. Raises OSError where the port is taken."""
-        server = await asyncio.start_server(self._welcome, host=None, port=port, limit=wire.LINE_BYTES)
+        server = await asyncio.start_server(self._welcome, port=port, limit=wire.LINE_BYTES, backlog=MOST_DIALLING)
         try:
-            await asyncio.gather(self._watch_wishes(), self._watch_masters(), self._beat(), self._decide_forever())
+            await self.run()
         finally:
             server.close()
             for line in self._lines.values():
                 line.abort()
+
+    async def run(self) -> None:
+        """Decide and tell, until cancelled."""
+        watching = self._watch_wishes(), self._watch_masters()
+        await asyncio.gather(*watching, self._telling.run(), self._beat(), self._decide_forever())
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
@@ -60,7 +71,8 @@ class Coordinator:
             hello, proof = await wire.receive_hello(
                 line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
             )
-            pod, group = _introduced(hello, address=str(writer.get_extra_info("peername")[0]))
+            pod = Pod.from_message(hello["pod"], address=str(writer.get_extra_info("peername")[0]))
+            group = remembered(self.board.group, hello.get("group"), pod)
             self._check_epoch(int(hello.get("epoch", 0)))
         except (wire.RefusedError, OSError, *wire.UNREADABLE) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
@@ -69,15 +81,15 @@ class Coordinator:
             await line.close()
             return
         line.send({"proof": proof, "epoch": self.board.epoch})
-        await self._attend(line, pod, group, hello)
+        await self.attend(line, pod, group, hello)
 
     def _check_epoch(self, seen: int) -> None:
         """A member that has obeyed a newer master shows that this one is the past."""
         if seen > self.board.epoch:
             raise wire.RefusedError(f"there is a newer master than that of epoch {self.board.epoch}")
 
-    async def _attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        """Listen to one member until its connection ends."""
+    async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
+        """Listen to one member until its connection ends; with it `group` is the latest one that is known."""
         before = self._lines.pop(pod.uid, None)
         if before is not None:
             before.abort()
@@ -85,30 +97,41 @@ class Coordinator:
         self._enter(pod, group, hello)
         try:
             while True:
-                message = await line.receive()
+                message = await line.receive(seconds=self._patience(pod))
                 if self._lines.get(pod.uid) is not line:
                     return
                 self._hear(self.board.members[pod.uid], message)
         except ConnectionError as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
-                self._lose(pod, str(error), may_return=not isinstance(error, wire.EndedError))
+                is_over = isinstance(error, wire.EndedError) or (
+                    isinstance(error, wire.SilentError) and self._changes_in_place(pod)
+                )
+                self._lose(pod, str(error), may_return=not is_over)
         finally:
             line.abort()
+
+    def _patience(self, pod: Pod) -> float:
+        return wire.IN_PLACE_SILENCE_SECONDS if self._changes_in_place(pod) else wire.SILENCE_SECONDS
+
+    def _changes_in_place(self, pod: Pod) -> bool:
+        return self.board.members[pod.uid].kind == IN_PLACE
 
     def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         board, now = self.board, time.monotonic()
         old = board.members.get(pod.uid)
-        member = Member(pod, since=now, runs=int(hello.get("runs", 0)))
+        runs, takes_parts = int(hello.get("runs", 0)), bool(hello.get(wire.PARTS))
+        member = Member(pod, since=now, process_generation=runs, takes_parts=takes_parts)
         if old is not None and old.failure is not None:
             member.failure = old.failure
         board.members[pod.uid] = member
         if group is not None and (board.group is None or group.order > board.group.order):
-            board.group, board.failures, board.step = group, group.failures, max(board.step, group.step)
+            board.failures, board.step = group.failures, max(board.step, group.step)
             if group.epoch < board.epoch:
                 board.why = "MasterLost"
+        board.group = group
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
-        self._carrier.check_runs(member)
+        self._executor.check_runs(member)
         self._hear(member, hello)
 
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
@@ -119,80 +142,23 @@ class Coordinator:
         self._wake.set()
 
     def _hear(self, member: Member, message: wire.Message) -> None:
-        """Take in what a member says. Of what makes no sense the rest is taken in, each by itself."""
-        now = time.monotonic()
-        for part in (self._take_state, self._take_events, self._carrier.in_place.hear, self._take_progress):
-            _read(part, member, message, now)
+        self._hearing.hear(member, message, time.monotonic())
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()
 
-    def _take_state(self, member: Member, message: wire.Message, now: float) -> None:
-        """What is so; what it does not mention is as before."""
-        if "processes" in message:
-            member.pod = replace(member.pod, processes=int(message["processes"]))
-        if "warm" in message:
-            member.warm_at = (member.warm_at or now) if message["warm"] else None
-        if "runs" in message:
-            member.counts = int(message["runs"])
-        if "unkillable" in message:
-            member.given_up = str(message["unkillable"])
-        if "leaving" in message:
-            member.leaving_until = now + float(message["leaving"])
-        if message.get("goodbye"):
-            member.goodbye = True
-        if "store" in message:
-            member.store_port = int(message["store"])
-        if "idle" in message:
-            member.idle_seconds = float(message["idle"])
-
-    def _take_events(self, member: Member, message: wire.Message, now: float) -> None:
-        """What has happened."""
-        if "started" in message:
-            self._carrier.started(member, int(message["started"]), now)
-        if "stopped" in message:
-            if self.board.group and message["stopped"] == self.board.group.number:
-                self.board.step = max(self.board.step, int(message.get("step", 0)))
-            self._carrier.stopped(member, message.get("lost"), unkillable=str(message.get("unkillable", "")))
-        if "finished" in message:
-            member.finished = int(message["finished"])
-        if "failed" in message:
-            member.failure = _failure(member, message["failed"], now)
-        if "aligned" in message:
-            self._carrier.aligned(member, now, whole=bool(message["aligned"]), marked=bool(message.get("marked")))
-        if "still" in message:
-            self._carrier.aligning.stood(member, now, still=bool(message["still"]), round_=int(message["round"]))
-        if "stepped" in message:
-            self._carrier.stepped(int(message["stepped"]), message.get("pause"), now)
-        if "checkpointFolder" in message:
-            self._succession.add(str(message["checkpointFolder"]))
-
-    def _take_progress(self, member: Member, message: wire.Message, now: float) -> None:
-        board = self.board
-        if message.get("checkpoints") or (board.group and now - board.phase_since >= PROGRESS_SECONDS):
-            board.progressed = True
-        # What was on its way when the group formed is of the one before: some of those steps are done again (104).
-        if "step" in message and board.group and member.counts == board.group.number:
-            board.step = max(board.step, int(message["step"]))
-        for key in ("lastCheckpointStep", "checkpointError"):
-            if key in message:
-                self._carrier.training[key] = message[key]
-
     # -- what goes out ------------------------------------------------------------------------------------------------
 
-    def _tell(self, uid: str, message: wire.Message) -> None:
-        line = self._lines.get(uid)
-        if line is not None:
-            line.send(message)
-
     async def _beat(self) -> None:
+        """Every second, however long other things take."""
+        due = time.monotonic()
         while True:
-            for uid in list(self._lines):
-                self._tell(uid, {"beat": 1})
+            self._telling.beat()
             self._tell_status()
-            await asyncio.sleep(wire.BEAT_SECONDS)
+            due = max(due + wire.BEAT_SECONDS, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
-        self._tell(self.board.me, {"status": self._carrier.status(self._said)})
+        self._tell([self.board.me], orders.Status(self._executor.status(self._said)))
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -223,6 +189,7 @@ class Coordinator:
             with contextlib.suppress(asyncio.TimeoutError):
                 seconds = None if until is None else max(0.001, until - time.monotonic())
                 await asyncio.wait_for(self._wake.wait(), seconds)
+                await asyncio.sleep(len(self._lines) * GATHER_SECONDS)
 
     def _decide(self) -> float | None:
         """Decide and do until there is nothing more to do now; when to look again."""
@@ -234,37 +201,8 @@ class Coordinator:
                 level = logging.DEBUG if self.board.phase == Phase.STOPPING else logging.INFO
                 log.log(level, "%s: %s", decision.act, brief(decision.sentence))
             if decision.act == "stay":
-                self._carrier.release()
+                self._executor.release()
                 return decision.until
-            self._carrier.do(decision, now)
+            self._executor.do(decision, now)
             if decision.act in ("done", "fail"):
                 asyncio.ensure_future(asyncio.to_thread(self._succession.forget))  # noqa: RUF006 (ends with the loop)
-
-
-Take = Callable[[Member, wire.Message, float], None]
-
-
-def _read(take: Take, member: Member, message: wire.Message, now: float) -> None:
-    try:
-        take(member, message, now)
-    except wire.UNREADABLE as error:
-        log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, message)
-
-
-def _introduced(hello: wire.Message, *, address: str) -> tuple[Pod, Generation | None]:
-    """Who dials from that address, and the last generation it was in. Raises wire.UNREADABLE for what is no hello."""
-    pod = Pod.from_message(hello["pod"], address=address)
-    group = Generation.from_message(hello["group"]) if hello.get("group") else None
-    return pod, group
-
-
-def _failure(member: Member, told: dict[str, Any], now: float) -> Failure:
-    return Failure(
-        generation=int(told.get("generation", member.runs)),
-        rank=int(told.get("rank", -1)),
-        exit_code=int(told.get("exitCode", -1)),
-        message=str(told.get("message", "a training process has failed")),
-        pod=member.pod.name,
-        at=now - float(told.get("ago", 0.0)),
-        is_consequence=bool(told.get("isConsequence")),
-    )

@@ -1,4 +1,4 @@
-"""Changes in words: who leaves by itself, who has to wait for the others' sake, who joins."""
+"""Changes in words: pods that leave, pods that have to wait, pods that join."""
 
 from __future__ import annotations
 
@@ -30,5 +30,9 @@ def _stays(board: Board, pod: Pod) -> bool:
 def _named(pods: list[Pod], one: str, many: str) -> str:
     if not pods:
         return ""
-    names = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
-    return f"{names} {one if len(pods) == 1 else many}"
+    return f"{names(pods)} {one if len(pods) == 1 else many}"
+
+
+def names(pods: list[Pod]) -> str:
+    """Some of them by name, the others by number."""
+    return ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from elastic_worker.checkpoint.hold import freeze_between_writes, is_under_way, stand_still, stop_at_checkpoint
+from elastic_worker.checkpoint.freeze import freeze_between_writes, is_under_way, stand_still, stop_at_checkpoint
+from elastic_worker.protocol.reports import Aligned, StandsStill
 
 if TYPE_CHECKING:
     from elastic_worker.checkpoint.watch import CheckpointWatch
@@ -86,17 +87,17 @@ class Aligning:
 
     async def _wait(self) -> None:
         if self._watch is None:
-            self._tell(aligned=False)
+            self._tell(Aligned(False))
             return
         until, last_call = self._limits
         seconds = max(0.0, until - time.monotonic())
         self.frozen = await stop_at_checkpoint(self._watch, self._running(), seconds=seconds, last_call=last_call)
         if self.frozen:
             self._completed()
-        self._tell(aligned=self.frozen, marked=self.frozen and self._watch.marked)
+        self._tell(Aligned(self.frozen, marked=self.frozen and self._watch.marked))
 
     async def _stand_still(self, round_: int, *, marked: bool) -> None:
-        """Whoever has some to write goes on waiting for its own checkpoint."""
+        """A pod that still writes waits for its own checkpoint."""
         watch = self._watch
         if watch is not None and not self.frozen and (marked or not await is_under_way(watch)):
             await _end(self._hold)
@@ -104,7 +105,7 @@ class Aligning:
                 self.frozen = await stand_still(watch, self._running(), seconds=STILL_SECONDS, marked=marked)
             if not self.frozen:
                 self._hold = asyncio.ensure_future(self._wait())
-        self._tell(still=self.frozen or watch is None, round=round_)
+        self._tell(StandsStill(self.frozen or watch is None, round_))
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:

@@ -19,9 +19,14 @@ CONSEQUENCES = (
     "gloo/transport",
     "NCCL error",
     "ncclRemoteError",
+    "NCCL operation",
+    "NCCL communicator was aborted",
+    "NCCL Async Error",
+    "NCCL Last Error",
     "Timed out waiting",
 )
-"""What a process says that failed because another one had."""
+"""What a process says that failed because another one had. Those from "NCCL operation" on are said by what torch 2.15
+makes of the name "nccl"; they were read in its sources and in its library, as there was no GPU to hear them on."""
 
 
 def what_happened(rank: int, code: int, error: Mapping[str, Any] | None) -> str:

@@ -7,16 +7,30 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elastic_worker import contract
-from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.coordinator.part import Part, taken
 from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.library import Library
+from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
+from elastic_worker.processes import leftover
+from elastic_worker.protocol import orders
+from elastic_worker.protocol.reports import (
+    Checkpoint,
+    Failed,
+    Finished,
+    Idle,
+    LastCheckpointStep,
+    Runs,
+    Started,
+    Step,
+    Stepped,
+    Stopped,
+    Unkillable,
+)
 from elastic_worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +49,10 @@ DUMP_SECONDS = 0.5
 
 
 class Group:
-    """`tell` reaches the coordinator. `program` is what to run; it must be set before `form`."""
+    """`tell` reaches the coordinator; `know_group` what it hears of a group when it starts anew.
+
+    `program` is what to run; it must be set before `form`.
+    """
 
     def __init__(
         self,
@@ -43,15 +60,16 @@ class Group:
         starter: Starter,
         tell: Callable[..., None],
         *,
+        know_group: Callable[[orders.Group], None],
         environ: Mapping[str, str],
-        library: Library,
+        library: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
-        self.library = library
+        self.library, self._know_group = library, know_group
         self.program: Program | None = None
         self.directory = str(Path.cwd())
-        self.record: Generation | None = None
+        self.record: Part | None = None
         self.size = settings.processes
         self.processes: list[TrainingProcess] = []
         self._by_rank: dict[int, TrainingProcess] = {}
@@ -90,30 +108,35 @@ class Group:
 
     # -- what the coordinator asks for ---------------------------------------------------------------------------------
 
-    async def form(self, record: Generation) -> None:
-        """Start the processes of a generation; those of another are stopped first."""
+    async def form(self, told: Mapping[str, Any]) -> Part:
+        """Start the processes of a generation; those of another are stopped first. Raises wire.UNREADABLE."""
+        record = taken(told, self.settings.pod_uid)
+        if record.place < 0:
+            raise ValueError(f"this pod is not in generation {record.number}")
         if self.running:
             await self.stop(seconds=5.0)
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self.record, self._stopping = record, False
-        self.size = self._own(record).processes
+        self.size = record.processes
         self.steps_saved = 0 if self.watch is not None and self.watch.completed else None
         began = time.monotonic()
         for local_rank in range(self.size):
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        told = {"started": record.number, "runs": record.number, "group": record.to_message(), "finished": 0}
-        self.tell(**told, step=record.step, idle=0.0)
+        self._know_group(dict(told))
+        number = record.number
+        self.tell(Started(number), Runs(number), Finished(0), Step(record.step), Idle(0.0))
+        return record
 
     async def get_ready(self) -> None:
         """Start the processes that are missing, to be brought into a group that trains."""
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self._stopping = False
         failed, self._failed = self._failed, []
-        await asyncio.gather(*(process.stop(END_SECONDS) for process in failed))
-        if unkillable := self._give_up(failed):
-            self.tell(unkillable=unkillable)
+        gone = [process for process in self.processes if process in failed or process.exited.done()]
+        if unkillable := await self._end(gone, END_SECONDS):
+            self.tell(Unkillable(unkillable))
             return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
@@ -126,10 +149,17 @@ class Group:
         """The processes are about to end, as they were told."""
         self._stopping = True
 
-    def go_over(self, record: Generation) -> None:
-        """The processes are about to be in another group, without being started again."""
-        self.record = record
-        self.tell(runs=record.number, group=record.to_message(), finished=0)
+    def go_over(self, told: Mapping[str, Any]) -> Part:
+        """The processes are about to be in another group, without being started again, or in none."""
+        record = taken(told, self.settings.pod_uid)
+        if record.place < 0:
+            self.record = None
+            self.tell(Runs(0))
+        else:
+            self.record = record
+            self._know_group(dict(told))
+            self.tell(Runs(record.number), Finished(0))
+        return record
 
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
         assert self.program is not None
@@ -151,13 +181,19 @@ class Group:
             for process in processes:
                 process.dump_stacks()
             await asyncio.sleep(DUMP_SECONDS if any(not p.exited.done() for p in processes) else 0)
-        await asyncio.gather(*(process.stop(seconds) for process in processes))
-        told = {"unkillable": unkillable} if (unkillable := self._give_up(processes)) else {}
+        unkillable = await self._end(processes, seconds)
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
         self.library.forget()
-        self.tell(stopped=number, runs=0, step=step, **told, **({} if lost is None else {"lost": lost}))
+        left = [Unkillable(unkillable)] if unkillable else []
+        self.tell(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
+
+    async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
+        """End them with all that they started; what is told of those that SIGKILL does not end, "" if it ends all."""
+        await asyncio.gather(*(process.stop(seconds) for process in processes))
+        await leftover.end([process.pid for process in processes if process.exited.done()])
+        return self._give_up(processes)
 
     def _give_up(self, processes: list[TrainingProcess]) -> str:
         """What is told of those that do not end; "" if all have. No other takes their place before they do (105)."""
@@ -172,8 +208,9 @@ class Group:
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
         """A pod that was given up may train again when they have ended after all."""
         await asyncio.wait({process.exited for process in processes})
+        await leftover.end([process.pid for process in processes])
         log.info("all processes have ended after all")
-        self.tell(unkillable="")
+        self.tell(Unkillable(""))
 
     # -- what is seen of the processes ---------------------------------------------------------------------------------
 
@@ -185,23 +222,22 @@ class Group:
         if code:
             self._failed.append(process)
             self.library.gone(local_rank)
-        if record is None or self.settings.pod_uid not in record.uids:
+        if record is None:
             told = what_happened(local_rank, code, process.error)
             log.warning("%s, before it was in a group", brief(told))
             self.unready(told)
             return
-        rank = record.first_rank(self.settings.pod_uid) + local_rank
+        rank = record.first_rank + local_rank
         if code == 0:
             log.info("rank %d has finished", rank)
             if all(p.exited.done() and p.exited.result() == 0 for p in self.processes):
-                self.tell(finished=record.number)
+                self.tell(Finished(record.number))
             return
         told = what_happened(rank, code, process.error)
         log.warning("%s", brief(told))
-        failure = {"generation": record.number, "rank": rank, "exitCode": code, "message": told}
-        self.tell(failed={**failure, "isConsequence": is_consequence(told)})
+        self.tell(Failed(record.number, rank, code, told, is_consequence=is_consequence(told)))
 
-    async def _watch_first_step(self, record: Generation) -> None:
+    async def _watch_first_step(self, record: Part) -> None:
         """Tell of the first step, and how long ago the last one of before was."""
         first: list[float] = []
         wait = 0.01
@@ -210,13 +246,13 @@ class Group:
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
         before, self.last_step_at = self.last_step_at, None
-        self.tell(stepped=record.number, **({} if before is None else {"pause": round(min(first) - before, 4)}))
+        self.tell(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
 
     def note_checkpoint(self) -> None:
         """A checkpoint was just completed."""
         self.steps_saved = self.steps
         saved = (self.record.step if self.record else 0) + self.steps
-        self.tell(checkpoints=1, lastCheckpointStep=saved)
+        self.tell(Checkpoint(), LastCheckpointStep(saved))
 
     def _count_lost(self, processes: list[TrainingProcess]) -> int | None:
         """Steps that will be done again; None where this pod does not see the checkpoints."""
@@ -228,31 +264,25 @@ class Group:
 
     # -- what a process is told ----------------------------------------------------------------------------------------
 
-    def _pod(self) -> Pod:
-        settings = self.settings
-        return Pod(settings.pod_uid, settings.pod_name, settings.address, settings.processes)
+    def _alone(self) -> Part:
+        host, size = self.settings.address, self.size
+        return Part(0, self.settings.epoch, host=host, world_size=size, pods=1, place=0, first_rank=0, processes=size)
 
-    def _own(self, record: Generation) -> Pod:
-        return next(pod for pod in record.pods if pod.uid == self.settings.pod_uid)
-
-    def _environ_of(self, record: Generation | None, local_rank: int) -> dict[str, str]:
+    def _environ_of(self, record: Part | None, local_rank: int) -> dict[str, str]:
         """The variables that torchrun sets, for one process; without a group, as if the pod trained alone."""
-        if record is None:
-            alone = replace(self._pod(), processes=self.size)
-            record = Generation(0, self.settings.epoch, 0, (alone,))
-        place = [pod.uid for pod in record.pods].index(self.settings.pod_uid)
-        rank, own = record.first_rank(self.settings.pod_uid) + local_rank, self._own(record)
+        record = record or self._alone()
+        rank = record.first_rank + local_rank
         values = {
             "RANK": rank,
             "LOCAL_RANK": local_rank,
             "WORLD_SIZE": record.world_size,
-            "LOCAL_WORLD_SIZE": own.processes,
-            "GROUP_RANK": place,
-            "GROUP_WORLD_SIZE": len(record.pods),
+            "LOCAL_WORLD_SIZE": record.processes,
+            "GROUP_RANK": record.place,
+            "GROUP_WORLD_SIZE": record.pods,
             "ROLE_RANK": rank,
             "ROLE_WORLD_SIZE": record.world_size,
             "ROLE_NAME": "default",
-            "MASTER_ADDR": record.pods[0].address,
+            "MASTER_ADDR": record.host,
             "MASTER_PORT": record.store_port,
             "TORCHELASTIC_RUN_ID": f"{self.settings.job_uid}-{self.settings.incarnation}",
             "TORCHELASTIC_RESTART_COUNT": record.number,
@@ -266,7 +296,7 @@ class Group:
         # Data loaders' workers that are not forked look for the package that the script has imported.
         paths = [path for path in (inherited.get("PYTHONPATH", ""), str(PACKAGE_FOLDER)) if path]
         inherited["PYTHONPATH"] = os.pathsep.join(paths)
-        if own.processes > 1:
+        if record.processes > 1:
             # torchrun's own default: processes that each take all cores slow each other down.
             inherited.setdefault("OMP_NUM_THREADS", "1")
         return {**inherited, **{key: str(value) for key, value in values.items()}}

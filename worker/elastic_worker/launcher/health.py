@@ -9,20 +9,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_worker.checkpoint.hold import LONGEST_SECONDS
+from elastic_worker.checkpoint.freeze import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
+from elastic_worker.protocol.reports import Idle, Step, Stuck
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
-"""Of stallSeconds: whoever has done no step for so long must read and write."""
+"""Of stallSeconds: a process that has done no step for that long must read and write."""
 FROZEN_SECONDS = 5.0
 """A process that somebody else has stopped for so long is ended; the kernel says T of it."""
+IN_PLACE_FROZEN_SECONDS = 2.0
+"""The same where the others go on without it and it joins them again within moments (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
 """The same while a checkpoint is waited for: processes are stopped, too, while one is looked at."""
 
@@ -55,7 +58,7 @@ class Health:
     def look(self, now: float, moved: Mapping[int, int]) -> None:
         """Once; `moved` is by the pids of those that are silent."""
         self._end_frozen(now)
-        self._membership.know(idle=round(self._idle(now, moved), 1), step=self._group.step)
+        self._membership.know(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
         self._tell_stalls()
 
     def _tell_stalls(self) -> None:
@@ -64,16 +67,18 @@ class Health:
         record = self._group.record
         told = None
         if stuck is not None and record is not None and self._group.running:
-            rank = record.first_rank(self._group.settings.pod_uid) + stuck["rank"]
+            rank = record.first_rank + stuck["rank"]
             told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
         if (told is None) != (self._stuck is None):
-            self._membership.tell(stuck=told)
+            self._membership.tell(Stuck(told))
         self._stuck = told
 
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.aligning.frozen and p.state() == "T"}
         self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
-        patience = ALIGNING_FROZEN_SECONDS if self._group.aligning.under_way else FROZEN_SECONDS
+        patience = IN_PLACE_FROZEN_SECONDS if self._group.library.in_place else FROZEN_SECONDS
+        if self._group.aligning.under_way:
+            patience = ALIGNING_FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
             if now >= since + patience:
                 log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)

@@ -11,36 +11,38 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from elastic_worker import contract, wire
 from elastic_worker.checkpoint.watch import CheckpointWatch
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part
 from elastic_worker.launcher.arguments import Arguments
 from elastic_worker.launcher.command import Command
 from elastic_worker.launcher.coordinating import CoordinatorProcess
 from elastic_worker.launcher.ending import DONE, LEFT, Ending
 from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.health import Health
-from elastic_worker.launcher.library import Library
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.readiness import Readiness
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
+from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.launcher.training import shown
 from elastic_worker.processes import torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter
+from elastic_worker.protocol import orders, reports
+from elastic_worker.protocol.codec import Message
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
 
 ALONE_SECONDS = 2.0
-"""A pod that is told to go while nobody coordinates waits so long for somebody who does."""
+"""A pod that is told to go waits so long for a coordinator, while there is none."""
 CANCEL_SECONDS = 0.2
 SAVE_SECONDS = 600.0
 """For a checkpoint before the pod leaves; less if its grace period is shorter."""
@@ -73,7 +75,7 @@ class Launcher:
         self._membership = Membership(settings, self._hear)
         path, marker = settings.checkpoint_path, settings.checkpoint_complete
         self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
-        self._library = Library(
+        self._library = Trainees(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
             tell=self._membership.tell,
@@ -83,12 +85,13 @@ class Launcher:
             settings,
             self._starter,
             self._membership.tell,
+            know_group=self._membership.know_group,
             environ=self.environ,
             library=self._library,
             watch=self._watch,
         )
         self._readiness = Readiness(self._group, lambda told: self._end_with(Ending(1, told)))
-        self._membership.on_line = lambda here: self._library.coordinator_is(here=here)
+        self._membership.on_line = self._library.coordinator_is
         self._save = False
         self._command: Command | None = None
         if given.is_command:
@@ -96,6 +99,21 @@ class Launcher:
                 given.words, self.environ, scratch, children=self._children, take=self._take_program
             )
         self._stores = Stores(self._starter, self._starter.changed.set)
+        self._hosts = settings.is_master
+        self._handlers: dict[type[Message], Callable[[Any], Awaitable[None]]] = {
+            orders.Status: self._take_status,
+            orders.Form: self._form,
+            orders.Align: self._align,
+            orders.StandStill: self._stand_still,
+            orders.Resume: self._resume,
+            orders.Stop: self._stop,
+            orders.Done: self._done,
+            orders.Fail: self._fail,
+            orders.Leave: self._leave,
+            orders.Candidates: self._get_ready,
+            orders.Host: self._host,
+            orders.Bind: self._go_over,
+        }
 
     async def run(self, told_to_go: Callable[[], bool]) -> Ending:
         """Until the pod ends. Raises torchrun.UsageError where what is to run cannot be read."""
@@ -146,7 +164,7 @@ class Launcher:
             log.info("%s is not used: %s", flag, why)
         self._group.program = parsed.program
         if isinstance(parsed.nproc, int):
-            self._membership.tell(processes=parsed.nproc)
+            self._membership.tell(reports.Processes(parsed.nproc))
             self._group.size = parsed.nproc
 
     async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:
@@ -156,78 +174,81 @@ class Launcher:
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
-        """Tell whether processes can be started at once; the master also has a store for them to meet in."""
+        """Tell whether processes can be started at once; a host also has a store for them to meet in."""
         await self._starter.open()
         while True:
             self._starter.changed.clear()
             if self._starter.warm and self._group.program is not None:
-                if self.settings.is_master:
-                    self._membership.tell(store=await self._stores.ensure())
-                self._membership.tell(warm=True)
+                if self._hosts:
+                    self._membership.tell(reports.StorePort(await self._stores.ensure()))
+                self._membership.tell(reports.Warm(True))
             else:
-                self._membership.tell(warm=False)
+                self._membership.tell(reports.Warm(False))
             await self._starter.changed.wait()
 
     # -- the coordinator's words --------------------------------------------------------------------------------------
 
-    async def _hear(self, message: wire.Message) -> None:
-        if "status" in message:
-            self._told = message["status"]
-            self._totals.add(self._told)
-        if "form" in message:
-            await self._form(message["form"])
-        if "align" in message:
-            self._group.aligning.begin(message["align"], message.get("lastCall"))
-        if "still" in message:
-            self._group.aligning.stand_still(int(message["still"]["round"]), marked=bool(message["still"]["marked"]))
-        if "resume" in message:
-            self._group.aligning.cancel()
-        if "stop" in message:
-            await self._readiness.cancel()
-            await self._finish_writing(0.0 if message.get("dump") else FINISH_SECONDS)
-            seconds = self._at_most(float(message.get("seconds", 5.0)))
-            await self._group.stop(seconds=seconds, dump=bool(message.get("dump")))
-        if "done" in message:
-            self._end_with(DONE)
-        if "fail" in message:
-            told = message["fail"]
-            code = int(told.get("exitCode", contract.EXIT_DO_NOT_RETRY))
-            self._end_with(Ending(code, str(told.get("message", "the job has failed"))))
-        if "leave" in message:
-            self._save = bool(message.get("save"))
-            self._end_with(LEFT)
-        if "candidates" in message:
-            self._readiness.begin()
-        if message.get("bind"):
-            self._go_over(Generation.from_message(message["bind"]))
-        self._library.hear(message)
+    async def _hear(self, line: wire.Message) -> None:
+        for kind, handle in self._handlers.items():
+            if kind.key in line:
+                await handle(kind.from_json(line))
+        self._library.hear(line)
 
-    async def _form(self, message: Mapping[str, Any]) -> None:
+    async def _take_status(self, told: orders.Status) -> None:
+        self._told = told.status
+        self._totals.add(self._told)
+
+    async def _align(self, told: orders.Align) -> None:
+        self._group.aligning.begin(told.seconds, told.last_call)
+
+    async def _stand_still(self, told: orders.StandStill) -> None:
+        self._group.aligning.stand_still(told.round, marked=told.marked)
+
+    async def _resume(self, _told: orders.Resume) -> None:
+        self._group.aligning.cancel()
+
+    async def _stop(self, told: orders.Stop) -> None:
+        await self._readiness.cancel()
+        await self._finish_writing(0.0 if told.dump else FINISH_SECONDS)
+        await self._group.stop(seconds=self._at_most(told.seconds), dump=told.dump)
+
+    async def _done(self, _told: orders.Done) -> None:
+        self._end_with(DONE)
+
+    async def _fail(self, told: orders.Fail) -> None:
+        self._end_with(Ending(told.exit_code, told.message))
+
+    async def _leave(self, told: orders.Leave) -> None:
+        self._save = told.save
+        asyncio.get_running_loop().call_later(self._at_most(told.after), self._end_with, LEFT)
+
+    async def _get_ready(self, _told: orders.Candidates) -> None:
+        self._readiness.begin()
+
+    async def _host(self, _told: orders.Host) -> None:
+        self._hosts = True
+        self._starter.changed.set()
+
+    async def _go_over(self, told: orders.Bind) -> None:
+        if told.group is not None:
+            record = self._group.go_over(told.group)
+            self._readiness.taken_over()
+            self._use_store(record)
+
+    async def _form(self, told: orders.Form) -> None:
         """The coordinator takes processes for started, so it is told of whatever keeps them from it."""
         await self._readiness.cancel()
         try:
-            record = Generation.from_message(message)
-            await self._group.form(record)
-            self._use_store(record)
+            self._use_store(await self._group.form(told.group))
         except (OSError, RuntimeError, *wire.UNREADABLE) as error:
-            told = f"{self.settings.pod_name} cannot start its processes: {error!r}"
-            log.warning("%s", told, exc_info=True)
-            failure = {"exitCode": 1, "message": told}
-            self._membership.tell(failed={"generation": int(message.get("number", 0)), "rank": -1, **failure})
+            why = f"{self.settings.pod_name} cannot start its processes: {error!r}"
+            log.warning("%s", why, exc_info=True)
+            number = int(told.group.get("part", told.group).get("number", 0))
+            self._membership.tell(reports.Failed(number, exit_code=1, message=why))
 
-    def _go_over(self, record: Generation) -> None:
-        """The processes change to another group, as they are."""
-        self._readiness.taken_over()
-        if self.settings.pod_uid in record.uids:
-            self._group.go_over(record)
-        else:
-            self._group.record = None
-            self._membership.tell(runs=0)
-        self._use_store(record)
-
-    def _use_store(self, record: Generation) -> None:
+    def _use_store(self, record: Part) -> None:
         if self._stores.use(record):
-            self._membership.know(store=0)
+            self._membership.know(reports.StorePort(0))
 
     # -- leaving and ending -------------------------------------------------------------------------------------------
 
@@ -238,7 +259,7 @@ class Launcher:
         seconds = self.settings.leave_seconds
         log.info("told to go: at most %.0f s are left", seconds)
         self._leave_by = time.monotonic() + seconds
-        self._membership.tell(leaving=seconds)
+        self._membership.tell(reports.Leaving(seconds))
         asyncio.ensure_future(self._leave_alone())  # noqa: RUF006 (ends with the loop)
 
     async def _leave_alone(self) -> None:
@@ -273,7 +294,7 @@ class Launcher:
             await self._ask_to_end(ending)
             await self._finish_writing(FINISH_SECONDS)
             await self._group.stop(seconds=self._at_most(5.0))
-        self._membership.tell(goodbye=True)
+        self._membership.tell(reports.Goodbye())
         if self.settings.is_master:
             await asyncio.sleep(FAREWELL_SECONDS)
         if self._command is None:
@@ -301,7 +322,7 @@ class Launcher:
                 watch.changed.clear()
                 if watch.problem != problem:
                     problem = watch.problem
-                    self._membership.tell(checkpointError=problem)
+                    self._membership.tell(reports.CheckpointError(problem))
                     log.warning("checkpointPath: %s", problem or "it can be watched again")
                 if watch.completed != completed:
                     completed = watch.completed
@@ -347,7 +368,7 @@ class Launcher:
             "wish": 0,
             "state": "Running" if group.running else "Waiting",
             "reason": self._starter.problem,
-            "members": [pod.name for pod in record.pods] if record and group.running else [],
+            "members": [self.settings.pod_name] if record and group.running else [],
             "worldSize": record.world_size if record and group.running else 0,
             "failures": 0,
             "training": {**({"step": record.step + group.steps} if record else {}), **self._how_it_goes()},

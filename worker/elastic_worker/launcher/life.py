@@ -1,7 +1,8 @@
 """For how long a training process has done nothing: from its CPU time, its optimizer steps and what it read and wrote.
 
-Who uses no CPU does nothing. Who uses it may wait all the same: ranks in a collective of NCCL's spin. So a process that
-has done steps must go on doing them, or read and write as evaluations, compilers and checkpoints do (106).
+A process that uses no CPU does nothing. One that uses it may wait all the same: ranks in a collective of NCCL spin. So
+after its first steps a process must go on doing them, or read and write as evaluations, compilers and checkpoints do
+(106).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 BUSY_SHARE = 0.01
-"""Of one CPU; who uses less does nothing."""
+"""Of one CPU; a process that uses less does nothing."""
 NOTHING_SECONDS = 0.03
 """Of CPU time: what the threads of a process that waits need now and then. The kernel counts in hundredths."""
 USUAL_STEPS = 20.0
 """So many times the mean step may one take, however small stallSeconds is."""
 ALIVE_BYTES = 4 << 20
 ALIVE_SECONDS = 60.0
-"""Who reads and writes so many bytes within this time is at work; logs and heartbeats are less."""
+"""A process that reads and writes that many bytes within this time is at work; logs and heartbeats are less."""
 
 
 class Seen(NamedTuple):
@@ -59,7 +60,7 @@ class Life:
         return idle if idle >= USUAL_STEPS * usual else 0.0
 
     def _look_at_moved(self, moved: int | None, now: float) -> None:
-        """Who is looked at for the first time since its last step may have read and written until now."""
+        """At the first look after its last step, a process may have read and written until now."""
         if moved is None:
             self._moved = None
             return

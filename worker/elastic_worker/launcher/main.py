@@ -16,6 +16,7 @@ from elastic_worker.launcher import arguments
 from elastic_worker.launcher.ending import Ending, leave_word
 from elastic_worker.launcher.launcher import Launcher
 from elastic_worker.logs import set_up
+from elastic_worker.processes import linux
 from elastic_worker.processes.torchrun import UsageError
 from elastic_worker.settings import Settings, SettingsError, read
 
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 def run_pod(argv: Sequence[str], *, told_to_go: Callable[[], bool]) -> int:
     """Run until the job is done, has failed, or this pod has left; the exit code."""
     set_up("launcher")
+    # A process has two sockets for each peer while two groups live, and containers may start with a limit of 1,024.
+    linux.allow_descriptors()
     try:
         settings, given = read(os.environ), arguments.parse(argv)
         ending = asyncio.run(_run(settings, given, told_to_go))

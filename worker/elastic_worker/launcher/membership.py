@@ -1,7 +1,8 @@
 """The line to the coordinator: kept up for the pod's whole life, made again whenever it breaks.
 
 What is so (warm, leaving, which generation runs) is said with each hello, so that a coordinator that starts anew, or
-another master's, knows it. What happens is said once, when it happens.
+another master's, knows it; what was told of that generation is said then only. What happens is said once, when it
+happens.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elastic_worker import contract, wire
+from elastic_worker.coordinator.model import Pod
+from elastic_worker.coordinator.part import as_whole, taken
+from elastic_worker.protocol.codec import Message, to_line
+from elastic_worker.protocol.orders import Group
+from elastic_worker.protocol.reports import LASTING, Leaving, Runs
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -24,25 +30,8 @@ REFUSED_SECONDS = 2.0
 QUIET_SECONDS = 30.0
 """A coordinator that cannot be reached is told of once in so long."""
 
-LASTING = (
-    "processes",
-    "checkpointFolder",
-    "warm",
-    "leaving",
-    "store",
-    "runs",
-    "finished",
-    "group",
-    "step",
-    "ready",
-    "joined",
-    "holds",
-    "kind",
-    "stuck",
-    "idle",
-    "unkillable",
-)
-"""What a hello repeats."""
+GROUP = "group"
+"""In a hello: what the coordinator has told of the generation that runs."""
 
 
 class Membership:
@@ -50,30 +39,35 @@ class Membership:
 
     def __init__(self, settings: Settings, heard: Callable[[wire.Message], Awaitable[None]]) -> None:
         self._settings, self._heard = settings, heard
-        self._state: dict[str, Any] = {"runs": 0}
+        self._state: dict[str, Any] = Runs(0).to_json()
         self._line: wire.Line | None = None
         self._epoch = 0
         self._leaving_at: float | None = None
         self._complained_at = -QUIET_SECONDS
-        self.on_line: Callable[[bool], None] = lambda _here: None
-        """Told when the coordinator is found, and when it is lost."""
+        self.on_line: Callable[[int | None], None] = lambda _epoch: None
+        """Told when a coordinator is found, and of which epoch it is; None when it is lost."""
 
     @property
     def connected(self) -> bool:
         """Whether a coordinator listens now."""
         return self._line is not None
 
-    def know(self, **state: Any) -> None:
+    def know(self, *said: Message) -> None:
         """Keep in mind for each hello, without saying it now."""
-        self._state.update(state)
+        self._state.update(to_line(*said))
 
-    def tell(self, **what: Any) -> None:
-        """Say it now, if somebody listens; what lasts is said again in each hello."""
-        self._state.update({key: value for key, value in what.items() if key in LASTING})
-        if "leaving" in what:
-            self._leaving_at = time.monotonic() + what["leaving"]
+    def know_group(self, told: Group) -> None:
+        """What the coordinator has told of the generation that runs: each hello brings it."""
+        self._state[GROUP] = told
+
+    def tell(self, *said: Message) -> None:
+        """Say it now, in one line, if somebody listens; what lasts is said again in each hello."""
+        self.know(*(message for message in said if type(message) in LASTING))
+        for message in said:
+            if isinstance(message, Leaving):
+                self._leaving_at = time.monotonic() + message.seconds
         if self._line is not None:
-            self._line.send(what)
+            self._line.send(to_line(*said))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -94,7 +88,10 @@ class Membership:
         """One line, until it breaks. Raises what `dial` raises; returns where it was up for a while."""
         settings, said = self._settings, self._lasting()
         line, welcome = await wire.dial(
-            settings.coordinator_host, settings.port, token=settings.token, hello=self._hello(said)
+            settings.coordinator_host,
+            settings.port,
+            token=settings.token,
+            say=lambda greeting: self._hello(said, greeting),
         )
         epoch = int(welcome.get("epoch", 0))
         if epoch < self._epoch:
@@ -103,7 +100,7 @@ class Membership:
         log.info("connected to the coordinator of epoch %d", epoch)
         self._epoch, self._line = epoch, line
         self._tell_what_changed(line, said)
-        self.on_line(True)
+        self.on_line(epoch)
         beat = asyncio.ensure_future(self._beat(line))
         try:
             while True:
@@ -115,7 +112,7 @@ class Membership:
         finally:
             beat.cancel()
             self._line = None
-            self.on_line(False)
+            self.on_line(None)
             line.abort()
 
     async def _take(self, message: wire.Message) -> None:
@@ -134,27 +131,31 @@ class Membership:
     def _lasting(self) -> wire.Message:
         state = dict(self._state)
         if self._leaving_at is not None:
-            state["leaving"] = max(0.0, self._leaving_at - time.monotonic())
+            state.update(Leaving(max(0.0, self._leaving_at - time.monotonic())).to_json())
         return state
 
-    def _hello(self, state: wire.Message) -> wire.Message:
+    def _hello(self, state: wire.Message, greeting: wire.Message) -> wire.Message:
         settings = self._settings
-        pod = {
-            "uid": settings.pod_uid,
-            "name": settings.pod_name,
-            "address": settings.address,
-            "processes": state.get("processes", settings.processes),
-            "is_master": settings.is_master,
-            "index": settings.index,
-        }
+        pod = Pod(
+            settings.pod_uid,
+            settings.pod_name,
+            settings.address,
+            state.get("processes", settings.processes),
+            settings.is_master,
+            settings.index,
+        )
+        said = {key: value for key, value in state.items() if key != "processes"}
+        if "part" in said.get(GROUP, ()) and not greeting.get(wire.PARTS):
+            said[GROUP] = as_whole(taken(said[GROUP], pod.uid), pod)
         return {
-            **{key: value for key, value in state.items() if key != "processes"},
-            "uid": settings.pod_uid,
+            **said,
+            "uid": pod.uid,
             "contract": contract.VERSION,
+            wire.PARTS: True,
             "job": settings.job_uid,
             "incarnation": settings.incarnation,
             "epoch": self._epoch,
-            "pod": pod,
+            "pod": dict(vars(pod)),
         }
 
     async def _beat(self, line: wire.Line) -> None:

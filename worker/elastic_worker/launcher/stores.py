@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 from typing import Callable
 
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part
 from elastic_worker.processes.starter import Starter, Store
 
 
 class Stores:
-    """Of the master's pod. `changed` is called when the spare one is used, or has ended."""
+    """Of a pod that hosts them: the master's, or one of a group that goes on without it (125).
+
+    `changed` is called when the spare one is used, or has ended.
+    """
 
     def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
         self._starter, self._changed = starter, changed
@@ -24,9 +27,9 @@ class Stores:
             self._spare.process.exited.add_done_callback(lambda _: self._changed())
         return self._spare.port
 
-    def use(self, record: Generation) -> bool:
+    def use(self, record: Part) -> bool:
         """Whether the generation takes the spare store. Processes of the one before may still be on their way out."""
-        if self._spare is None or self._spare.port != record.store_port:
+        if record.place != 0 or self._spare is None or self._spare.port != record.store_port:
             return False
         if len(self._used) == 2:
             self._used.pop(0).process.signal(signal.SIGKILL)

@@ -13,7 +13,7 @@ MOST_PARTS = 16
 LONGEST_NAME = 32
 """Of a part, in an account of time."""
 MOST_COUNTED, MOST_SECONDS = 2**53, 1e10
-"""What is larger is not taken by whoever reads this."""
+"""Readers of /status take no larger number."""
 
 
 def shown(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,17 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.library.manifest import Manifest, Order, TornError, sync_folder, write_durably
 
 LATEST = "latest"
+TAKEN_OVER_SECONDS = 5.0
+"""A new master leaves its epoch when it starts; until it is connected to the group that it takes over, a save waits."""
+LOOK_SECONDS = 0.1
 _COMPLETE = re.compile(r"step-(\d+)")
 _PUT_AWAY = re.compile(r"old-(\d+)\.\d+-\d+\.tmp")
 _UNFINISHED = re.compile(r"(?:step-\d+|old-\d+|latest)\.(\d+)-(\d+)\.tmp")
@@ -39,6 +43,8 @@ class Folder:
         self.path = path
         self.masters: Succession | None = None
         """Where the masters of this job leave their epochs; None if nothing is known of masters."""
+        self.obeyed: Callable[[], int] = lambda: 0
+        """The epoch of the master that the writer obeys; it may be later than that of its group (125)."""
 
     def create(self) -> None:
         """With its parents."""
@@ -80,16 +86,25 @@ class Folder:
 
     def refuse_if_outdated(self, order: Order) -> None:
         """Raises OutdatedError if a newer master has begun, or one or a newer generation has written here."""
-        if self.masters is not None and (latest := self.masters.look()) > self.masters.epoch:
-            raise OutdatedError(
-                f"a newer master (epoch {latest}) has taken over; this one (epoch {self.masters.epoch}) is cut off"
-            )
+        self._refuse_if_cut_off()
         newest = max(self._orders(), default=order)
         if newest > order:
             raise OutdatedError(_outdated(newest, order))
 
+    def _refuse_if_cut_off(self) -> None:
+        """A group whose master is gone is taken over by the next one, moments after that one has left its epoch."""
+        if self.masters is None:
+            return
+        until = time.monotonic() + TAKEN_OVER_SECONDS
+        while (latest := self.masters.look()) > max(self.masters.epoch, self.obeyed()):
+            if time.monotonic() >= until:
+                raise OutdatedError(
+                    f"a newer master (epoch {latest}) has taken over; this one (epoch {self.masters.epoch}) is cut off"
+                )
+            time.sleep(LOOK_SECONDS)
+
     def remove_leftovers(self, order: Order) -> None:
-        """Of attempts up to this order: whoever made them is gone, or cut off."""
+        """Of saves up to this order, whose writers are gone or cut off."""
         for theirs, path in self.leftovers():
             if theirs <= order:
                 logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)

@@ -10,7 +10,7 @@ from elastic_worker.library.checkpoint_state import Tensors
 
 
 class Staging:
-    """One host copy of a state. Whoever reads it must be done before the next `copy`."""
+    """One host copy of a state. Its reader must be done before the next `copy`."""
 
     def __init__(self) -> None:
         self._buffers: Tensors = {}

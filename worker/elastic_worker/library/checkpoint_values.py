@@ -1,6 +1,6 @@
 """Which classes and functions the values of a checkpoint may name: those that can do nothing but make values (110).
 
-A pickle may name any function and have it called when it is read, so whoever can write to the folder could run code in
+A pickle may name any function and have it called when it is read, so a writer to the folder could run code in
 every job that starts from it. torch.load has been as strict since 2.6; what a script tells
 `torch.serialization.add_safe_globals`, it tells this too.
 """

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from elastic_worker.library import checkpoint_dcp
-from elastic_worker.library.checkpoint_attempt import Attempt
+from elastic_worker.library.checkpoint_save import SaveAttempt
 from elastic_worker.library.checkpoint_state import StateError, Tensors, take_apart
 from elastic_worker.library.manifest import Digest, digests
 
@@ -21,7 +21,7 @@ class ElsewhereError(Exception):
     """It failed on a rank of the group; the message says why."""
 
 
-def write_alone(attempt: Attempt, tensors: Tensors, structure: bytes) -> bool:
+def write_alone(attempt: SaveAttempt, tensors: Tensors, structure: bytes) -> bool:
     """False if the step was saved before. Raises whatever goes wrong, after the space is given back."""
     try:
         if not attempt.begin(structure):
@@ -34,7 +34,7 @@ def write_alone(attempt: Attempt, tensors: Tensors, structure: bytes) -> bool:
     return True
 
 
-def write_together(attempt: Attempt, state: Any, group: Any) -> bool:
+def write_together(attempt: SaveAttempt, state: Any, group: Any) -> bool:
     """Every rank of the group calls with its shards; plain values are those of its first rank.
 
     False if the step was saved before.
@@ -49,7 +49,7 @@ def write_together(attempt: Attempt, state: Any, group: Any) -> bool:
         raise
 
 
-def _write_together(attempt: Attempt, state: Any, group: Any, is_first: bool) -> bool:
+def _write_together(attempt: SaveAttempt, state: Any, group: Any, is_first: bool) -> bool:
     tensors: Tensors = {}
 
     def begin() -> bool | None:
@@ -72,7 +72,7 @@ def _write_together(attempt: Attempt, state: Any, group: Any, is_first: bool) ->
     return True
 
 
-def _on_all(attempt: Attempt, group: Any, act: Callable[[], Any]) -> list[Any]:
+def _on_all(attempt: SaveAttempt, group: Any, act: Callable[[], Any]) -> list[Any]:
     """What each rank's `act` returned, by rank. Raises ElsewhereError on all ranks if one of them failed."""
     outcome: tuple[Any, str]
     try:

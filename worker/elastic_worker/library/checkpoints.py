@@ -23,9 +23,9 @@ import torch.distributed as dist
 
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.library import checkpoint_dcp as dcp
-from elastic_worker.library.checkpoint_attempt import STRUCTURE, Attempt
 from elastic_worker.library.checkpoint_check import CheckedTogether
 from elastic_worker.library.checkpoint_folder import Folder
+from elastic_worker.library.checkpoint_save import STRUCTURE, SaveAttempt
 from elastic_worker.library.checkpoint_staging import Staging
 from elastic_worker.library.checkpoint_state import (
     StateError,
@@ -53,7 +53,7 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True)
 class Found:
-    """A complete checkpoint; `meta` is what was given to `save`, `order` who wrote it (epoch, generation)."""
+    """A complete checkpoint; `meta` is what was given to `save`, `order` its writer's (epoch, generation)."""
 
     path: Path
     step: int
@@ -82,8 +82,12 @@ class Checkpoints:
         self._told: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
 
-    def begin(self, job_uid: str, *, epoch: int) -> None:
-        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began."""
+    def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
+        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began.
+
+        But for the one whose epoch is `obeyed`: it has taken this group over.
+        """
+        self._folder.obeyed = obeyed
         try:
             self._folder.create()
             self._folder.masters = Succession(str(self._folder.path), job_uid=job_uid, epoch=epoch)
@@ -110,7 +114,7 @@ class Checkpoints:
         """
         self._join()
         world = dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
-        attempt = Attempt(self._folder, step, Order(*order), dict(meta or {}), world, self._keep)
+        attempt = SaveAttempt(self._folder, step, Order(*order), dict(meta or {}), world, self._keep)
         began = time.monotonic()
         if group is None:
             self._save_alone(attempt, state, began)
@@ -186,7 +190,7 @@ class Checkpoints:
                 f"checkpoint {found.path} cannot be loaded{_by_other_torch(found.path)}: {_said(error)}"
             ) from error
 
-    def _save_alone(self, attempt: Attempt, state: Any, began: float) -> None:
+    def _save_alone(self, attempt: SaveAttempt, state: Any, began: float) -> None:
         staged = self._guarded(attempt, lambda: self._stage(attempt, state))
         self.staged_seconds = time.monotonic() - began
         if staged is not None:
@@ -194,7 +198,7 @@ class Checkpoints:
             self._thread = threading.Thread(target=self._write, args=arguments, name="checkpoint", daemon=True)
             self._thread.start()
 
-    def _stage(self, attempt: Attempt, state: Any) -> tuple[Tensors, bytes]:
+    def _stage(self, attempt: SaveAttempt, state: Any) -> tuple[Tensors, bytes]:
         json.dumps(attempt.meta)
         tensors, structure = take_apart(state)
         sharded = next((name for name, tensor in tensors.items() if is_sharded(tensor)), None)
@@ -202,14 +206,14 @@ class Checkpoints:
             raise StateError(f"{sharded} is sharded over several ranks: all of them must save together, with group=")
         return self._staging.copy(tensors), structure
 
-    def _write(self, attempt: Attempt, began: float, act: Callable[[], bool]) -> None:
+    def _write(self, attempt: SaveAttempt, began: float, act: Callable[[], bool]) -> None:
         if self._guarded(attempt, act) is None:
             return
         self.durable_seconds = time.monotonic() - began
         self.last_step, self.problem = attempt.step, ""
         logger.info("checkpoint step=%d saved seconds=%.2f", attempt.step, self.durable_seconds)
 
-    def _guarded(self, attempt: Attempt, act: Callable[[], T]) -> T | None:
+    def _guarded(self, attempt: SaveAttempt, act: Callable[[], T]) -> T | None:
         """None if it fails: training goes on whatever happens here."""
         try:
             return act()

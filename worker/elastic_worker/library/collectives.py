@@ -1,4 +1,4 @@
-"""Collectives that can be given up: whoever waits for one is free as soon as its group is aborted.
+"""Collectives that can be given up: a waiting thread is free as soon as its group is aborted.
 
 Shutting a gloo group's sockets down makes its collectives fail, as a rule. In 2.15 one in thirty does not: a send whose
 peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So nobody waits for gloo here,
@@ -40,6 +40,31 @@ class Calls:
             raise GivenUpError("the group was aborted")
         future.value()
 
+    def follow(self, work: Any) -> Callable[[], None]:
+        """Waits, when called, for a send or a receive, of which gloo makes no future. Raises as `wait` does."""
+        ended = threading.Event()
+        errors: list[RuntimeError] = []
+        number, is_late = self._begin(ended.set)
+
+        def run() -> None:
+            try:
+                work.wait()
+            except RuntimeError as error:
+                errors.append(error)
+            self._ended(number)
+
+        def wait() -> None:
+            ended.wait()
+            if self.given_up:
+                raise GivenUpError("the group was aborted")
+            if errors:
+                raise errors[0]
+
+        if is_late:
+            ended.set()
+        threading.Thread(target=run, name="elastic-message", daemon=True).start()
+        return wait
+
     def reduce(self, group: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean over all ranks of a bucket of gradients. A failure is raised by `check`, after the backward.
 
@@ -77,16 +102,19 @@ class Calls:
 
     def _follow(self, future: Any, release: Callable[[], None]) -> None:
         """Call `release` once: when the collective has ended, or is given up."""
-        with self._lock:
-            self._numbers += 1
-            number = self._numbers
-            self.unfinished += 1
-            is_late = self.given_up
-            if not is_late:
-                self._waiting[number] = release
+        number, is_late = self._begin(release)
         future.add_done_callback(lambda _: self._ended(number))
         if is_late:
             release()
+
+    def _begin(self, release: Callable[[], None]) -> tuple[int, bool]:
+        """Its number, and whether the group was aborted before, so that nobody will call `release`."""
+        with self._lock:
+            self._numbers += 1
+            self.unfinished += 1
+            if not self.given_up:
+                self._waiting[self._numbers] = release
+            return self._numbers, self.given_up
 
     def _ended(self, number: int) -> None:
         with self._lock:

@@ -18,6 +18,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel import distributed as torch_ddp
 
+from elastic_worker.library.rollback import Rollback
+
 if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
 
@@ -49,6 +51,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         torch.nn.Module.__init__(self)
         self.module = module
         self._options, self._alone = options, False
+        self.rollback = Rollback(module)
         self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def regroup(self, formed: Formed, *, can_be_given_up: bool = False) -> None:
@@ -58,6 +61,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         backward must ask it afterwards whether all went well.
         """
         self._release()
+        self.rollback.forget()
         sync = self.__dict__.get("require_backward_grad_sync", True)
         kept = {name: self.__dict__[name] for name in MODULE_STATE}
         with _without_collectives():
@@ -76,6 +80,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
     def use_alone(self) -> None:
         """Go on without any group: nothing is reduced."""
         self._release()
+        self.rollback.forget()
         self._alone = True
 
     def set_sync(self, last: bool) -> None:
@@ -93,6 +98,10 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
     def train(self, mode: bool = True) -> ElasticDDP:
         torch.nn.Module.train(self, mode)
         return self
+
+    def _sync_buffers(self) -> None:
+        with self.rollback.not_counting():
+            super()._sync_buffers()
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         """As in torch; may be called before there is a group, and holds for all groups to come."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
-
-if TYPE_CHECKING:
-    from elastic_worker.library.job import Job
 
 
 @dataclass(frozen=True)
@@ -19,13 +16,38 @@ class EvalBatch:
     indices: list[int]
 
 
+class Evaluations(Protocol):
+    """What an evaluation asks of the job that it belongs to."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    def draw_alike(self, where: str, *numbers: int) -> None:
+        """From here on all ranks draw the same random numbers (102)."""
+
+    def pass_boundary(self) -> bool:
+        """Whether the group has changed."""
+
+    def free_boundary(self) -> None:
+        """The next boundary is the one that the others are at already."""
+
+    def share_buffers(self) -> bool:
+        """All evaluate with rank 0's running statistics; False if the group was lost."""
+
+    def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
+        """Over all ranks; None if the group was lost meanwhile."""
+
+
 class Evaluation:
     """Made by `job.eval_batches(...)`: iterate, `add` sums for each batch, read `result` afterwards.
 
     Sums that the script keeps itself would count twice after a change of the group; those given to `add` do not.
     """
 
-    def __init__(self, job: Job, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]) -> None:
+    def __init__(
+        self, job: Evaluations, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
+    ) -> None:
         self._job, self._length, self._size = job, length, batch_size
         self._known, self._result, self._sums = known, known(), dict[str, float]()
         self._in_new_group = False

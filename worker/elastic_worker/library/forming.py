@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import distributed as dist
 
 from elastic_worker.library import sockets
 from elastic_worker.library.collectives import Calls
+from elastic_worker.library.gathering import Gathering
 
 GLOO, NCCL = "gloo", "nccl"
 COLLECTIVE_SECONDS = 1800.0
@@ -34,7 +35,8 @@ class GroupError(Exception):
 class Formed:
     """A process group, full mesh connected. `mesh` is None where its connections are not known.
 
-    `calls` are the collectives that somebody waits for in it.
+    `addresses` is the store that gloo holds. `calls` are the collectives that somebody waits for in it; `told` is what
+    this process has told the others of its release.
     """
 
     backend: str
@@ -44,7 +46,9 @@ class Formed:
     group: Any
     store: Any
     mesh: sockets.Mesh | None = None
+    addresses: Gathering | None = None
     calls: Calls = field(default_factory=Calls)
+    told: set[str] = field(default_factory=set)
 
 
 def form(
@@ -72,10 +76,12 @@ def form(
         listener = Listener(host, port)
         mesh = _publish(store, rank, world, listener.address)
         limit = timedelta(seconds=collective_timeout)
+        # A thread that is left behind must not come back while the process ends: that would be its end by SIGABRT.
+        store.set_timeout(limit)
+        members = Members(store, prefix, rank, world, limit)
 
         def build() -> Any:
             group = empty_group(store, backend, rank, world, limit)
-            members = Members(store, prefix, rank, world, limit)
             add_gloo(group, members, listener.device, kinds=["cpu"] if backend == NCCL else ["cpu", "cuda"])
             if backend == NCCL:
                 _add_nccl(group, members, torch.device(device))
@@ -84,8 +90,7 @@ def form(
         group = _within(began + timeout - time.monotonic(), build, otherwise=lambda: close(mesh))
         group._set_group_name(prefix)
         group._set_group_desc("default_pg")
-        store.set_timeout(limit)
-    return Formed(backend, rank, world, prefix, group, store, mesh)
+    return Formed(backend, rank, world, prefix, group, store, mesh, members.addresses)
 
 
 def _meet(host: str, port: int, prefix: str, timeout: float) -> Any:
@@ -96,7 +101,7 @@ def _meet(host: str, port: int, prefix: str, timeout: float) -> Any:
 
 
 def close(mesh: sockets.Mesh | None) -> None:
-    """Shut its connections down: whoever waits for something from them gets an error."""
+    """Shut its connections down: waiting threads get an error."""
     if mesh is not None:
         sockets.shut_down(mesh)
 
@@ -166,21 +171,20 @@ class Listener:
 
 def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
     """Tell the others where this rank's gloo listens, and wait for what they tell."""
-    store.set(f"listener/{rank}", json.dumps(own))
-    others = [json.loads(store.get(f"listener/{other}")) for other in range(world) if other != rank]
+    told = Gathering(store, world)
+    told.set(f"listener/{rank}", json.dumps(own))
+    others = [json.loads(told.get(f"listener/{other}")) for other in range(world) if other != rank]
     if own is None or None in others:
         return None
     return sockets.Mesh(own, frozenset((host, port) for host, port in others))
 
 
-class Members(NamedTuple):
-    """What a backend's constructor wants to know."""
+class Members:
+    """What a backend's constructor wants to know; `addresses` is where gloo tells and asks for them."""
 
-    store: Any
-    name: str
-    rank: int
-    world: int
-    timeout: timedelta
+    def __init__(self, store: Any, name: str, rank: int, world: int, timeout: timedelta) -> None:
+        self.store, self.name, self.rank, self.world, self.timeout = store, name, rank, world, timeout
+        self.addresses = Gathering(dist.PrefixStore("cpu/", store), world)
 
 
 def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> None:
@@ -189,7 +193,7 @@ def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> 
     options._devices = [device]
     options._timeout = members.timeout
     options._threads = 2
-    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu/", members.store), members.rank, members.world, options)
+    gloo = dist.ProcessGroupGloo(members.addresses, members.rank, members.world, options)
     _start_sequence(gloo)
     for kind in kinds:
         group._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
@@ -207,10 +211,24 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
     options._timeout = members.timeout
     options.global_ranks_in_group = []
     options.group_name = members.name
-    nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda/", members.store), members.rank, members.world, options)
+    store = dist.PrefixStore("cuda/", members.store)
+    if (newer := nccl2()) is not None:
+        nccl = newer(store, members.rank, members.world, options, device)
+    else:
+        nccl = dist.ProcessGroupNCCL(store, members.rank, members.world, options)
     _start_sequence(nccl)
     group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.NCCL, nccl)
     nccl.eager_connect_single_device(device)
+
+
+def nccl2() -> Any:
+    """What torch makes of the name "nccl" where it has two backends of that library (2.15); else None, for the old one.
+
+    Read in torch's own sources, and tried on no GPU: it takes the old one's options and the device. Its `abort` leaves
+    the process alone, and so does the old one's.
+    """
+    newer = getattr(dist, "ProcessGroupNCCL2", None)
+    return None if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else newer
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 torch knows one default group per process and makes it in one blocking call. A job that changes size needs the next
 group while the present one trains. So a group is built from torch's own parts without being registered, and
-registered later. Private calls into `torch.distributed` are in this module and in forming.py; `self_test` tells whether
-they do with this version of torch what they did with those that were tried (2.4.1 and 2.15).
+registered later. Private calls into `torch.distributed` are in this module and in forming.py; what of torch they use
+stands in private.py, and trial.py tells whether it does with this version of torch what it did with those that were
+tried (2.4.1 and 2.15).
 """
 
 from __future__ import annotations
@@ -13,42 +14,35 @@ import logging
 import re
 import threading
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from elastic_worker.library import sockets
 from elastic_worker.library.collectives import GivenUpError, keep_for_ever
 from elastic_worker.library.forming import (
-    GLOO,
     NCCL,
     Formed,
     GroupError,
-    Listener,
-    Members,
-    add_gloo,
     close,
-    empty_group,
     form,
 )
-from elastic_worker.processes import rest
+from elastic_worker.processes import quiesce
 
-__all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install", "self_test"]
+__all__ = ["Formed", "GroupError", "abort", "current", "discard", "form", "install"]
 
 log = logging.getLogger(__name__)
 
 COMMUNICATION = re.compile(
-    r"gloo/[\w/]+\.(cc|h):\d+|Application timeout caused pair closure|[Gg]loo connectFullMesh|NCCL (error|comm)"
+    r"gloo/[\w/]+\.(cc|h):\d+|Application timeout caused pair closure|[Gg]loo connectFullMesh"
+    r"|NCCL (error|comm|operation|Async Error)|NCCL( \w+)+ (failed|timed out)|NCCL Last Error"
 )
-"""In the messages that torch raises as bare RuntimeErrors."""
+"""In the messages that torch raises as bare RuntimeErrors. The last ones are those of 2.15's second NCCL backend."""
 IDLE_SECONDS = 0.5
 """After this gloo's threads are done with what they were doing when the connections were shut down."""
 BURIAL_SECONDS = 5.0
 """For a destructor that runs when the process ends."""
-SELF_TEST = "elastic-self-test"
 REGISTERS = (
     "pg_map",
     "pg_names",
@@ -62,7 +56,7 @@ REGISTERS = (
 )
 """Where torch keeps what it knows of its groups."""
 
-rest.install()  # who started this process may not have done so: torchrun, srun
+quiesce.install()  # torchrun and srun, which may have started this process, do not
 
 _installed: Formed | None = None
 
@@ -100,7 +94,7 @@ def collectives_begun() -> int | None:
 def install(formed: Formed) -> None:
     """Make it torch's default group. The one before, and its subgroups, are unregistered and stay connected."""
     global _installed
-    _register(formed)
+    register(formed)
     _installed = formed
 
 
@@ -120,8 +114,9 @@ def _leave_as_it_is() -> None:
         burial.join(BURIAL_SECONDS)
 
 
-def _register(formed: Formed) -> None:
-    _unregister_all()
+def register(formed: Formed) -> None:
+    """Make it torch's default group, and forget all others; `install` it where it is to stay."""
+    unregister_all()
     world, group = c10d._world, formed.group
     names = "cpu:gloo,cuda:nccl" if formed.backend == NCCL else formed.backend
     world.pg_map[group] = (c10d.Backend(names), formed.store)
@@ -138,7 +133,7 @@ def _register(formed: Formed) -> None:
     c10d._backend = names
 
 
-def _unregister_all() -> None:
+def unregister_all() -> None:
     """What `destroy_process_group` does, without shutting anything down."""
     world = c10d._world
     c10d._update_default_pg(None)
@@ -151,7 +146,7 @@ def _unregister_all() -> None:
 
 
 def abort(formed: Formed) -> None:
-    """Whoever waits in a collective of it, on any thread, gets an exception; so do peers that wait for us.
+    """Threads that wait in one of its collectives get an exception; so do peers that wait for us.
 
     gloo's own `abort` in 2.15 frees nobody, 2.4 has none: its sockets are shut down. Nothing of the group may be used
     afterwards: a later collective can wait for good.
@@ -175,7 +170,7 @@ def discard(formed: Formed) -> None:
     global _installed
     abort(formed)
     if formed is _installed:
-        _unregister_all()
+        unregister_all()
         _installed = None
     _Burial(formed).start()
 
@@ -204,49 +199,6 @@ class _Burial(threading.Thread):
         if formed is not None:
             keep_for_ever(formed.group)
         self._called_off.set()
-
-
-# -- where the private way does not work -------------------------------------------------------------------------------
-
-
-def self_test() -> str:
-    """Why the private way does not work with this torch; empty if it does. Leaves nothing behind.
-
-    Makes a group of one rank, and makes it the default for a moment unless there is one.
-    """
-    tensor = torch.ones(2)  # outlives the group: see `_Burial`
-    try:
-        _try(tensor)
-    except Exception as error:  # noqa: BLE001  # whatever a torch of another version raises is the answer
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-def _alone() -> Formed:
-    limit = timedelta(seconds=5)
-    store, name = dist.PrefixStore(SELF_TEST, dist.HashStore()), SELF_TEST
-    listener = Listener("127.0.0.1", 9)
-    if listener.address is None:
-        raise GroupError("gloo's listener was not found among this process's sockets")
-    group = empty_group(store, GLOO, 0, 1, limit)
-    add_gloo(group, Members(store, name, 0, 1, limit), listener.device, kinds=["cpu"])
-    group._set_group_name(name)
-    return Formed(GLOO, 0, 1, name, group, store, sockets.Mesh(listener.address, frozenset()))
-
-
-def _try(tensor: Any) -> None:
-    formed = _alone()
-    formed.group.allreduce([tensor]).wait()
-    if dist.is_initialized():
-        return
-    _register(formed)
-    try:
-        dist.all_reduce(tensor)
-        seen = (dist.get_rank(), dist.get_world_size(), dist.get_backend(), dist.get_process_group_ranks(formed.group))
-    finally:
-        _unregister_all()
-    if seen != (0, 1, GLOO, [0]):
-        raise GroupError(f"as torch's default group it has rank, world size, backend and ranks {seen}")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

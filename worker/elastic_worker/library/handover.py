@@ -1,45 +1,44 @@
 """The state of a surviving rank, sent to the ranks that have none or an older one.
 
-All ranks of a new group say what they have; the lowest rank among those with the highest step is the source. Its state
-goes to all ranks by broadcast: first the structure with all plain values, pickled, then the bytes of the tensors,
-large ones as they lie, small ones together.
+All ranks of a new group say what they have; the lowest rank among those with the highest step is the source. From there
+its state goes along a chain of those that need it, and to nobody else: first the structure with all plain values,
+pickled, then the bytes of the tensors in pieces, large ones as they lie, small ones together. Who receives a tensor of
+a model or an optimizer that it has already, in one row, receives it there.
+
+With NCCL, and where a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
 """
 
 from __future__ import annotations
 
 import ctypes
-import io
 import logging
 import pickle
 import time
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed as dist
 
-from elastic_worker.library import groups
+from elastic_worker.library import groups, handover_broadcast, releases
+from elastic_worker.library.chain import Chain
 from elastic_worker.library.forming import NCCL
+from elastic_worker.library.handover_chain import receive_along, send_along
+from elastic_worker.library.handover_parcel import _Parcel, _Place  # noqa: F401 (pods of earlier releases look here)
 
 if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
 
 log = logging.getLogger(__name__)
 
-CHUNK_BYTES = 64 * 2**20
-ALONE_BYTES = 2**20
-"""A tensor of this size is sent without a copy."""
-ALIGNMENT = 16
-"""So that a part of a buffer can be seen as any dtype."""
 SAMPLE_BYTES = 16
-FAILED = -1
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """`source` is None if no rank has any state. `bytes` were sent to each rank, 0 if all had the same."""
+    """`source` is None if no rank has any state. `bytes` were sent or received here, 0 if nothing was."""
 
     step: int
     source: int | None
@@ -53,6 +52,7 @@ def hand_over(
     *,
     capture: Callable[[], Any],
     apply: Callable[[Any], None],
+    existing: Callable[[], Any] = dict,
     have: bool,
     step: int,
     mark: int,
@@ -60,9 +60,12 @@ def hand_over(
     """Called by all ranks of the installed group. `mark` is the checksum of this rank's state, see `mark_of`.
 
     `capture` gives nested dicts, lists and tuples of tensors and plain values; `apply` gets the same with tensors of
-    its own, on the host unless NCCL brought them. Raises RuntimeError on all ranks if `capture` raised on the source.
+    its own, on the host unless NCCL brought them or they are of `existing`: that part of the same whose tensors may be
+    written to, after which this rank has no state until `apply` has returned. A rank that needs nothing waits for
+    nobody. Raises RuntimeError on source and receivers if `capture` raised on the source.
     """
     began = time.monotonic()
+    releases.tell(formed)
     all_have = _gather(formed, [int(have), step, mark])
     source = _source(all_have)
     if source is None:
@@ -71,10 +74,16 @@ def hand_over(
     needing = [rank for rank, one in enumerate(all_have) if one != best]
     _warn_of_other_marks(all_have, source)
     count, received = 0, formed.rank in needing
-    if formed.rank == source and needing:
-        count = _send(formed, source, capture)
-    elif needing:
-        count, state = _receive(formed, source)
+    chained = bool(needing) and formed.backend != NCCL and releases.all_know(formed, releases.CHAIN)
+    if chained and (received or formed.rank == source):
+        chain = Chain(formed, [source, *needing])
+        if received:
+            apply(receive_along(chain, source, existing()))
+        else:
+            send_along(chain, capture)
+        count = chain.bytes
+    elif needing and not chained:
+        count, state = _broadcast(formed, source, capture)
         if received:
             apply(state)
     return HandOver(best[1], source, received, count, time.monotonic() - began)
@@ -100,7 +109,7 @@ def _sample(tensor: Any) -> bytes:
     return ctypes.string_at(start + (size - length) // 2, length) + ctypes.string_at(start + size - length, length)
 
 
-# -- who sends ---------------------------------------------------------------------------------------------------------
+# -- the source --------------------------------------------------------------------------------------------------------
 
 
 def gather_objects(formed: Formed, own: Any) -> list[Any]:
@@ -133,151 +142,7 @@ def _warn_of_other_marks(all_have: list[list[int]], source: int) -> None:
         )
 
 
-# -- the structure -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A tensor in the structure."""
-
-    number: int
-
-
-@dataclass
-class _Parcel:
-    """`tensors` are those of the state, each once, as (shape, dtype, whether it is sent as it lies on the device)."""
-
-    structure: Any
-    tensors: list[tuple[Any, Any, bool]] = field(default_factory=list)
-
-
-def _pack(state: Any, *, device_sends: bool) -> tuple[_Parcel, list[Any]]:
-    tensors: list[Any] = []
-    numbers: dict[Any, int] = {}
-
-    def place(value: Any) -> Any:
-        if not _is_plain_tensor(value):
-            return value
-        key = (value.data_ptr(), value.shape, value.stride(), value.dtype) if value.numel() else id(value)
-        if key not in numbers:
-            numbers[key] = len(tensors)
-            tensors.append(value.detach())
-        return _Place(numbers[key])
-
-    structure = _map(state, place)
-    parcel = _Parcel(structure, [(t.shape, t.dtype, device_sends and t.is_cuda) for t in tensors])
-    return parcel, tensors
-
-
-def _is_plain_tensor(value: Any) -> bool:
-    """Other kinds (sparse, quantized, subclasses) are pickled."""
-    return (
-        type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not value.is_quantized
-    )
-
-
-def _map(value: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        made = {key: _map(one, function) for key, one in value.items()}
-        return made if type(value) is dict else _like(value, made)
-    if type(value) in (list, tuple):
-        return type(value)(_map(one, function) for one in value)
-    return function(value)
-
-
-def _like(original: Any, items: dict[Any, Any]) -> Any:
-    """An OrderedDict or defaultdict keeps its kind."""
-    made = original.copy()
-    made.update(items)
-    return made
-
-
-# -- the way -----------------------------------------------------------------------------------------------------------
-
-
-def _send(formed: Formed, source: int, capture: Callable[[], Any]) -> int:
-    try:
-        parcel, tensors = _pack(capture(), device_sends=formed.backend == NCCL)
-        structure = pickle.dumps(parcel, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        _broadcast_numbers(formed, source, [FAILED])
-        raise
-    _broadcast_numbers(formed, source, [len(structure)])
-    _broadcast(formed, source, torch.frombuffer(bytearray(structure), dtype=torch.uint8))
-    count = len(structure)
-    for buffer, parts in _buffers([_bytes_of(t, direct) for t, (_, _, direct) in zip(tensors, parcel.tensors)]):
-        for part, view in parts:
-            view.copy_(part)
-        count += buffer.numel()
-        _broadcast(formed, source, buffer)
-    return count
-
-
-def _receive(formed: Formed, source: int) -> tuple[int, Any]:
-    length = _broadcast_numbers(formed, source, [0])[0]
-    if length == FAILED:
-        raise RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log tells why")
-    pickled = torch.empty(length, dtype=torch.uint8)
-    _broadcast(formed, source, pickled)
-    parcel = pickle.load(io.BytesIO(pickled.numpy().tobytes()))  # from a rank of this job
-    tensors = [
-        torch.empty(shape, dtype=dtype, device="cuda" if direct else "cpu") for shape, dtype, direct in parcel.tensors
-    ]
-    count = length
-    for buffer, parts in _buffers([_bytes_of(t, True) for t in tensors]):
-        _broadcast(formed, source, buffer)
-        count += buffer.numel()
-        for part, view in parts:
-            part.copy_(view)
-    return count, _map(parcel.structure, lambda value: tensors[value.number] if isinstance(value, _Place) else value)
-
-
-def _bytes_of(tensor: Any, direct: bool) -> Any:
-    """Its bytes in a row, on the host unless `direct`; a view of it where it lies in a row."""
-    resolved = tensor.resolve_conj().resolve_neg()
-    return (resolved if direct else resolved.cpu()).reshape(-1).view(torch.uint8)
-
-
-def _buffers(rows: list[Any]) -> Iterable[tuple[Any, list[tuple[Any, Any]]]]:
-    """What to broadcast, in one order on all ranks: a buffer, and (bytes of a tensor, their view in the buffer)."""
-    small = [row for row in rows if 0 < row.numel() < ALONE_BYTES]
-    for row in rows:
-        if row.numel() >= ALONE_BYTES:
-            for start in range(0, row.numel(), CHUNK_BYTES):
-                yield row[start : start + CHUNK_BYTES], []
-    for kind in ("cpu", "cuda"):
-        yield from _together([row for row in small if row.device.type == kind])
-
-
-def _together(rows: list[Any]) -> Iterable[tuple[Any, list[tuple[Any, Any]]]]:
-    batch: list[tuple[Any, int]] = []
-    end = 0
-    for row in rows:
-        if end + row.numel() > CHUNK_BYTES:
-            yield _buffer(batch, end)
-            batch, end = [], 0
-        batch.append((row, end))
-        end += -(-row.numel() // ALIGNMENT) * ALIGNMENT
-    if batch:
-        yield _buffer(batch, end)
-
-
-def _buffer(batch: list[tuple[Any, int]], size: int) -> tuple[Any, list[tuple[Any, Any]]]:
-    buffer = torch.zeros(size, dtype=torch.uint8, device=batch[0][0].device)
-    return buffer, [(row, buffer[start : start + row.numel()]) for row, start in batch]
-
-
-def _broadcast_numbers(formed: Formed, source: int, numbers: list[int]) -> list[int]:
-    tensor = torch.tensor(numbers, dtype=torch.int64, device=groups.control_device(formed))
-    formed.calls.wait(dist.broadcast(tensor, source, group=formed.group, async_op=True))
-    return [int(number) for number in tensor.tolist()]
-
-
-def _broadcast(formed: Formed, source: int, row: Any) -> None:
-    """A host tensor goes through the device where the group has no gloo."""
-    if row.is_cuda or groups.control_device(formed).type == "cpu":
-        formed.calls.wait(dist.broadcast(row, source, group=formed.group, async_op=True))
-        return
-    moved = row.to(groups.control_device(formed))
-    formed.calls.wait(dist.broadcast(moved, source, group=formed.group, async_op=True))
-    row.copy_(moved)
+def _broadcast(formed: Formed, source: int, capture: Callable[[], Any]) -> tuple[int, Any]:
+    if formed.rank == source:
+        return handover_broadcast.send(formed, source, capture)
+    return handover_broadcast.receive(formed, source)

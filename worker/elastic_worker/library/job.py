@@ -20,11 +20,11 @@ from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
 from elastic_worker.library.loader import Loader
-from elastic_worker.library.place import Place
+from elastic_worker.library.place import GroupPlace
+from elastic_worker.library.regrouping import Regrouping
 from elastic_worker.library.reports import Reports
-from elastic_worker.library.sampler import Micro, Sampler, Share
+from elastic_worker.library.sampler import MicroBatch, RankBatch, Sampler
 from elastic_worker.library.seeds import stable_hash
-from elastic_worker.library.standing import Standing
 from elastic_worker.library.state import State, StateError
 from elastic_worker.library.step import Batch, Step, StepError
 
@@ -64,34 +64,34 @@ class Job:
     ) -> None:
         self.current_state: State | None = None
         folder = str(Path(checkpoints).absolute()) if checkpoints else ""
-        self._standing = Standing(backend=backend, in_place=in_place, environ=os.environ, checkpoints=folder)
-        self._standing.load, self._standing.save = self._load, self._save_now
-        self._standing.save_together = self._save_together
-        self._standing.entered = self._entered
+        self._regrouping = Regrouping(backend=backend, in_place=in_place, environ=os.environ, checkpoints=folder)
+        self._regrouping.load, self._regrouping.save = self._load, self._save_now
+        self._regrouping.save_together = self._save_together
+        self._regrouping.entered = self._entered
         self._epoch_begun = 0
         self._checkpoints = Checkpoints(checkpoints, keep=keep) if checkpoints else None
         self._on_regroup: list[Callable[[Job], None]] = []
         self._active: Step | None = None
         self._batch: Batch | None = None
         self._comparison = replicas.Comparison(compare_every)
-        self.micro: Micro | None = None
+        self.micro: MicroBatch | None = None
         """The one that is computed."""
         self._evaluated = 0
         self._job_uid = os.environ.get(contract.ENV_JOB_UID, "")
         self._goodput = Goodput()
-        self._reports = Reports(self._standing.link, self._goodput)
+        self._reports = Reports(self._regrouping.line, self._goodput)
 
-    # -- who and where -------------------------------------------------------------------------------------------------
+    # -- rank and group ------------------------------------------------------------------------------------------------
 
     @property
     def device(self) -> torch.device:
         """Where this process computes."""
-        return self._standing.device
+        return self._regrouping.device
 
     @property
     def local_rank(self) -> int:
         """Which of the pod's processes this is."""
-        return self._standing.local_rank
+        return self._regrouping.local_rank
 
     @property
     def rank(self) -> int:
@@ -117,13 +117,13 @@ class Job:
         """Have `call(job)` called in each new group, the first included, when the state is there."""
         self._on_regroup.append(call)
 
-    def _in_group(self, what: str) -> Place:
-        if self._standing.place is None:
+    def _in_group(self, what: str) -> GroupPlace:
+        if self._regrouping.place is None:
             raise NotFormedError(f"job.{what} is known from job.restore(state) on: the group is formed there")
-        return self._standing.place
+        return self._regrouping.place
 
     def _state_now(self, what: str) -> State:
-        if self.current_state is None or self._standing.place is None:
+        if self.current_state is None or self._regrouping.place is None:
             raise NotFormedError(f"{what} comes after job.restore(state)")
         return self.current_state
 
@@ -135,7 +135,7 @@ class Job:
         if ddp.is_fsdp(model):
             raise TypeError("the model is sharded by fully_shard already: use it as it is, without job.wrap")
         wrapped = ddp.ElasticDDP(model.to(self.device), **options)
-        self._standing.models.append(wrapped)
+        self._regrouping.models.append(wrapped)
         return wrapped
 
     def state(self, **objects: Any) -> State:
@@ -144,7 +144,7 @@ class Job:
         The sampler is among them. What is called `scheduler` is stepped by step.update(); `scaler` scales losses.
         """
         state = State(objects)
-        for model in self._standing.models:
+        for model in self._regrouping.models:
             ddp.check_supported(model.module, state.optimizers.values())
         for name, optimizer in state.optimizers.items():
             optimizer.register_step_pre_hook(partial(self._begin_update, name))
@@ -158,7 +158,7 @@ class Job:
         where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
         state newcomers would lack.
         """
-        if self._checkpoints is None and self._standing.needs_checkpoints:
+        if self._checkpoints is None and self._regrouping.needs_checkpoints:
             raise StateError(
                 "a change of size starts the processes again from a checkpoint, and there is no folder for it: "
                 "give one that all pods see, elastic.init(checkpoints=...)"
@@ -169,7 +169,7 @@ class Job:
             state.refuse_what_no_checkpoint_takes()
         self.current_state = state
         self._goodput.spend("startup")
-        self._standing.take_part(state)
+        self._regrouping.take_part(state)
         self._goodput.spend("regroup")
         idle = state.data.idle_ranks(self.world_size)
         if idle and self.rank == 0:
@@ -182,11 +182,13 @@ class Job:
         for call in self._on_regroup:
             call(self)
 
-    def _begin_epoch(self, place: Place) -> None:
-        """Under a new master: before the first step, whoever writes says so where an earlier one would see it."""
+    def _begin_epoch(self, place: GroupPlace) -> None:
+        """Under a new master: before the first step, the writer leaves its epoch where an earlier master looks."""
         if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
             self._epoch_begun = place.epoch
-            self._checkpoints.begin(self._job_uid, epoch=place.epoch)
+            line = self._regrouping.line
+            obeyed = (lambda: line.master) if line is not None else (lambda: 0)
+            self._checkpoints.begin(self._job_uid, epoch=place.epoch, obeyed=obeyed)
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -205,17 +207,17 @@ class Job:
         state = self._state_now("job.batches")
         if data is not state.data:
             raise StateError("job.batches needs the sampler that was given to job.state")
-        shares: Iterator[Share] | None = None
+        shares: Iterator[RankBatch] | None = None
         epoch = data.epoch
         while (share := data.share(self.rank, self.world_size)) is not None:
             self._goodput.spend("other")
-            if self._standing.pass_boundary():
+            if self._regrouping.pass_boundary():
                 self._goodput.spend("regroup")
                 shares = None
                 share = data.share(self.rank, self.world_size)
                 if share is None or data.epoch != epoch:
                     # The state is that of a rank that had finished the epoch, and waits further on.
-                    self._standing.free_boundary()
+                    self._regrouping.free_boundary()
                     return
             if loader is not None:
                 shares = shares or loader.shares(self.rank, self.world_size)
@@ -225,7 +227,7 @@ class Job:
             yield self._batch
             if state.step == step:
                 shares = None
-                if not self._standing.aborted:
+                if not self._regrouping.aborted:
                     raise StepError("a batch was not applied: use `with job.step(state) as step` for each batch")
 
     def loader(self, dataset: Any, **options: Any) -> Loader:
@@ -244,48 +246,48 @@ class Job:
         return self._state_now("job.batches").data.seed
 
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """From here on all ranks draw the same random numbers (102). Called by Evaluation."""
+        """From here on all ranks draw the same random numbers (102). See Evaluations."""
         seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
-        """Called by Step."""
+        """See Steps."""
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
         self._active, self.micro = step, None
-        if self._standing.link is not None:
-            self._standing.link.step_began = time.monotonic()
+        if self._regrouping.line is not None:
+            self._regrouping.line.step_began = time.monotonic()
 
     def end_step(self) -> None:
-        """Called by Step."""
+        """See Steps."""
         self._active = None
-        if self._standing.link is not None:
-            self._standing.link.step_began = None
+        if self._regrouping.line is not None:
+            self._regrouping.line.step_began = None
 
     def check_group(self) -> None:
-        """Raises where a reduction has failed, or the group was aborted. Called by Step."""
-        if self._standing.formed is not None:
-            self._standing.formed.calls.check()
+        """Raises where a reduction has failed, or the group was aborted. See Steps."""
+        if self._regrouping.formed is not None:
+            self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """None where there is no group, or nobody counts. Called by Step."""
-        return groups.collectives_begun() if self._standing.formed is not None else None
+        """None where there is no group, or nobody counts. See Steps."""
+        return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property
     def may_change_in_place(self) -> bool:
         """Whether a group like this one does in pods of Elastic mode, so that a lost peer ends no process."""
-        return self._standing.kind == contract.IN_PLACE
+        return self._regrouping.kind == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
-        """Called by Step, after an error of communication."""
-        return self._standing.has_lost_a_peer()
+        """After an error of communication. See Steps."""
+        return self._regrouping.has_lost_a_peer()
 
     def note_aborted(self) -> None:
-        """The batch will come again. Called by Step."""
-        self._standing.aborted = True
+        """The batch will come again. See Steps."""
+        self._regrouping.aborted = True
         self._goodput.spend("lost")
 
     def commit(self, state: State, loss: Any) -> None:
-        """The batch counts from now on. Called by Step."""
+        """The batch counts from now on. See Steps."""
         assert self._batch is not None
         state.data.commit(self._batch.share)
         state.step += 1
@@ -295,8 +297,8 @@ class Job:
         self._reports.committed(state, loss, self._checkpoints)
 
     def compare_replicas(self) -> None:
-        """Every so many steps, that all ranks had the same weights. Raises DivergedError. Called by Step."""
-        state, formed = self._state_now("job.step"), self._standing.formed
+        """Check every `compare_every` steps that all ranks had the same weights. Raises DivergedError."""
+        state, formed = self._state_now("job.step"), self._regrouping.formed
         if formed is not None and formed.world > 1 and state.models and self._comparison.is_due(state.step):
             self._comparison.compare(formed, replicas.fingerprint(state.replicas()), step=state.step)
 
@@ -311,7 +313,7 @@ class Job:
     # -- beside training -----------------------------------------------------------------------------------------------
 
     def eval_batches(self, data: Any, batch_size: int = 256) -> Evaluation:
-        """An evaluation of a data set, or of so many samples. See Evaluation."""
+        """An evaluation of a data set, or of a number of samples. See Evaluation."""
         state = self._state_now("job.eval_batches")
         self._evaluated += 1
         number = self._evaluated
@@ -322,21 +324,23 @@ class Job:
         return Evaluation(self, length_of(data), batch_size, known)
 
     def free_boundary(self) -> None:
-        """The next boundary is the one that the others are at already. Called by Evaluation."""
-        self._standing.free_boundary()
+        """The next boundary is the one that the others are at already. See Evaluations."""
+        self._regrouping.free_boundary()
 
     def pass_boundary(self) -> bool:
-        """Called by Evaluation."""
-        return self._standing.pass_boundary()
+        """See Evaluations."""
+        return self._regrouping.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """All evaluate with rank 0's running statistics; False if the group was lost. Called by Evaluation."""
-        formed, state = self._standing.formed, self._state_now("job.eval_batches")
+        """All evaluate with rank 0's running statistics; False if the group was lost. See Evaluations."""
+        formed, state = self._regrouping.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True
         try:
             for buffer in (buffer for model in state.models for buffer in model.module.buffers()):
                 formed.calls.wait(dist.broadcast(buffer, 0, group=formed.group, async_op=True))
+            for model in state.models:
+                model.rollback.forget()
         except Exception as error:
             if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
                 raise
@@ -344,11 +348,11 @@ class Job:
         return True
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Over all ranks; None if the group was lost meanwhile. Called by Evaluation."""
+        """Over all ranks; None if the group was lost meanwhile. See Evaluations."""
         total = dict(sums)
-        if self._standing.formed is not None:
+        if self._regrouping.formed is not None:
             try:
-                gathered: list[dict[str, float]] = gather_objects(self._standing.formed, sums)
+                gathered: list[dict[str, float]] = gather_objects(self._regrouping.formed, sums)
             except Exception as error:
                 if not (groups.is_communication_error(error) and self.has_lost_a_peer()):
                     raise
@@ -384,7 +388,7 @@ class Job:
     def _save_now(self) -> None:
         """This process is about to end, and nobody else has the state."""
         state = self.current_state
-        if self._checkpoints is not None and state is not None and self._standing.place is not None:
+        if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:

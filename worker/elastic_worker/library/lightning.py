@@ -173,7 +173,7 @@ def _count_anew(checkpoint: dict[str, Any], world: int, trainer: Any) -> int:
 
 
 def _skip(trainer: Any, batches: int) -> None:
-    """Have each loader go on after so many batches of the epoch; one that keeps its own state does so by itself."""
+    """Have each loader go on after that many batches of the epoch; one that keeps its own state does so by itself."""
     loop = trainer.fit_loop
     for loader in loop._combined_loader.flattened:
         sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)

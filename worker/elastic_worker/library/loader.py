@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from elastic_worker.library.sampler import Sampler, SamplerError, Share
+from elastic_worker.library.sampler import RankBatch, Sampler, SamplerError
 from elastic_worker.library.seeds import kept_on_cpu, set_cpu_seeds, stable_hash
 from elastic_worker.processes.linux import die_with_parent
 
@@ -82,7 +82,7 @@ class Loader:
             **others,
         )
 
-    def shares(self, rank: int, world: int) -> Iterator[Share]:
+    def shares(self, rank: int, world: int) -> Iterator[RankBatch]:
         """From the sampler's cursor to the end of its epoch; fetching begins at once.
 
         Commit each share to the sampler before asking for the next one, which raises SamplerError otherwise. After a
@@ -96,7 +96,7 @@ class Loader:
         self._start.from_main_thread = threading.current_thread() is threading.main_thread()
         return self._filled(iter(self._loader), iteration, rank, world)
 
-    def _filled(self, fetched: Iterator[Any], iteration: int, rank: int, world: int) -> Iterator[Share]:
+    def _filled(self, fetched: Iterator[Any], iteration: int, rank: int, world: int) -> Iterator[RankBatch]:
         epoch, first = self._ahead.epoch, self._ahead.first
         while True:
             if iteration != int(self._current[0]):

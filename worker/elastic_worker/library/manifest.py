@@ -20,7 +20,7 @@ _READ_BYTES = 4 << 20
 
 
 class Order(NamedTuple):
-    """Who writes: the master's epoch, and the generation of the group. A higher one is newer."""
+    """A writer: the master's epoch, and the generation of the group. A higher one is newer."""
 
     epoch: int
     generation: int
@@ -39,7 +39,7 @@ class TornError(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was saved, by whom, in which files. `world` is the number of ranks that trained."""
+    """What was saved, its writer, and the files. `world` is the number of ranks that trained."""
 
     step: int
     order: Order

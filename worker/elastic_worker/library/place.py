@@ -11,11 +11,11 @@ from elastic_worker import contract
 
 
 class SurroundingsError(RuntimeError):
-    """The variables of whoever started the process do not fit together; the message names them."""
+    """The variables of the launcher do not fit together; the message names them."""
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupPlace:
     """In one group. `rank` -1: not in it. `pods` and `pod`: how many there are, and which of them this is."""
 
     generation: int
@@ -28,9 +28,9 @@ class Place:
     pod: int = 0
 
     @staticmethod
-    def from_message(message: Mapping[str, Any]) -> Place:
+    def from_message(message: Mapping[str, Any]) -> GroupPlace:
         """From what the launcher says."""
-        return Place(**{name: message[name] for name in Place.__dataclass_fields__ if name in message})
+        return GroupPlace(**{name: message[name] for name in GroupPlace.__dataclass_fields__ if name in message})
 
     def set_environment(self) -> None:
         """What torchrun's variables say, for libraries that read them later."""
@@ -50,7 +50,7 @@ class Place:
         os.environ.update({name: str(value) for name, value in values.items()})
 
 
-def find(environ: Mapping[str, str]) -> Place:
+def find(environ: Mapping[str, str]) -> GroupPlace:
     """From the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
 
     Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any script with torch.
@@ -61,14 +61,14 @@ def find(environ: Mapping[str, str]) -> Place:
     elif "SLURM_PROCID" in environ and _number(environ, "SLURM_NTASKS", 1) > 1:
         rank, world = _number(environ, "SLURM_PROCID"), _number(environ, "SLURM_NTASKS")
     else:
-        return Place(generation=1, rank=0, world=1, host="127.0.0.1", port=0)
+        return GroupPlace(generation=1, rank=0, world=1, host="127.0.0.1", port=0)
     if not 0 <= rank < world:
         names = ("RANK", "WORLD_SIZE") if "RANK" in environ else ("SLURM_PROCID", "SLURM_NTASKS")
         raise SurroundingsError(f"{names[0]}={rank} does not fit {names[1]}={world}: ranks are 0 to {world - 1}")
     host = environ.get("MASTER_ADDR", "")
     if world > 1 and not host:
         raise SurroundingsError(f"{world} processes, but MASTER_ADDR is not set: set it to the host of rank 0")
-    return Place(
+    return GroupPlace(
         generation=_number(environ, contract.ENV_GENERATION, 1),
         rank=rank,
         world=world,

@@ -1,4 +1,4 @@
-"""Whether all ranks have the same weights, as they must: one number of each rank, compared every so many steps."""
+"""Whether all ranks have the same weights, as they must: a number of each, compared every `compare_every` steps."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.goodput import Goodput
-from elastic_worker.library.link import Link
+from elastic_worker.library.launcher_line import LauncherLine
 from elastic_worker.library.state import State
 
 TELL_SECONDS = 0.5
@@ -16,8 +16,8 @@ TELL_SECONDS = 0.5
 class Reports:
     """Of one process; without a launcher nobody is told."""
 
-    def __init__(self, link: Link | None, goodput: Goodput) -> None:
-        self._link, self._goodput = link, goodput
+    def __init__(self, line: LauncherLine | None, goodput: Goodput) -> None:
+        self._line, self._goodput = line, goodput
         self._last_commit = self._told_at = 0.0
         self._entered: tuple[int, float] | None = None
         self._checkpoint: tuple[int | None, str] = (None, "")
@@ -29,30 +29,30 @@ class Reports:
     def committed(self, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         """A step was done."""
         now = time.monotonic()
-        if self._link is not None:
+        if self._line is not None:
             if self._entered is not None:
                 generation, before = self._entered
-                self._link.send(generation=generation, stepped=round(now - before, 4) if before else 0.0)
+                self._line.send(generation=generation, stepped=round(now - before, 4) if before else 0.0)
                 self._entered = None
                 self._told_at = 0.0
             if now >= self._told_at + TELL_SECONDS:
                 self._told_at = now
-                self._tell(self._link, state, loss, checkpoints)
+                self._tell(self._line, state, loss, checkpoints)
         self._last_commit = now
 
-    def _tell(self, link: Link, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
-        link.median_step = self._goodput.median_step() if self._goodput.is_steady else None
+    def _tell(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
+        line.median_step = self._goodput.median_step() if self._goodput.is_steady else None
         told: dict[str, Any] = {
             "step": state.step,
             "epoch": state.data.epoch,
             "samples": state.data.epoch * state.data.length + state.data.cursor,
-            "tick": link.passed,
+            "tick": line.passed,
             "median": round(self._goodput.median_step(), 4),
             "goodput": self._goodput.shown(),
         }
         if loss is not None:
             told["loss"] = float(loss)
-        link.send(progress=told)
+        line.send(progress=told)
         if checkpoints is None:
             return
         known = checkpoints.last_step, checkpoints.problem
@@ -60,6 +60,6 @@ class Reports:
             step, problem = self._checkpoint
             self._checkpoint = known
             if known[0] is not None and known[0] != step:
-                link.send(lastCheckpointStep=known[0])
+                line.send(lastCheckpointStep=known[0])
             if known[1] != problem:
-                link.send(checkpointError=known[1])
+                line.send(checkpointError=known[1])

@@ -3,13 +3,13 @@
 One cursor counts the samples of the epoch that are committed. A global batch is the next `global_batch` samples of the
 epoch's order; it is cut into micro-batches of one shape, which are dealt to the ranks. Order, cuts, weights and seeds
 do not depend on the world, so a batch that was aborted comes again in other shares. The same state is held by every
-rank; nothing is communicated.
+rank; nothing is communicated. An epoch ends under the version of the order that it began under (119).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence, Sized
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,14 @@ import torch
 from torch.utils.data import IterableDataset
 
 from elastic_worker.library.seeds import stable_hash
+from elastic_worker.library.shuffle import KEYED, RANDPERM, Order
 
 SAME_IN_STATE = ("length", "seed", "shuffle")
 """What makes the order of an epoch: a cursor means nothing in another one."""
 PRINT_SAMPLES = 64
-"""So many samples from the beginning of an order tell whether another version of torch shuffles alike."""
+"""So many samples from the beginning of an order tell whether another version of torch, or another release of this
+library, shuffles alike.
+"""
 
 
 class SamplerError(ValueError):
@@ -29,7 +32,7 @@ class SamplerError(ValueError):
 
 
 @dataclass
-class Micro:
+class MicroBatch:
     """The samples of one forward pass, which are `part` of the global batch.
 
     `last` is the rank's last one of this global batch. `data` is what a loader fetched. `is_weighed` once somebody has
@@ -53,7 +56,7 @@ class Micro:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankBatch:
     """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
 
     A dummy share has nothing but the batch's first micro-batch, with weight 0: its rank takes part in the collectives,
@@ -63,7 +66,7 @@ class Share:
     epoch: int
     first: int
     samples: int
-    micro: tuple[Micro, ...]
+    micro: tuple[MicroBatch, ...]
     is_dummy: bool
 
 
@@ -103,17 +106,18 @@ class Sampler:
         """
         self.epoch = 0
         self.cursor = 0
-        self._order: tuple[int, Sequence[int] | torch.Tensor] | None = None
+        self.order_kind = self._next_order_kind = KEYED
+        self._order: tuple[tuple[int, int], Order] | None = None
 
-    def share(self, rank: int, world: int) -> Share | None:
+    def share(self, rank: int, world: int) -> RankBatch | None:
         """Of the next global batch; None when the epoch is over."""
         return self.peek(rank, world, 0)
 
-    def peek(self, rank: int, world: int, ahead: int) -> Share | None:
+    def peek(self, rank: int, world: int, ahead: int) -> RankBatch | None:
         """Of the global batch that comes `ahead` batches after the next one; None beyond the end of this epoch."""
         return self.share_at(self.cursor + _whole("ahead", ahead, least=0) * self.global_batch, rank, world)
 
-    def share_at(self, first: int, rank: int, world: int) -> Share | None:
+    def share_at(self, first: int, rank: int, world: int) -> RankBatch | None:
         """Of the global batch that begins at the cursor `first` of this epoch, wherever the cursor is by now."""
         world = _positive("world", world)
         rank = _whole("rank", rank, least=0)
@@ -132,7 +136,7 @@ class Sampler:
             size = min(self.micro_batch, samples - offset)
             last = number == len(parts)
             micro.append(self._micro(first + offset, size, part=counts * size / samples, last=last))
-        return Share(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
+        return RankBatch(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
 
     def batches_left(self) -> int:
         """Global batches of this epoch that are not committed."""
@@ -143,7 +147,7 @@ class Sampler:
         """How many ranks of such a world get no sample of a full global batch."""
         return max(0, _positive("world", world) - self.global_batch // self.micro_batch)
 
-    def commit(self, share: Share) -> None:
+    def commit(self, share: RankBatch) -> None:
         """Its global batch is in the weights. Raises SamplerError if it is not the one at the cursor."""
         if not self.is_next(share):
             raise SamplerError(
@@ -153,7 +157,7 @@ class Sampler:
             )
         self.cursor += share.samples
 
-    def is_next(self, share: Share) -> bool:
+    def is_next(self, share: RankBatch) -> bool:
         """Whether it is of the global batch at the cursor."""
         return (share.epoch, share.first, share.samples) == (self.epoch, self.cursor, self._samples_at(self.cursor))
 
@@ -161,6 +165,13 @@ class Sampler:
         """Begin the next one; what is left of this one is left out."""
         self.epoch += 1
         self.cursor = 0
+        self.order_kind = self._next_order_kind
+
+    def choose_order(self, kind: int) -> None:
+        """Of all epochs from here on, the present one only if nothing of it is committed: see shuffle.py."""
+        self._next_order_kind = kind
+        if self.cursor == 0:
+            self.order_kind = kind
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able; the same on every rank."""
@@ -172,7 +183,8 @@ class Sampler:
             "cursor": self.cursor,
             "global_batch": self.global_batch,
             "micro_batch": self.micro_batch,
-            "order": self._print_of_order(self.epoch),
+            "order": self._print_of_order(self.epoch, self.order_kind),
+            "order_kind": self.order_kind,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -194,39 +206,35 @@ class Sampler:
         cursor = _whole("cursor of the state", state["cursor"], least=0)
         if cursor > self.length:
             raise SamplerError(f"the state's cursor={cursor} is beyond its length={self.length}")
-        if 0 < cursor < self.length and state["order"] != self._print_of_order(epoch):
+        kind = state.get("order_kind", RANDPERM)
+        if kind not in (RANDPERM, KEYED):
+            raise SamplerError(
+                f"the state was saved with order_kind={kind!r}, by a later release of this library: use that one"
+            )
+        if 0 < cursor < self.length and state["order"] != self._print_of_order(epoch, kind):
             raise SamplerError(
                 f"torch {torch.__version__} shuffles epoch {epoch} in another order than the version that the state "
                 f"was saved with, at cursor={cursor}: finish the epoch with that version, or set cursor to 0 in the "
                 "state to begin the epoch again"
             )
-        self.epoch, self.cursor = epoch, cursor
+        self.epoch, self.cursor, self.order_kind = epoch, cursor, kind
 
     def _samples_at(self, first: int) -> int:
         samples = max(0, min(self.global_batch, self.length - first))
         return 0 if self.drop_last and samples < self.global_batch else samples
 
-    def _micro(self, first: int, size: int, *, part: float, last: bool) -> Micro:
-        indices = _listed(self._order_of(self.epoch)[first : first + size])
-        return Micro(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
+    def _micro(self, first: int, size: int, *, part: float, last: bool) -> MicroBatch:
+        indices = self._order_of(self.epoch, self.order_kind).samples(first, size)
+        return MicroBatch(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
 
-    def _order_of(self, epoch: int) -> Sequence[int] | torch.Tensor:
-        """Four bytes and some 30 ns per sample, once per epoch."""
-        if not self.shuffle:
-            return range(self.length)
-        if self._order is None or self._order[0] != epoch:
+    def _order_of(self, epoch: int, kind: int) -> Order:
+        if self._order is None or self._order[0] != (epoch, kind):
             self._order = None
-            dtype = torch.int32 if self.length < 2**31 else torch.int64
-            generator = torch.Generator().manual_seed(stable_hash("order", self.seed, epoch))
-            self._order = epoch, torch.randperm(self.length, generator=generator, dtype=dtype)
+            self._order = (epoch, kind), Order(self.length, self.seed, epoch, kind=kind, shuffle=self.shuffle)
         return self._order[1]
 
-    def _print_of_order(self, epoch: int) -> int:
-        return stable_hash("print", *_listed(self._order_of(epoch)[:PRINT_SAMPLES]))
-
-
-def _listed(order: Sequence[int] | torch.Tensor) -> list[int]:
-    return order.tolist() if isinstance(order, torch.Tensor) else list(order)
+    def _print_of_order(self, epoch: int, kind: int) -> int:
+        return stable_hash("print", *self._order_of(epoch, kind).samples(0, PRINT_SAMPLES))
 
 
 def _dealt(count: int, rank: int, world: int) -> tuple[int, int]:

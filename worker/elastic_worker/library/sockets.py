@@ -37,7 +37,7 @@ def listeners() -> set[Address]:
 
 
 def shut_down(mesh: Mesh) -> int:
-    """Shut the connections of the mesh down, whoever reads or writes them; returns how many.
+    """Shut the connections of the mesh down, also those in use; returns how many.
 
     They stay open as descriptors until their owner closes them: it sees an end of file.
     """

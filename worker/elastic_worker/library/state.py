@@ -21,7 +21,7 @@ from elastic_worker.library.sampler import Sampler
 STEPPED_WITH_UPDATE = "scheduler"
 SCALER = "scaler"
 MOST_EVALUATIONS = 1000
-"""Between two steps, as far as they are told apart."""
+"""Between two steps."""
 
 
 class StateError(ValueError):
@@ -150,6 +150,13 @@ class State:
             "epoch_base": self.epoch_base,
         }
         return {**self.capture(), "progress": progress, "buffers": buffers}
+
+    def existing(self) -> dict[str, Any]:
+        """Of what `capture_for_peer` gives, that of models and optimizers: those tensors may be written to."""
+        kinds = (torch.nn.Module, torch.optim.Optimizer)
+        bare = ((name, _bare(each)) for name, each in self.objects.items())
+        objects = {name: each.state_dict() for name, each in bare if isinstance(each, kinds)}
+        return {"objects": objects, "buffers": {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}}
 
     def apply(self, captured: Mapping[str, Any]) -> None:
         """Become what was captured. Raises StateError where that was another model, optimizer or data set."""

@@ -4,35 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from elastic_worker.library import groups, seeds
-from elastic_worker.library.sampler import Micro, Share
+from elastic_worker.library.sampler import MicroBatch, RankBatch
 from elastic_worker.library.state import State
-
-if TYPE_CHECKING:
-    from elastic_worker.library.job import Job
 
 
 class StepError(RuntimeError):
     """The body of a step did not do what a step must; the message says what is missing."""
 
 
+class Steps(Protocol):
+    """What a batch and its step ask of the job that they are steps of."""
+
+    micro: MicroBatch | None
+
+    @property
+    def current_state(self) -> State | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def may_change_in_place(self) -> bool:
+        """Whether a lost peer ends no process."""
+
+    def begin_step(self, step: Step) -> None: ...
+    def end_step(self) -> None: ...
+    def check_group(self) -> None:
+        """Raises where a reduction has failed, or the group was aborted."""
+
+    def collectives_begun(self) -> int | None:
+        """None where there is no group, or nobody counts."""
+
+    def has_lost_a_peer(self) -> bool:
+        """After an error of communication."""
+
+    def note_aborted(self) -> None:
+        """The batch will come again."""
+
+    def commit(self, state: State, loss: Any) -> None:
+        """The batch counts from now on."""
+
+    def compare_replicas(self) -> None:
+        """Raises DivergedError where a rank has other weights."""
+
+
 class Batch:
     """This rank's share of a global batch of `samples` samples."""
 
-    def __init__(self, share: Share, job: Job) -> None:
+    def __init__(self, share: RankBatch, job: Steps) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
         self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
 
     @property
-    def micro(self) -> Iterator[Micro]:
+    def micro(self) -> Iterator[MicroBatch]:
         """The micro-batches, one after the other; only the last one's backward has the gradients added up over all.
 
-        Random numbers depend on the micro-batch alone, not on who computes it.
+        Random numbers depend on the micro-batch alone, not on the rank that computes it.
         """
         state = self._job.current_state
         for micro in self.share.micro:
@@ -53,7 +86,7 @@ class Batch:
 class Step:
     """Made by `job.step(state)`."""
 
-    def __init__(self, job: Job, state: State) -> None:
+    def __init__(self, job: Steps, state: State) -> None:
         self._job, self._state = job, state
         self._reduced = False
         self._begun: set[str] = set()
@@ -63,12 +96,11 @@ class Step:
         self._loss: Any = None
         self.committed = False
         """Whether the batch was applied; known after the block. If not, it comes again, with what is done after it."""
-        self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def __enter__(self) -> Step:
         self._job.begin_step(self)
-        live = [buffer for model in self._state.models for buffer in model.module.buffers()]
-        self._buffers = [(buffer, buffer.detach().clone()) for buffer in live]
+        for model in self._state.models:
+            model.rollback.begin()
         return self
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -90,7 +122,7 @@ class Step:
         self._job.check_group()
         self._reduced = is_last
 
-    def _check_backward(self, micro: Micro | None) -> None:
+    def _check_backward(self, micro: MicroBatch | None) -> None:
         if micro is not None and not micro.is_weighed:
             raise StepError(
                 "the loss was not multiplied by the weight of its micro-batch, which is its part of the global batch: "
@@ -169,6 +201,8 @@ class Step:
                 if not self._done:
                     raise StepError("the step ends without an update: call step.update(), or optimizer.step()")
                 self._commit()
+                for model in self._state.models:
+                    model.rollback.end()
                 job.compare_replicas()
             finally:
                 job.end_step()
@@ -195,8 +229,8 @@ class Step:
 
     def _undo(self) -> None:
         """As if it had not begun."""
-        for buffer, before in self._buffers:
-            buffer.copy_(before)
+        for model in self._state.models:
+            model.rollback.undo()
         for optimizer in self._state.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
         self._job.note_aborted()

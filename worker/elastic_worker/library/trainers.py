@@ -18,8 +18,8 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.library.groups import Formed
-from elastic_worker.library.link import Link
-from elastic_worker.library.place import Place, find, local_rank
+from elastic_worker.library.launcher_line import LauncherLine
+from elastic_worker.library.place import GroupPlace, find, local_rank
 from elastic_worker.library.reports import TELL_SECONDS
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class TrainerLine:
     """Of one training process, from the beginning of its training on."""
 
     def __init__(self) -> None:
-        self._link: Link | None = None
+        self._link: LauncherLine | None = None
         self._generation = 0
         self._has_stepped = False
         self._told_at = 0.0
@@ -50,7 +50,7 @@ class TrainerLine:
         self._generation = find(os.environ).generation
         if self._generation > 1 and not step and newest:
             raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
-        self._link = Link(path, {"localRank": local_rank(os.environ), "kind": contract.RESTART}, form=_form)
+        self._link = LauncherLine(path, {"localRank": local_rank(os.environ), "kind": contract.RESTART}, form=_form)
         self._link.enter(self._generation, None)
         self._link.send(joined=self._generation)
 
@@ -117,7 +117,7 @@ def accumulation_steps(global_batch: int, per_device_batch: int) -> int:
     return global_batch // each
 
 
-def _form(place: Place, name: str) -> Formed:
+def _form(place: GroupPlace, name: str) -> Formed:
     raise RuntimeError(f"{name}: a trainer's processes start again for generation {place.generation}")
 
 

@@ -1,4 +1,4 @@
-"""Watches the launcher's child processes: reaps every one that ends, tells whoever waits for it, and signals groups.
+"""Watches the launcher's child processes: reaps every one that ends, tells its waiter, and signals groups.
 
 Everything ends up here: as PID 1 or as subreaper the launcher becomes the parent of all orphans in the container.
 Because it reaps all children, neither `subprocess` nor asyncio's subprocesses can be used beside it: see `spawn`.
@@ -83,7 +83,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def dump_stacks(self) -> None:
-        """Have the process print the stacks of its threads to its stderr, if it has got as far as to know how."""
+        """Have the process print the stacks of its threads to its stderr, if it has installed the handler yet."""
         if not self.exited.done() and self._catches(linux.DUMP_SIGNAL):
             os.kill(self.pid, linux.DUMP_SIGNAL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from contextlib import suppress
@@ -15,6 +16,8 @@ DUMP_SIGNAL = signal.SIGRTMIN + 12
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
+MOST_DESCRIPTORS = 1 << 20
+"""Some programs go through all that they might have."""
 PARENT_SECONDS = 10
 """How long a forked process waits until it has become the launcher's child."""
 
@@ -39,6 +42,14 @@ def die_with_parent(signal_number: int) -> None:
 def set_subreaper(*, on: bool) -> None:
     """Say whether orphans among this process's descendants become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def allow_descriptors() -> None:
+    """Have this process and its children open as many files and sockets as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from . import failure, fresh, linux, program, rest, steps, store
+from . import after_fork, failure, linux, program, quiesce, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
@@ -27,7 +27,7 @@ _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[att
 def become(ticket: Ticket, *, forked: bool) -> None:
     """Run the ticket's program. Returns when a script has come to its end; raises what the script raises."""
     if forked:
-        fresh.renew(ticket.environ, directory=ticket.directory)
+        after_fork.renew(ticket.environ, directory=ticket.directory)
     else:
         os.chdir(ticket.directory)
     kind, target, args = ticket.program
@@ -65,7 +65,7 @@ def _prepare(ticket: Ticket) -> None:
             stream.reconfigure(line_buffering=True)
     faulthandler.enable()
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
-    rest.install()
+    quiesce.install()
     if ticket.steps_file:
         steps.install(ticket.steps_file)
 

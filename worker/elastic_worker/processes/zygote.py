@@ -1,7 +1,8 @@
 """The warm parent: has imported what training processes import, and forks them in some milliseconds.
 
 It runs no tensor operation, opens no socket, never asks for a GPU and has a single Python thread: each of these would
-be broken, or shared, in the processes forked from it. A module that does otherwise is named, and left out next time.
+be broken, or shared, in the processes forked from it. A module that does otherwise is named, and left out next time
+(`fitness`).
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ import json
 import os
 import signal
 import socket
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 from . import linux, ticket
+from .fitness import Fitness, quiet_fork
 from .orders import MESSAGE_BYTES, Orders, encode
 
-CUDA_TOUCHED = 3
-"""Exit status of a trial process in which CUDA cannot be used."""
+OWN_THREADS = "torch"
+"""The package whose native threads are known: forks have been tried with them."""
 WHY_CHARACTERS = 1_000
 
 Request = dict[str, Any]
@@ -53,13 +53,15 @@ def serve(path: Path) -> ticket.Ticket:
 def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
     # Counting GPUs by the driver's management library leaves CUDA alone. Forked processes get another environment.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    fitness = Fitness()
     for module in modules:
         control.send(encode({"importing": module}))
         failed = _import(module)
         if failed:
             control.send(encode({"failed": module, "why": failed[-WHY_CHARACTERS:]}))
-        unfit = _unfit()
-        if unfit:
+        if module.partition(".")[0] == OWN_THREADS:
+            fitness.accept()
+        if unfit := fitness.problem():
             control.send(encode({"unfit": module, "why": unfit}))
             os._exit(0)
 
@@ -73,34 +75,10 @@ def _import(module: str) -> str:
     return ""
 
 
-def _unfit() -> str:
-    """Why this process must not be forked any more."""
-    if len(sys._current_frames()) > 1:
-        return "it starts a thread, and threads do not survive a fork"
-    if getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None) and _trial() == CUDA_TOUCHED:
-        return "it initialises CUDA, which processes forked afterwards cannot use"
-    return ""
-
-
-def _trial() -> int:
-    """Exit status of a forked process that only looks whether CUDA could be used in it."""
-    pid = _quiet_fork()
-    if pid == 0:
-        os._exit(CUDA_TOUCHED if sys.modules["torch.cuda"]._is_in_bad_fork() else 0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _quiet_fork() -> int:
-    """Forks. Python warns where libraries have threads of their own; those that do have handlers for forks."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
-
-
 def _fork(request: Request, control: socket.socket) -> bool:
     """Fork twice, so that the new process becomes the launcher's child. True in the new process."""
     try:
-        between = _quiet_fork()
+        between = quiet_fork()
     except OSError as error:
         control.send(encode({"id": request["id"], "error": str(error)}))
         return False
@@ -110,7 +88,7 @@ def _fork(request: Request, control: socket.socket) -> bool:
             control.send(encode({"id": request["id"], "error": f"the second fork failed: {os.strerror(status)}"}))
         return False
     try:
-        child = _quiet_fork()
+        child = quiet_fork()
     except OSError as error:
         os._exit(error.errno or 1)
     if child:

@@ -22,7 +22,7 @@ LONGEST_SECONDS = 10.0
 
 
 class Freezable(Protocol):
-    """A training process as far as this is concerned."""
+    """What freezing needs of a training process."""
 
     pid: int
 

@@ -12,17 +12,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.protocol import reports
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
+ANSWERS = {kind.key: kind for kind in reports.ANSWERS}
 LINE_BYTES = 1 << 20
 STALL_STEPS = 10.0
-"""A step that takes so many times the median will not end."""
+"""A step that takes this many times the median will not end."""
+
+
+class Writer(Protocol):
+    """The way to a process: what is used of asyncio.StreamWriter."""
+
+    def is_closing(self) -> bool: ...
+    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
+    async def drain(self) -> None: ...
 
 
 @dataclass
@@ -31,7 +42,7 @@ class Trainee:
 
     local_rank: int
     kind: str
-    writer: asyncio.StreamWriter
+    writer: Writer
     joined: int = 0
     waits: bool = False
     progress: Message = field(default_factory=dict)
@@ -43,7 +54,7 @@ class Trainee:
             self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
 
-class Library:
+class Trainees:
     """Of one pod. `tell` reaches the coordinator, `size` is how many processes the pod has."""
 
     def __init__(self, uid: str, path: Path, *, tell: Callable[..., None], size: Callable[[], int]) -> None:
@@ -95,18 +106,22 @@ class Library:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            hello = json.loads(await reader.readline())
-            trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
-            self._trainees[trainee.local_rank] = trainee
-            if folder := str(hello.get("checkpoints", "")):
-                self._tell(checkpointFolder=folder)
-            self._look()
+            trainee = self.enter(json.loads(await reader.readline()), writer)
             while line := await reader.readline():
-                self._hear(trainee, json.loads(line))
+                self.take(trainee, json.loads(line))
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.debug("a training process is heard no more: %s", error)
         finally:
             writer.close()
+
+    def enter(self, hello: Message, writer: Writer) -> Trainee:
+        """A process has dialled in. Raises KeyError, TypeError, ValueError for what is no hello."""
+        trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
+        self._trainees[trainee.local_rank] = trainee
+        if folder := str(hello.get("checkpoints", "")):
+            self._tell(reports.CheckpointFolder(folder))
+        self._look()
+        return trainee
 
     def gone(self, local_rank: int) -> None:
         """That process has failed. One that ends well stays in its group until all have."""
@@ -120,7 +135,8 @@ class Library:
 
     # -- from the processes to the coordinator -------------------------------------------------------------------------
 
-    def _hear(self, trainee: Trainee, message: Message) -> None:
+    def take(self, trainee: Trainee, message: Message) -> None:
+        """What a process says."""
         if "progress" in message:
             trainee.progress = message["progress"]
         if "where" in message:
@@ -135,16 +151,17 @@ class Library:
             self._saved.set_result(None)
         if "savedTogether" in message:
             self._collect("savedTogether", trainee, message)
-        for key in ("lastCheckpointStep", "checkpointError"):
-            if key in message:
-                self._tell(**{key: message[key]}, **({"checkpoints": 1} if key == "lastCheckpointStep" else {}))
+        if "lastCheckpointStep" in message:
+            self._tell(reports.Checkpoint(), reports.LastCheckpointStep.from_json(message))
+        if "checkpointError" in message:
+            self._tell(reports.CheckpointError.from_json(message))
         for name in ("formed", "passed", "agreed", "stepped"):
             if name in message:
                 self._collect(name, trainee, message)
         if "lost" in message:
-            self._tell(cutOff=message["lost"])
+            self._tell(reports.CutOff(int(message["lost"])))
         if "unformed" in message:
-            self._tell(unformed=message["unformed"], at=message["at"])
+            self._tell(reports.Unformed.from_json(message))
 
     def _collect(self, name: str, trainee: Trainee, message: Message) -> None:
         """An answer counts when all have given it."""
@@ -157,10 +174,9 @@ class Library:
         together = max(answers.values()) if name in ("formed", "passed", "stepped") else all(answers.values())
         if name == "stepped":
             pauses = [pause for pause in answers.values() if pause > 0]
-            self._tell(stepped=message["generation"], **({"pause": max(pauses)} if pauses else {}))
+            self._tell(reports.Stepped(int(message["generation"]), max(pauses) if pauses else None))
         else:
-            told = {name: together, "at": message["at"]}
-            self._tell(**told, **({"tick": message["tick"]} if "tick" in message else {}))
+            self._tell(ANSWERS[name].from_json({**message, name: together}))
 
     def _look(self) -> None:
         """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
@@ -170,7 +186,8 @@ class Library:
         joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
         if (ready, joined) != (self._ready, self._joined):
             self._ready, self._joined = ready, joined
-            self._tell(ready=ready, joined=joined, holds=any(t.joined for t in trainees), kind=self.kind)
+            holds = any(trainee.joined for trainee in trainees)
+            self._tell(reports.Ready(ready, joined, holds, self.kind))
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 
@@ -179,42 +196,21 @@ class Library:
         if "prepare" in message:
             self._answers.clear()
             told = message["prepare"]
-            record = Generation.from_message(told["group"])
-            self._each(lambda rank: {"prepare": {**told, "group": None, **self._place(record, rank)}})
+            part = taken(told["group"], self._uid)
+            self._each(lambda rank: {"prepare": {**told, "group": None, **_place(part, rank)}})
         for name in ("ask", "propose", "cancel", "broken"):
             if name in message:
                 self._each(lambda _rank: message)
         if "bind" in message:
-            record_message = message["bind"]
-            if record_message is None:
+            if message["bind"] is None:
                 self._each(lambda _rank: message)
             else:
-                record = Generation.from_message(record_message)
-                self._each(lambda rank: {"bind": self._place(record, rank), "at": message.get("at")})
+                part = taken(message["bind"], self._uid)
+                self._each(lambda rank: {"bind": _place(part, rank), "at": message.get("at")})
 
-    def _place(self, record: Generation, local_rank: int) -> Message:
-        """What one process needs to know of a group; rank -1 if it is not in it."""
-        place = {
-            "generation": record.number,
-            "epoch": record.epoch,
-            "world": record.world_size,
-            "host": record.pods[0].address if record.pods else "",
-            "port": record.store_port,
-            "rank": -1,
-        }
-        if self._uid not in record.uids:
-            return place
-        own = [pod.uid for pod in record.pods].index(self._uid)
-        return {
-            **place,
-            "rank": record.first_rank(self._uid) + local_rank,
-            "pods": len(record.pods),
-            "pod": own,
-        }
-
-    def coordinator_is(self, *, here: bool) -> None:
-        """Whether anybody coordinates now: while nobody does, nobody can say who is lost."""
-        self._each(lambda _rank: {"away": not here})
+    def coordinator_is(self, epoch: int | None) -> None:
+        """The epoch of the coordinator; None while there is none, as then nobody can say which pods are lost."""
+        self._each(lambda _rank: {"away": True} if epoch is None else {"away": False, "epoch": epoch})
 
     async def leave(self, *, save: bool, seconds: float) -> None:
         """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""
@@ -233,3 +229,18 @@ class Library:
     def _each(self, message: Callable[[int], Message]) -> None:
         for rank, trainee in self._trainees.items():
             trainee.send(message(rank))
+
+
+def _place(part: Part, local_rank: int) -> Message:
+    """What one process needs to know of a group; rank -1 if it is not in it."""
+    place = {
+        "generation": part.number,
+        "epoch": part.epoch,
+        "world": part.world_size,
+        "host": part.host,
+        "port": part.store_port,
+        "rank": -1,
+    }
+    if part.place < 0:
+        return place
+    return {**place, "rank": part.first_rank + local_rank, "pods": part.pods, "pod": part.place}

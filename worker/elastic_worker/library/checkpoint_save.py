@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What is saved, where and by whom."""
+class SaveAttempt:
+    """What is saved, where, and in which order of writers."""
 
     place: Folder
     step: int

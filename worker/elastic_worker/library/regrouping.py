@@ -1,4 +1,4 @@
-"""Which group a process is in, how it comes into the next one, and who tells it to."""
+"""The group that a process is in, and how it comes into the next one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from torch import distributed as dist
 
 from elastic_worker import contract
 from elastic_worker.contract import IN_PLACE, RESTART
-from elastic_worker.library import ddp, groups, handover
-from elastic_worker.library.link import FORM_SECONDS, Link, Verdict
-from elastic_worker.library.place import Place, SurroundingsError, find, local_rank
+from elastic_worker.library import ddp, groups, handover, releases, trial
+from elastic_worker.library.launcher_line import FORM_SECONDS, LauncherLine
+from elastic_worker.library.line_state import Verdict
+from elastic_worker.library.place import GroupPlace, SurroundingsError, find, local_rank
+from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
 
 log = logging.getLogger(__name__)
 
 FIRST_FORM_SECONDS = 3600.0
-"""For the first group: all scripts have to get as far as job.restore. Who fails before is ended by the launcher."""
+"""For the first group: all scripts have to reach job.restore. The launcher ends the group if one fails before."""
 
 
-class Standing:
+class Regrouping:
     """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once.
 
     `in_place` None: where that is possible, which is gloo's. `checkpoints`: the folder, where masters learn of each
@@ -37,7 +39,7 @@ class Standing:
         self.local_rank = local_rank(environ)
         self.device = _device(self.local_rank)
         self.backend = backend or ("nccl" if self.device.type == "cuda" else "gloo")
-        self.place: Place | None = None
+        self.place: GroupPlace | None = None
         self.formed: groups.Formed | None = None
         self.state: State | None = None
         self.models: list[ddp.ElasticDDP] = []
@@ -49,10 +51,10 @@ class Standing:
         self._own = find(environ)
         self._has_state = self._at_boundary = False
         self.kind = self._choose(in_place)
-        self.link: Link | None = None
+        self.line: LauncherLine | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
             hello = {"localRank": self.local_rank, "kind": self.kind, "checkpoints": checkpoints}
-            self.link = Link(path, hello, form=self._form)
+            self.line = LauncherLine(path, hello, form=self._form)
         if self.kind == RESTART:
             # What such scripts do before job.restore, as sharding a model, needs the group.
             self.formed = self._public_group()
@@ -61,7 +63,7 @@ class Standing:
         """Raises SurroundingsError where it must be in place and cannot."""
         if in_place is False:
             return RESTART
-        why = "NCCL groups" if self.backend != "gloo" else groups.self_test()
+        why = "NCCL groups" if self.backend != "gloo" else trial.self_test()
         if why and in_place:
             raise SurroundingsError(f"elastic.init(in_place=True): not possible here ({why}); leave it out")
         if why and self._own.world > 1:
@@ -71,20 +73,20 @@ class Standing:
     @property
     def changes_in_place(self) -> bool:
         """Whether there may be another group for this process."""
-        return self.link is not None and self.kind == IN_PLACE
+        return self.line is not None and self.kind == IN_PLACE
 
     @property
     def needs_checkpoints(self) -> bool:
         """Whether a change of size goes through one."""
-        return self.link is not None and self.kind == RESTART
+        return self.line is not None and self.kind == RESTART
 
     # -- the first group -----------------------------------------------------------------------------------------------
 
     def take_part(self, state: State) -> None:
         """Be in a group, the first one or one that trains already, with the state of the training."""
         self.state = state
-        if self.link is not None and not self._own.generation:
-            self.link.park()
+        if self.line is not None and not self._own.generation:
+            self.line.park()
             self._go_over(self._next_verdict())
         else:
             self._first_group()
@@ -96,12 +98,12 @@ class Standing:
         if not self.changes_in_place:
             formed = self.formed or self._public_group()
             self.formed = None
-            if self.link is not None:
-                self.link.enter(own.generation, None)
+            if self.line is not None:
+                self.line.enter(own.generation, None)
         else:
-            assert self.link is not None
+            assert self.line is not None
             formed = groups.form(**self._where(own), prefix=f"library-{own.generation}.0", timeout=FIRST_FORM_SECONDS)
-            self.link.enter(own.generation, formed)
+            self.line.enter(own.generation, formed)
         if own.rank == 0 or state.is_sharded:
             self.load()
             self._has_state = True
@@ -125,27 +127,27 @@ class Standing:
 
     def pass_boundary(self) -> bool:
         """A point at which the group may change; whether it did. Raises Leave."""
-        if self._at_boundary or self.link is None:
+        if self._at_boundary or self.line is None:
             self._at_boundary = False
             return False
-        verdict = self.link.boundary(self.save)
+        verdict = self.line.boundary(self.save)
         if verdict is None:
             return False
         if verdict.save:
-            self._save_together(self.link)
+            self._save_together(self.line)
         else:
             self._go_over(verdict)
         return True
 
-    def _save_together(self, link: Link) -> None:
+    def _save_together(self, line: LauncherLine) -> None:
         """Write a checkpoint with all others, and wait for the end: another process goes on from it. Raises Leave."""
         try:
             self.save_together()
         except BaseException:
-            link.send(savedTogether=0, at=link.bound)
+            line.send(savedTogether=0, at=line.bound)
             raise
-        link.send(savedTogether=1, at=link.bound)
-        link.wait(lambda: None)
+        line.send(savedTogether=1, at=line.bound)
+        line.wait(lambda: None)
 
     def free_boundary(self) -> None:
         """The next boundary is the one at which the group was entered: it is not counted."""
@@ -153,29 +155,29 @@ class Standing:
 
     def has_lost_a_peer(self) -> bool:
         """After an error of communication: whether the group has lost somebody, so that a new one follows."""
-        if self.link is None or self.formed is None or not self.changes_in_place:
+        if self.line is None or self.formed is None or not self.changes_in_place:
             return False
         groups.abort(self.formed)
-        return self.link.is_confirmed()
+        return self.line.is_confirmed()
 
-    def _where(self, place: Place) -> dict[str, Any]:
+    def _where(self, place: GroupPlace) -> dict[str, Any]:
         where = {"host": place.host, "port": place.port, "rank": place.rank, "world": place.world}
         return {**where, "backend": self.backend, "device": self.device}
 
-    def _form(self, place: Place, name: str) -> groups.Formed:
+    def _form(self, place: GroupPlace, name: str) -> groups.Formed:
         return groups.form(**self._where(place), prefix=name, timeout=FORM_SECONDS)
 
     def _next_verdict(self) -> Verdict:
-        assert self.link is not None
+        assert self.line is not None
         verdict = None
         while verdict is None:
-            verdict = self.link.wait(self.save)
+            verdict = self.line.wait(self.save)
         return verdict
 
     def _wait_for_another(self) -> Verdict:
         """In a group that is of no use any more."""
-        assert self.link is not None
-        self.link.lost()
+        assert self.line is not None
+        self.line.lost()
         return self._next_verdict()
 
     def _go_over(self, verdict: Verdict) -> None:
@@ -194,7 +196,7 @@ class Standing:
             log.warning("generation %d was lost at its beginning: %s", verdict.place.generation, why)
             verdict = self._wait_for_another()
 
-    def _enter(self, place: Place, formed: groups.Formed | None) -> None:
+    def _enter(self, place: GroupPlace, formed: groups.Formed | None) -> None:
         """Install a group and bring its members to the same state."""
         assert self.state is not None
         began, before = time.monotonic(), self.formed
@@ -205,6 +207,7 @@ class Standing:
                 groups.install(formed)
             if not self.state.is_sharded:
                 self._share_state(self.state, formed)
+        self.state.data.choose_order(self._order_kind(self.state, formed))
         for model in self.models:
             if formed is None:
                 model.use_alone()
@@ -215,10 +218,15 @@ class Standing:
         seconds, step = time.monotonic() - began, self.state.step
         told = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
         log.info(told, place.generation, place.rank, place.world, step, seconds)
-        if self.link is not None:
-            self.link.send(joined=place.generation)
+        if self.line is not None:
+            self.line.send(joined=place.generation)
         self.aborted = False
         self.entered()
+
+    def _order_kind(self, state: State, formed: groups.Formed | None) -> int:
+        """The one that all of the group know. A state that was shared has all ranks told of before."""
+        ask = releases.agree if state.is_sharded else releases.all_know
+        return KEYED if formed is None or ask(formed, releases.KEYED_ORDER) else RANDPERM
 
     def _share_state(self, state: State, formed: groups.Formed) -> None:
         def apply(captured: dict[str, Any]) -> None:
@@ -226,11 +234,16 @@ class Standing:
             state.apply(captured)
             self._has_state = True
 
+        def existing() -> dict[str, Any]:
+            self._has_state = False
+            return state.existing()
+
         known = self._has_state
         shared = handover.hand_over(
             formed,
             capture=state.capture_for_peer,
             apply=apply,
+            existing=existing,
             have=known,
             step=state.progress if known else -1,
             mark=state.mark() if known else 0,

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from elastic_worker import contract
 from elastic_worker.coordinator.aligning import Aligning
-from elastic_worker.coordinator.carry_in_place import InPlace
-from elastic_worker.coordinator.changes import Change, Changes
-from elastic_worker.coordinator.choose import leaving, lost
+from elastic_worker.coordinator.changes import Changes
+from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+from elastic_worker.coordinator.telling import Tell, tell_group
+from elastic_worker.protocol import orders
+from elastic_worker.protocol.codec import Message
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30.0
 """What processes get to end after SIGTERM in a planned change, as torchrun gives them."""
+LINGER_SECONDS = 2.0
+"""A master that leaves while the others train on stays so long: of pods that are told to go together, each hears it at
+a moment of its own, and a master that waits costs the training nothing."""
 BROKEN_STOP_SECONDS = 5.0
 """The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
 
-Tell = Callable[[str, dict[str, Any]], None]
 
-
-class Carrier:
-    """Carries out decisions on `board`; `tell(uid, message)` reaches a member that is connected."""
+class Executor:
+    """Carries out decisions on `board`; `tell(uids, message)` reaches those of the members that are connected."""
 
     def __init__(self, board: Board, tell: Tell) -> None:
         self.board, self._tell = board, tell
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self.aligning = Aligning(board, tell)
-        self.in_place = InPlace(self, board, tell)
+        self.in_place = InPlaceExecutor(board, tell, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
         """Carry out whatever is not "stay"."""
@@ -58,16 +61,16 @@ class Carrier:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, now: float) -> None:
-        """Whoever was asked something by the coordinator of before need not wait for it."""
+        """Members that the previous coordinator has asked stop waiting."""
         self._enter(Phase.RUNNING, now)
-        self._tell_all({"cancel": 1})
+        self._tell_all(orders.Cancel())
 
     def _align(self, decision: Decision, now: float) -> None:
         assert self.board.group is not None
         again = self.board.phase == Phase.ALIGNING
         self.board.why, self.board.planned_at = decision.reason, now
         if not again:
-            self.begin(decision, now)
+            self.changes.decided(decision, len(self.board.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
 
@@ -75,27 +78,28 @@ class Carrier:
         assert self.board.group is not None
         self._enter(Phase.RUNNING, now)
         self.changes.drop_unfinished()
-        for pod in self.board.group.pods:
-            self._tell(pod.uid, {"resume": 1})
+        self._tell(self.board.group.places, orders.Resume())
 
     def _stop(self, decision: Decision, now: float) -> None:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
         board.attempt, board.attempts, board.parked = None, 0, ""
+        board.tried, board.failed_attempts = (), 0
         is_whole = board.aligned and not board.in_vain
-        self.begin(decision, now)
+        self.changes.decided(decision, len(board.group.pods) if board.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
+        stalled = decision.failure is not None and decision.failure.is_stall
+        seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
+        running: dict[int, list[str]] = {}
         for member in board.members.values():
-            if member.connected and member.runs:
-                stalled = decision.failure is not None and decision.failure.is_stall
-                planned = decision.reason in ("Join", "Leave")
-                seconds = STOP_SECONDS if planned else BROKEN_STOP_SECONDS
-                told = {"stop": member.runs, "seconds": seconds, "dump": stalled}
-                self._tell(member.pod.uid, told)
+            if member.connected and member.process_generation:
+                running.setdefault(member.process_generation, []).append(member.pod.uid)
             elif not member.connected:
-                member.runs = 0
+                member.process_generation = 0
+        for runs, uids in running.items():
+            self._tell(uids, orders.Stop(runs, seconds, dump=stalled))
 
     def _give_up(self, decision: Decision) -> None:
         """Pods that do not say that their processes have ended; they may train again once they say so."""
@@ -105,31 +109,28 @@ class Carrier:
     def _stopped(self, now: float) -> None:
         board = self.board
         assert board.group is not None
-        self.mark("stopped", now)
+        self.changes.mark("stopped", now)
         if board.why == "Failure":
             self._count_failure(board.group, now)
         self._enter(Phase.WAITING, now)
         for member in board.members.values():
-            member.failure, member.finished, member.joined, member.ready_at = None, 0, 0, None
+            # Of processes that wait in no group, nothing is stopped: what their pods last said of them holds.
+            member.failure, member.finished = None, 0
 
     def _count_failure(self, group: Generation, now: float) -> None:
-        """Who failed because another pod went is not to blame."""
+        """A failure counts, unless a pod that went has caused it."""
         board = self.board
-        if not self.is_blamed(group, now):
+        if not is_to_blame(board, group, now):
             board.why = "Loss"
             return
         board.failures = 1 if board.progressed else board.failures + 1
         board.restart_at = now + backoff(board.failures)
 
-    def is_blamed(self, group: Generation, now: float) -> bool:
-        """Whether a failure is the script's, and not that of pods which went."""
-        return not (lost(self.board, group, now) or leaving(self.board, group))
-
     def _form(self, decision: Decision, now: float) -> None:
         board, group = self.board, decision.group
         assert group is not None
         if board.group is None:
-            self.begin(replace(decision, reason="Start", sentence="the first group"), now)
+            self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
         before = len(board.group.pods) if board.group else 0
         latest = self.changes.latest
         board.step = max(0, board.step - ((latest.lost or 0) if latest and not latest.generation else 0))
@@ -137,7 +138,7 @@ class Carrier:
         store_port, board.members[board.me].store_port = board.members[board.me].store_port, 0
         board.group = group = replace(group, store_port=store_port, step=board.step)
         board.progressed, board.restart_at = False, 0.0
-        self.account(group, decision.sentence, before, now)
+        self.changes.formed(group, decision.sentence, before, now)
         self._enter(Phase.RUNNING, now)
         log.info(
             "generation=%d pods=%d processes=%d reason=%s",
@@ -146,21 +147,26 @@ class Carrier:
             group.world_size,
             group.reason,
         )
-        told = {"form": group.to_message()}
         for pod in group.pods:
-            board.members[pod.uid].runs = group.number
-            self._tell(pod.uid, told)
+            board.members[pod.uid].process_generation = group.number
+        tell_group(board, self._tell, group, group.places, orders.Form)
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
-        self._tell_all({"done": 1})
+        self._tell_all(orders.Done())
 
     def _fail(self, decision: Decision, now: float) -> None:
         assert decision.failure is not None
         self._enter(Phase.FAILED, now)
         failure = decision.failure
-        told = {"exitCode": contract.EXIT_DO_NOT_RETRY, "rank": failure.rank, "message": failure.message}
-        self._tell_all({"fail": {**told, "pod": failure.pod, "scriptExitCode": failure.exit_code}})
+        told = orders.Fail(
+            exit_code=contract.EXIT_DO_NOT_RETRY,
+            rank=failure.rank,
+            message=failure.message,
+            pod=failure.pod,
+            script_exit_code=failure.exit_code,
+        )
+        self._tell_all(told)
 
     # -- what members answer ------------------------------------------------------------------------------------------
 
@@ -168,10 +174,10 @@ class Carrier:
         """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
         board = self.board
         group = board.group
-        mine = group is not None and member.pod.uid in group.uids and member.runs == group.number
+        mine = group is not None and member.pod.uid in group.uids and member.process_generation == group.number
         is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
-        if member.runs and (is_over or not mine):
-            self._tell(member.pod.uid, {"stop": member.runs, "seconds": BROKEN_STOP_SECONDS, "dump": False})
+        if member.process_generation and (is_over or not mine):
+            self._tell([member.pod.uid], orders.Stop(member.process_generation, BROKEN_STOP_SECONDS))
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
@@ -181,11 +187,11 @@ class Carrier:
         change = self.changes.of(generation)
         if change is not None:
             change.marks["started"] = now
-        member.runs = generation
+        member.process_generation = generation
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
         """None of a member's processes runs, but for one that is `unkillable`."""
-        member.runs, member.given_up = 0, unkillable
+        member.process_generation, member.given_up = 0, unkillable
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
@@ -208,9 +214,9 @@ class Carrier:
             log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
     def release(self) -> None:
-        """Those who were told to go and have nothing to stop may go; the master last.
+        """Let the leaving pods go that have nothing to stop; the master last.
 
-        Where all wait with their state in memory, one of those who go writes it down if nobody is left who has it.
+        Where all wait with their state in memory and no pod that stays has it, one of the leaving pods writes it down.
         """
         board = self.board
         for member in board.members.values():
@@ -225,12 +231,13 @@ class Carrier:
                 or board.parked
                 or not self._is_in_group(member)
             ):
-                self._tell(member.pod.uid, {"leave": 1, "save": self.in_place.is_to_save(member)})
+                after = LINGER_SECONDS if member.pod.uid == board.me and self._others_train() else 0.0
+                self._tell([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
 
     # -- the account --------------------------------------------------------------------------------------------------
 
     def status(self, sentence: str) -> dict[str, Any]:
-        """What /status shows, as far as the coordinator knows it."""
+        """What the coordinator knows of what /status shows."""
         board, group = self.board, self.board.group
         training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not board.parked
         return {
@@ -240,7 +247,7 @@ class Carrier:
             "wish": board.wish.number if board.wish else 0,
             "state": Phase.WAITING if board.parked else board.phase,
             "reason": sentence,
-            "members": [pod.name for pod in group.pods] if training and group else [],
+            "members": [pod.name for pod in group.pods if pod.is_known] if training and group else [],
             "worldSize": group.world_size if training and group else 0,
             "failures": board.failures,
             "givenUp": [
@@ -250,43 +257,21 @@ class Carrier:
             "changes": self.changes.shown(),
         }
 
-    def begin(self, decision: Decision, now: float) -> None:
-        """A change is decided on."""
-        before = len(self.board.group.pods) if self.board.group else 0
-        latest = self.changes.latest
-        marks = {"decided": now}
-        if latest is not None and not latest.generation:
-            latest.reason, latest.sentence = decision.reason, decision.sentence
-            latest.marks.setdefault("aligned", now)
-            return
-        self.changes.begin(Change(decision.reason, decision.sentence, time.time(), before, marks=marks))
-
-    def account(self, group: Generation, sentence: str, before: int, now: float) -> Change:
-        """A group has come about: by the change that was decided on, or by one that nobody had to decide on."""
-        change = self.changes.latest
-        if change is None or change.generation:
-            change = self.changes.begin(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
-        change.generation, change.to, change.reason = group.number, len(group.pods), group.reason
-        change.marks["formed"] = now
-        return change
-
-    def mark(self, name: str, now: float) -> None:
-        """A part of the change under way is done."""
-        if self.changes.latest is not None:
-            self.changes.latest.marks[name] = now
-
     def _enter(self, phase: str, now: float) -> None:
         board = self.board
         board.phase, board.phase_since = phase, now
         board.aligned, board.in_vain, board.still_until = False, False, None
 
-    def _tell_all(self, message: dict[str, Any]) -> None:
-        for uid in self.board.members:
-            self._tell(uid, message)
+    def _tell_all(self, message: Message) -> None:
+        self._tell(self.board.members, message)
 
     def _others_stop(self) -> bool:
         others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]
-        return bool(others) and not self.board.parked
+        return bool(others) and not self.board.parked and not self._others_train()
+
+    def _others_train(self) -> bool:
+        board = self.board
+        return board.phase == Phase.RUNNING and board.group is not None and board.group.is_without_master
 
     def _is_in_group(self, member: Member) -> bool:
         return self.board.group is not None and member.pod.uid in self.board.group.uids

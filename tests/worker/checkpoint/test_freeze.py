@@ -7,8 +7,8 @@ import time
 import pytest
 
 from elastic_worker.checkpoint.finder import Finder
-from elastic_worker.checkpoint.hold import freeze_between_writes, stop_at_checkpoint
-from elastic_worker.checkpoint.whole import is_whole
+from elastic_worker.checkpoint.freeze import freeze_between_writes, stop_at_checkpoint
+from elastic_worker.checkpoint.integrity import is_whole
 from tests.kit.wait import within
 from tests.worker.checkpoint.writing import Script, running, wait_for, watching, zip_bytes
 
@@ -154,7 +154,7 @@ async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_pat
         heals.wait(20)
         return find(self, notices)
 
-    monkeypatch.setattr("elastic_worker.checkpoint.hold.LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr("elastic_worker.checkpoint.freeze.LONGEST_SECONDS", 0.3)
     monkeypatch.setattr(Finder, "find", find_late)
     with running(IDLES) as script:
         async with watching(path, script) as watch:

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from elastic_worker.processes import rest
+from elastic_worker.processes import quiesce
 from tests.worker.processes.lab import a_lab
 
 BUSY = """
 import os, sys, threading, time
-rest = sys.modules["elastic_worker.processes.rest"]
-rest.FINISH_SECONDS = rest.MOST_FINISH_SECONDS = rest.FORK_SECONDS = float(sys.argv[2])
+quiesce = sys.modules["elastic_worker.processes.quiesce"]
+quiesce.FINISH_SECONDS = quiesce.MOST_FINISH_SECONDS = quiesce.FORK_SECONDS = float(sys.argv[2])
 def work():
     end = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < end:
@@ -44,7 +44,7 @@ async def test_the_end_waits_a_moment_for_threads_that_work(tmp_path, warm, seco
 
 @warm_and_cold
 @pytest.mark.parametrize(("seconds", "most_seconds", "later"), [(1.0, 30.0, True), (60.0, 0.2, False)])
-@pytest.mark.skipif(sys.version_info >= rest.MENDED_IN, reason="forks need not wait")
+@pytest.mark.skipif(sys.version_info >= quiesce.MENDED_IN, reason="forks need not wait")
 async def test_a_fork_waits_a_moment_for_threads_that_work(tmp_path, warm, seconds, most_seconds, later):
     async with a_lab(tmp_path, warm=warm) as lab:
         await lab.until_warm()

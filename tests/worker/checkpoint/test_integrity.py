@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_worker.checkpoint.whole import is_whole, print_of
+from elastic_worker.checkpoint.integrity import is_whole, print_of
 from tests.worker.checkpoint.writing import safetensors_bytes, zip_bytes
 
 CONTENTS = {

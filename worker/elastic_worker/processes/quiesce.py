@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def let_threads_rest(most_seconds: float, *, cpu_seconds: float) -> None:
-    """Until no other thread of this process wants to run, or they have used so much CPU, or for `most_seconds`."""
+    """Until no other thread of this process wants to run, or they have used that much CPU, or for `most_seconds`."""
     end, enough = time.monotonic() + most_seconds, _used_by_others() + cpu_seconds
     quiet = 0 if _others_run() else 1
     while quiet < QUIET_LOOKS and time.monotonic() < end and _used_by_others() < enough:

@@ -22,7 +22,7 @@ _LARGEST_HEADER_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Print:
+class Fingerprint:
     """What a file looked like from outside: another print is another file, or one that was written since."""
 
     inode: int
@@ -30,13 +30,13 @@ class Print:
     changed_ns: int
 
 
-def print_of(path: Path) -> Print | None:
+def print_of(path: Path) -> Fingerprint | None:
     """Of the file, or of what the symlink leads to; None if there is none."""
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Print(inode=stat.st_ino, size=stat.st_size, changed_ns=stat.st_mtime_ns)
+    return Fingerprint(inode=stat.st_ino, size=stat.st_size, changed_ns=stat.st_mtime_ns)
 
 
 def is_whole(path: Path) -> bool | None:

@@ -1,0 +1,46 @@
+"""What a training has in memory, what it does in a step and how often it saves: a row of the table each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.rescale.steps import EPOCH_STEPS
+
+STEP_SECONDS = 0.05
+"""As in toy.py: the least, so that minutes are never shorter than they are said to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`megabytes` of state. Without `save_minutes` the plain script saves each epoch, and the library's never."""
+
+    name: str
+    megabytes: int = 0
+    save_minutes: float = 0.0
+    busy: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """The scripts' options: see toy.py."""
+        epochs = max(1, round(self.save_minutes * 60 / STEP_SECONDS / EPOCH_STEPS))
+        return [
+            *(["--busy"] if self.busy else []),
+            *(["--megabytes", str(self.megabytes)] if self.megabytes else []),
+            *(["--save-every", str(epochs)] if self.save_minutes else []),
+        ]
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        pace = "steps that compute all the time" if self.busy else "steps of 50 ms, mostly asleep"
+        state = f", a state of {self.megabytes} MB" if self.megabytes else ""
+        return f"{pace}{state}" + (f", saved every {self.save_minutes:g} min" if self.save_minutes else "")
+
+
+SMALL = Load("small")
+
+
+def loads(*, save_minutes: float) -> dict[str, Load]:
+    """All of them by name. A state of some size is saved every few minutes, as users do it."""
+    large = [Load(name, size, save_minutes) for name, size in (("100MB", 100), ("1GB", 1000))]
+    return {load.name: load for load in (SMALL, Load("cpu_bound", busy=True), *large)}

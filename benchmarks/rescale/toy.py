@@ -1,0 +1,72 @@
+# mypy: disable-error-code="import-not-found, misc"
+"""What both scripts train, and at what pace, and how they write their steps down. Imported by them as a neighbour.
+
+    SCRIPT FOLDER [--busy] [--megabytes N] [--save-every EPOCHS]
+
+A step is a small matrix product, its gradients averaged over all processes, and a sleep of 50 ms; with --busy it
+computes for about as long instead. The model has N more megabytes that are not trained, as one that is fine-tuned: they
+are saved, loaded and handed over like the rest, but no step is longer for them. After each step a line of JSON goes to
+FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (when it began: pids are those of a
+container, and the next one has them again), and what the script knows of the step.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+STEPS = 10
+"""Of an epoch."""
+STEP_SECONDS = 0.05
+BUSY_PRODUCTS = 60
+WIDTH = 256
+LAYER_MEGABYTES = 10
+
+
+class Model(nn.Module):
+    def __init__(self, megabytes: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.trained = nn.Linear(WIDTH, WIDTH)
+        layers = [torch.ones(LAYER_MEGABYTES * 10**6 // 4) for _ in range(megabytes // LAYER_MEGABYTES)]
+        self.frozen = nn.ParameterList(nn.Parameter(layer, requires_grad=False) for layer in layers)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        trained: torch.Tensor = self.trained(rows)
+        return trained
+
+
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.SGD(trained, lr=0.01, momentum=0.9)
+
+
+def options(*, save_every: int) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--megabytes", type=int, default=0)
+    parser.add_argument("--save-every", type=int, default=save_every, help="epochs, the first included; 0: never")
+    return parser.parse_args()
+
+
+def work(*, busy: bool) -> None:
+    if not busy:
+        time.sleep(STEP_SECONDS)
+        return
+    product = torch.eye(WIDTH)
+    for _ in range(BUSY_PRODUCTS):
+        product = product @ product
+
+
+class Steps:
+    def __init__(self, folder: Path) -> None:
+        self._process = time.monotonic_ns()
+        self._file = (folder / f"steps-{os.environ['BENCH_POD']}.jsonl").open("a", buffering=1)
+
+    def write(self, **more: int) -> None:
+        self._file.write(json.dumps({"time": time.monotonic(), "process": self._process, **more}) + "\n")

@@ -1,0 +1,108 @@
+"""Jobs on the node's network: their Service, pods, routes, places and questions all go by the job's own ports."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.ports import master_port
+from elastic_operator.api.template import fingerprint
+from elastic_operator.build.names import owner_reference
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.progress import target_of
+from elastic_operator.loop.read import Stores
+from elastic_operator.loop.shapes import Shapes
+from elastic_operator.plan.decisions import CreatePod, Route
+from elastic_operator.settings import Settings
+from elastic_worker.contract import ANNOTATION_TEMPLATE
+from tests.build.objects import env_of
+from tests.plan.jobs import TEMPLATE, group, make_grant, make_job, make_spec, plan, see
+
+ON_NODE = {"spec": {**TEMPLATE["spec"], "hostNetwork": True}}
+MODES = [{"mode": "Elastic"}, {"mode": "Torchrun"}]
+CREATES = tuple(CreatePod(role, 0, None, 1, (2, 4), 1, '{"wish":1}') for role in ("master", "worker"))
+BUILD = BuildSettings(worker_image="registry.example/worker:1")
+
+
+def on_node(runtime, **more):
+    return make_job(namespace="a", spec=make_spec(template=ON_NODE, runtime=runtime), **more)
+
+
+def service_of(job, port):
+    meta = {"name": "toy-master", "namespace": "a", "ownerReferences": [owner_reference(job)]}
+    return {"metadata": meta, "spec": {"clusterIP": "10.0.0.7", "ports": [{"port": port, "protocol": "TCP"}]}}
+
+
+async def carry_out(job, session, api):
+    """Both pods, the Service and the slice that were made for the job."""
+    stores = Stores(*(Store() for _ in range(8)))
+    actor = Actor(session, stores, None, BUILD)
+    await actor._create_all(job, CREATES, set())
+    await actor._route(job, Route("10.1.0.5", "n1"))
+    folder = "/api/v1/namespaces/a"
+    found = [api.find(f"{folder}/pods/toy-{role}-0") for role in ("master", "worker")]
+    slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/toy-master"
+    return *found, api.find(f"{folder}/services/toy-master"), api.find(slices)
+
+
+def declared(pod):
+    return [port["hostPort"] for port in pod["spec"]["containers"][0].get("ports", [])]
+
+
+@pytest.mark.parametrize("runtime", MODES, ids=["elastic", "torchrun"])
+async def test_all_of_a_job_meet_at_its_own_port_which_its_master_declares(runtime, api, session):
+    job = on_node(runtime)
+    port = master_port(job.uid, job.spec)
+    master, worker, service, routed = await carry_out(job, session, api)
+    assert [each["port"] for each in (*service["spec"]["ports"], *routed["ports"])] == [port, port]
+    for pod in (master, worker):
+        env = env_of(pod)
+        assert env["MASTER_PORT"] == str(port)
+        assert env["PET_RDZV_ENDPOINT"].endswith(f":{port}")
+    elastic = runtime["mode"] == "Elastic"
+    assert declared(master) == ([port, port + 1] if elastic else [port])
+    assert declared(worker) == []
+    if elastic:
+        assert [env_of(pod)["ELASTIC_STATUS_PORT"] for pod in (master, worker)] == [str(port + 1), str(port + 2)]
+
+
+async def test_a_job_that_began_under_an_older_release_keeps_the_ports_that_its_pods_know(api, session):
+    job = on_node(MODES[0])
+    api.put("/api/v1/namespaces/a/services/toy-master", service_of(job, 29400))
+    master, worker, _, routed = await carry_out(job, session, api)
+    assert [each["port"] for each in routed["ports"]] == [29400]
+    assert [env_of(pod)["MASTER_PORT"] for pod in (master, worker)] == ["29400", "29400"]
+    assert [env_of(pod)["ELASTIC_STATUS_PORT"] for pod in (master, worker)] == ["29401", "29401"]
+    assert declared(master) == declared(worker) == []
+    for pod, role in ((master, "master"), (worker, "worker")):
+        assert pod["metadata"]["annotations"][ANNOTATION_TEMPLATE] == fingerprint(job.spec, role)
+
+
+async def test_ports_that_the_template_declares_are_declared_once(api, session):
+    job = on_node(MODES[0])
+    port = master_port(job.uid, job.spec)
+    container = {**TEMPLATE["spec"]["containers"][0], "ports": [{"containerPort": port, "hostPort": port}]}
+    spec = make_spec(template={"spec": {"hostNetwork": True, "containers": [container]}}, runtime=MODES[0])
+    master, worker, *_ = await carry_out(replace(job, spec=spec), session, api)
+    assert declared(master) == [port, port + 1]
+    assert declared(worker) == [port]
+
+
+def test_the_planner_knows_the_ports_that_masters_will_declare():
+    shapes = Shapes(Settings(), claims=Store(), volumes=Store(), classes=Store())
+    job = on_node(MODES[0])
+    port = master_port(job.uid, job.spec)
+    shape = shapes.of(job)
+    assert shape.master.host_ports == {("", "TCP", port), ("", "TCP", port + 1)}
+    assert shape.worker.host_ports == frozenset()
+    assert shapes.of(make_job(namespace="a", uid="other")).master.host_ports == frozenset()
+
+
+@pytest.mark.parametrize("declares", [True, False], ids=["its-own", "of-an-older-release"])
+def test_a_master_is_asked_where_it_listens(declares):
+    port = master_port("job-uid", make_spec(template=ON_NODE))
+    ports = frozenset({("", "TCP", port), ("", "TCP", port + 1)}) if declares else frozenset()
+    job = on_node(MODES[0], pods=group(host_ports=ports))
+    target = target_of(see(job), plan(job, make_grant(keep=("master-0", "worker-0"))), now=200.0)
+    assert target.port == (port + 1 if declares else 29401)

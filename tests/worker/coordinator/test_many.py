@@ -1,0 +1,50 @@
+"""A coordinator with a thousand members: what it costs is counted, and who is silent for how long."""
+
+import asyncio
+
+import pytest
+
+from elastic_worker import wire
+from elastic_worker.coordinator.model import Phase
+from tests.worker.coordinator.many import calls_counted, playing
+
+MOST = 2.2
+"""Twice the members may cost so many times as much."""
+
+
+async def form(folder, size, *, in_place=False):
+    """What it costs to form a group of so many, and in place one of one more."""
+    async with playing(folder, in_place=in_place) as job:
+        with calls_counted(job.counted):
+            job.dial(*range(size))
+            job.wish(*range(size))
+            await job.until(lambda board: len(trained(board, 1)) == size)
+            if in_place:
+                job.dial(size)
+                job.wish(*range(size + 1))
+                await job.until(lambda board: len(trained(board, 2)) == size + 1)
+        assert job.board.phase == Phase.RUNNING
+    return job.counted
+
+
+def trained(board, number):
+    """Who says that its processes are in that generation."""
+    return [member for member in board.members.values() if member.counts == number]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+async def test_a_group_of_twice_the_size_costs_twice_as_much(tmp_path, in_place):
+    half, whole = [await form(tmp_path, size, in_place=in_place) for size in (500, 1000)]
+    more = {what: whole[what] / half[what] for what in whole}
+    assert max(more.values()) <= MOST, more
+
+
+async def test_nobody_hears_nothing_for_longer_than_a_second_while_a_thousand_members_are_told(tmp_path):
+    """Of an earlier release: each is told the whole group, 106 kB, which takes 4 s in all."""
+    async with playing(tmp_path, older=True, seconds_a_byte=4e-8) as job:
+        job.dial(*range(1000))
+        job.wish(*range(1000))
+        await job.until(lambda board: len(trained(board, 1)) == 1000)
+        await asyncio.sleep(3.0)
+        assert job.counted["bytes told"] * job.seconds_a_byte > 3.0
+        assert max(member.longest_silence for member in job.members.values()) < wire.BEAT_SECONDS + 0.05

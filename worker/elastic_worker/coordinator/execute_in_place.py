@@ -1,0 +1,246 @@
+"""Does what was decided for a group that changes in place: keeps the attempt, tells members, takes in their answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from elastic_worker.coordinator.changes import Changes
+from elastic_worker.coordinator.choose import is_to_blame
+from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.in_place import failed_attempts
+from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
+from elastic_worker.coordinator.telling import Tell, tell_group
+from elastic_worker.protocol import orders, reports
+from elastic_worker.protocol.codec import Message
+
+log = logging.getLogger(__name__)
+
+MOST_MARGIN = 64
+
+
+class InPlaceExecutor:
+    """Of one executor."""
+
+    def __init__(self, board: Board, tell: Tell, changes: Changes) -> None:
+        self._board, self._tell, self._changes = board, tell, changes
+        self._progress_at_failure = -1
+        self.acts: dict[str, Callable[[Decision, float], None]] = {
+            "candidates": self._candidates,
+            "host": self._host,
+            "prepare": self._prepare,
+            "ask": self._ask,
+            "propose": self._propose,
+            "bind": self._bind,
+            "cancel": lambda _decision, _now: self.cancel(),
+            "retry": lambda _decision, _now: self._retry(),
+            "refuse": self._refuse,
+            "park": self._park,
+            "count": self._count,
+        }
+        self.handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
+            reports.Ready: self._ready,
+            reports.Stuck: self._stuck,
+            reports.CutOff: self._cut_off,
+            reports.Formed: self._formed,
+            reports.Unformed: self._unformed,
+            reports.Passed: self._passed,
+            reports.SavedTogether: self._saved_together,
+            reports.Agreed: self._agreed,
+        }
+
+    # -- decisions -----------------------------------------------------------------------------------------------------
+
+    def _candidates(self, decision: Decision, _now: float) -> None:
+        for pod in decision.pods:
+            self._board.members[pod.uid].starting = True
+        self._tell([pod.uid for pod in decision.pods], orders.Candidates())
+
+    def _host(self, decision: Decision, _now: float) -> None:
+        (pod,) = decision.pods
+        self._board.members[pod.uid].hosts = True
+        self._tell([pod.uid], orders.Host())
+
+    def _prepare(self, decision: Decision, now: float) -> None:
+        """Have the next group formed; it meets in the store that is kept ready for it."""
+        board, attempt = self._board, decision.attempt
+        assert attempt is not None
+        attempt.since = now
+        host = board.members[attempt.group.pods[0].uid]
+        attempt.group = replace(attempt.group, store_port=host.store_port)
+        board.attempt, board.attempts = attempt, attempt.number
+        self._decided(decision, now)
+        concerned = self._concerned(attempt)
+        tell_group(
+            board, self._tell, attempt.group, concerned, lambda told: orders.Prepare(told, attempt.key, attempt.broken)
+        )
+
+    def _decided(self, decision: Decision, now: float) -> None:
+        group = self._board.group
+        self._changes.decided(decision, len(group.pods) if group else 0, now)
+
+    def _ask(self, _decision: Decision, now: float) -> None:
+        attempt = self._attempt()
+        if attempt.stage == Stage.PROPOSED:
+            attempt.margin = min(2 * attempt.margin, MOST_MARGIN)
+        if attempt.stage == Stage.FORMING:
+            self._changes.mark("made", now)
+        attempt.stage, attempt.passed, attempt.agreed = Stage.ASKING, {}, {}
+        self._tell_old(orders.AskPassed(attempt.key))
+
+    def _propose(self, _decision: Decision, _now: float) -> None:
+        attempt = self._attempt()
+        attempt.stage, attempt.tick = Stage.PROPOSED, max(attempt.passed.values()) + attempt.margin
+        self._tell_old(orders.Propose(attempt.tick, attempt.key))
+
+    def _bind(self, decision: Decision, now: float) -> None:
+        """All go over, each at the step that was agreed on."""
+        board, attempt, old = self._board, self._attempt(), self._board.group
+        assert old is not None
+        if attempt.starts_again:
+            attempt.stage, attempt.since = Stage.SAVING, now
+            self._tell_old(orders.Bind(None, attempt.key, save=True))
+            return
+        concerned = self._concerned(attempt)
+        board.attempt, board.attempts, board.parked = None, 0, ""
+        board.tried, board.failed_attempts = (), 0
+        if not attempt.group.pods:
+            board.parked = attempt.sentence
+            self._tell_old(orders.Bind(None, attempt.key))
+            return
+        board.group = group = replace(attempt.group, step=board.step)
+        board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
+        self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
+        log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
+        for uid in concerned:
+            member = board.members[uid]
+            member.process_generation = group.number if uid in group.uids else 0
+            member.refused = False
+        tell_group(board, self._tell, group, concerned, lambda told: orders.Bind(told, attempt.key))
+
+    def cancel(self) -> None:
+        """Forget the change; members that wait for it go on."""
+        board = self._board
+        if board.attempt is not None:
+            self._tell(self._concerned(board.attempt), orders.Cancel())
+        board.attempt = None
+        self._changes.drop_unfinished()
+
+    def _retry(self) -> None:
+        board, pods = self._board, self._attempt().group.pods
+        board.tried, board.failed_attempts = pods, failed_attempts(board, pods) + 1
+        self.cancel()
+
+    def _refuse(self, _decision: Decision, _now: float) -> None:
+        board, attempt = self._board, self._attempt()
+        assert board.group is not None
+        for pod in attempt.group.pods:
+            if pod.uid not in board.group.uids:
+                board.members[pod.uid].refused = True
+        self.cancel()
+
+    def _park(self, decision: Decision, now: float) -> None:
+        """Too few are left, or all go: everybody waits, with the same step done."""
+        board = self._board
+        assert board.group is not None
+        if decision.attempt is not None:
+            self._decided(decision, now)
+            decision.attempt.since = now
+            board.attempt = decision.attempt
+            return
+        board.parked = decision.sentence
+        self._tell_old(orders.Broken(board.group.number))
+
+    def _count(self, decision: Decision, now: float) -> None:
+        """A process failed; the job goes on without it, unless it happens again and again without a step in between."""
+        board, failure = self._board, decision.failure
+        assert failure is not None
+        assert board.group is not None
+        if is_to_blame(board, board.group, now) and not failure.is_consequence:
+            board.failures = 1 if board.step > self._progress_at_failure else board.failures + 1
+            self._progress_at_failure = board.step
+            board.failure = failure
+        log.warning("failures=%d %s", board.failures, decision.sentence)
+        for member in board.members.values():
+            member.failure = None
+
+    def is_to_save(self, member: Member) -> bool:
+        """Whether a pod that leaves writes a checkpoint before: it has the state, and no pod that stays has it.
+
+        Of a group that has only just come about, its processes have the state when they are all in it.
+        """
+        board = self._board
+        if not board.parked or board.group is None:
+            return False
+        number = board.group.number
+        known = [board.members[uid] for uid in board.group.places if uid in board.members]
+        here = [
+            each
+            for each in known
+            if each.connected and each.process_generation == number and each.lost_generation != number
+        ]
+        return not any(each.here for each in here) and here[:1] == [member]
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def _stuck(self, member: Member, said: reports.Stuck, _now: float) -> None:
+        member.stuck = said.rank
+
+    def _cut_off(self, member: Member, said: reports.CutOff, _now: float) -> None:
+        member.lost_generation = said.generation
+
+    def _formed(self, member: Member, said: reports.Formed, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.formed.add(member.pod.uid)
+
+    def _unformed(self, member: Member, said: reports.Unformed, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.problem = f"{member.pod.name}: {said.why}"
+
+    def _passed(self, member: Member, said: reports.Passed, _now: float) -> None:
+        attempt = self._attempt_of(said.at)
+        if attempt is not None and attempt.stage == Stage.ASKING:
+            attempt.passed[member.pod.uid] = said.boundaries
+
+    def _saved_together(self, member: Member, said: reports.SavedTogether, _now: float) -> None:
+        if attempt := self._attempt_of(said.at):
+            attempt.saved[member.pod.uid] = said.is_saved
+
+    def _agreed(self, member: Member, said: reports.Agreed, _now: float) -> None:
+        attempt = self._attempt_of(said.at)
+        if attempt is not None and attempt.stage == Stage.PROPOSED and said.tick == attempt.tick:
+            attempt.agreed[member.pod.uid] = said.is_agreed
+
+    def _attempt_of(self, key: list[int]) -> Regroup | None:
+        """The change under way, if that is the one."""
+        attempt = self._board.attempt
+        return attempt if attempt is not None and attempt.key == key else None
+
+    def _ready(self, member: Member, said: reports.Ready, now: float) -> None:
+        """A pod whose processes have all left their group has lost it."""
+        member.ready_at = (member.ready_at or now) if said.is_ready else None
+        member.starting = member.starting and not said.is_ready
+        member.has_state, member.kind = said.holds, said.kind
+        if member.joined_generation and not said.joined:
+            member.lost_generation = member.joined_generation
+        if said.joined != member.joined_generation and (change := self._changes.of(said.joined)):
+            change.marks["joined"] = now
+        member.joined_generation = said.joined
+
+    # -- recipients ----------------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> Regroup:
+        assert self._board.attempt is not None
+        return self._board.attempt
+
+    def _tell_old(self, message: Message) -> None:
+        assert self._board.group is not None
+        self._tell(self._board.group.places, message)
+
+    def _concerned(self, attempt: Regroup) -> list[str]:
+        """The connected pods of both groups."""
+        assert self._board.group is not None
+        uids = self._board.group.uids | attempt.group.uids
+        return [uid for uid, member in self._board.members.items() if uid in uids and member.connected]

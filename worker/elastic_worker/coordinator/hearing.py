@@ -1,0 +1,142 @@
+"""Takes in what the members say: a handler for each kind of message."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from elastic_worker import wire
+from elastic_worker.coordinator.execute import Executor
+from elastic_worker.coordinator.model import Board, Failure, Member
+from elastic_worker.coordinator.succession import Succession
+from elastic_worker.protocol import reports
+from elastic_worker.protocol.codec import Message
+
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 300.0
+"""A group that lived so long has made progress, whatever is known of its steps."""
+
+
+class Hearing:
+    """Of one coordinator."""
+
+    def __init__(self, board: Board, executor: Executor, succession: Succession) -> None:
+        self._board, self._executor, self._succession = board, executor, succession
+        self._handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
+            reports.Processes: self._processes,
+            reports.Warm: self._warm,
+            reports.Runs: self._runs,
+            reports.Unkillable: self._unkillable,
+            reports.Leaving: self._leaving,
+            reports.Goodbye: self._goodbye,
+            reports.StorePort: self._store_port,
+            reports.Idle: self._idle,
+            reports.Started: self._started,
+            reports.Stopped: self._stopped,
+            reports.Finished: self._finished,
+            reports.Failed: self._failed,
+            reports.Aligned: self._aligned,
+            reports.StandsStill: self._stands_still,
+            reports.Stepped: self._stepped,
+            reports.CheckpointFolder: self._checkpoint_folder,
+            **executor.in_place.handlers,
+            reports.Checkpoint: self._checkpoint,
+            reports.Step: self._step,
+            reports.LastCheckpointStep: self._last_checkpoint,
+            reports.CheckpointError: self._checkpoint_error,
+        }
+
+    def hear(self, member: Member, line: wire.Message, now: float) -> None:
+        """Take in one line. Of what makes no sense the rest is taken in, each message by itself."""
+        for kind, handle in self._handlers.items():
+            if kind.key not in line:
+                continue
+            try:
+                handle(member, kind.from_json(line), now)
+            except wire.UNREADABLE as error:
+                log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, line)
+        if self._board.group and now - self._board.phase_since >= PROGRESS_SECONDS:
+            self._board.progressed = True
+
+    # -- what is so ---------------------------------------------------------------------------------------------------
+
+    def _processes(self, member: Member, said: reports.Processes, _now: float) -> None:
+        member.pod = replace(member.pod, processes=said.count)
+
+    def _warm(self, member: Member, said: reports.Warm, now: float) -> None:
+        member.warm_at = (member.warm_at or now) if said.is_warm else None
+
+    def _runs(self, member: Member, said: reports.Runs, _now: float) -> None:
+        member.counts = said.generation
+
+    def _unkillable(self, member: Member, said: reports.Unkillable, _now: float) -> None:
+        member.given_up = said.process
+
+    def _leaving(self, member: Member, said: reports.Leaving, now: float) -> None:
+        member.leaving_until = now + said.seconds
+
+    def _goodbye(self, member: Member, _said: reports.Goodbye, _now: float) -> None:
+        member.goodbye = True
+
+    def _store_port(self, member: Member, said: reports.StorePort, _now: float) -> None:
+        member.store_port = said.port
+
+    def _idle(self, member: Member, said: reports.Idle, _now: float) -> None:
+        member.idle_seconds = said.seconds
+
+    def _checkpoint_folder(self, _member: Member, said: reports.CheckpointFolder, _now: float) -> None:
+        self._succession.add(said.path)
+
+    # -- what has happened --------------------------------------------------------------------------------------------
+
+    def _started(self, member: Member, said: reports.Started, now: float) -> None:
+        self._executor.started(member, said.generation, now)
+
+    def _stopped(self, member: Member, said: reports.Stopped, _now: float) -> None:
+        board = self._board
+        if board.group and said.generation == board.group.number:
+            board.step = max(board.step, said.step)
+        self._executor.stopped(member, said.lost, unkillable=said.unkillable)
+
+    def _finished(self, member: Member, said: reports.Finished, _now: float) -> None:
+        member.finished = said.generation
+
+    def _failed(self, member: Member, said: reports.Failed, now: float) -> None:
+        member.failure = Failure(
+            generation=member.process_generation if said.generation is None else said.generation,
+            rank=said.rank,
+            exit_code=said.exit_code,
+            message=said.message,
+            pod=member.pod.name,
+            at=now - said.ago,
+            is_consequence=said.is_consequence,
+        )
+
+    def _aligned(self, member: Member, said: reports.Aligned, now: float) -> None:
+        self._executor.aligned(member, now, whole=said.whole, marked=said.marked)
+
+    def _stands_still(self, member: Member, said: reports.StandsStill, now: float) -> None:
+        self._executor.aligning.stood(member, now, still=said.still, round_=said.round)
+
+    def _stepped(self, _member: Member, said: reports.Stepped, now: float) -> None:
+        self._executor.stepped(said.generation, said.pause, now)
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self, _member: Member, _said: reports.Checkpoint, _now: float) -> None:
+        self._board.progressed = True
+
+    def _step(self, member: Member, said: reports.Step, _now: float) -> None:
+        """What was on its way when the group formed is of the one before: some of it is done again (104)."""
+        board = self._board
+        if board.group and member.counts == board.group.number:
+            board.step = max(board.step, said.count)
+
+    def _last_checkpoint(self, _member: Member, said: reports.LastCheckpointStep, _now: float) -> None:
+        self._executor.training.update(said.to_json())
+
+    def _checkpoint_error(self, _member: Member, said: reports.CheckpointError, _now: float) -> None:
+        self._executor.training.update(said.to_json())

@@ -1,0 +1,88 @@
+"""A state taken apart for a hand-over: its structure with all plain values, and its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+FAILED = -1
+"""Sent in place of the structure's length."""
+ALONE_BYTES = 2**20
+"""A tensor of this size is sent without a copy."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A tensor in the structure."""
+
+    number: int
+
+
+@dataclass
+class _Parcel:
+    """`tensors` are those of the state, each once, as (shape, dtype, whether it is sent as it lies on the device)."""
+
+    structure: Any
+    tensors: list[tuple[Any, Any, bool]] = field(default_factory=list)
+
+
+def pack(state: Any, *, device_sends: bool) -> tuple[_Parcel, list[Any]]:
+    """With `device_sends`, tensors of a GPU are marked to be sent from there."""
+    tensors: list[Any] = []
+    numbers: dict[Any, int] = {}
+
+    def place(value: Any) -> Any:
+        if not is_plain_tensor(value):
+            return value
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype) if value.numel() else id(value)
+        if key not in numbers:
+            numbers[key] = len(tensors)
+            tensors.append(value.detach())
+        return _Place(numbers[key])
+
+    structure = put(state, place)
+    parcel = _Parcel(structure, [(t.shape, t.dtype, device_sends and t.is_cuda) for t in tensors])
+    return parcel, tensors
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Other kinds (sparse, quantized, subclasses) are pickled."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not value.is_quantized
+    )
+
+
+def put(value: Any, function: Callable[[Any], Any]) -> Any:
+    """The same nested dicts, lists and tuples, with what `function` makes of all else."""
+    if isinstance(value, dict):
+        made = {key: put(one, function) for key, one in value.items()}
+        return made if type(value) is dict else _like(value, made)
+    if type(value) in (list, tuple):
+        return type(value)(put(one, function) for one in value)
+    return function(value)
+
+
+def _like(original: Any, items: dict[Any, Any]) -> Any:
+    """An OrderedDict or defaultdict keeps its kind."""
+    made = original.copy()
+    made.update(items)
+    return made
+
+
+def bytes_of(tensor: Any, *, direct: bool) -> Any:
+    """Its bytes in a row, on the host unless `direct`; a view of it where it lies in a row."""
+    resolved = tensor.resolve_conj().resolve_neg()
+    return (resolved if direct else resolved.cpu()).reshape(-1).contiguous().view(torch.uint8)
+
+
+def not_captured(source: int) -> RuntimeError:
+    """For those that wait for the state."""
+    return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log tells why")
+
+
+# As pods of earlier releases name them in what they pickle.
+for _each in (_Place, _Parcel):
+    _each.__module__ = "elastic_worker.library.handover"

@@ -1,0 +1,184 @@
+"""A training process's line to its launcher: a thread listens, the main thread asks at each boundary.
+
+A *boundary* is a point that all processes of a group pass in the same order: before each step, and in evaluations.
+They are counted from the group's beginning. Passing one costs the look at a flag; only if it is up, because a change is
+under way, is there anything to wait for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from elastic_worker.library import groups, watchdog
+from elastic_worker.library.line_state import LineState, Turn, Verdict
+from elastic_worker.library.place import GroupPlace
+
+log = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+Form = Callable[[GroupPlace, str], groups.Formed]
+FORM_SECONDS = 5.0
+HINT_SECONDS = 3.0
+"""After so long the launcher is told that this process can reach its peers no more."""
+CONFIRM_SECONDS = 60.0
+"""An error of communication is the script's own if nobody says within this time that the group has lost a pod."""
+
+
+class Leave(SystemExit):
+    """This process was told to end: its pod leaves."""
+
+
+class LauncherLine:
+    """The line, under the state that it keeps (`line_state`). `form` makes a group."""
+
+    def __init__(self, path: str, hello: Message, *, form: Form) -> None:
+        self._form = form
+        self._changed = threading.Condition(threading.RLock())
+        self._state = LineState(self)
+        self.step_began: float | None = None
+        self.median_step: float | None = None
+        """In seconds, once enough steps were done to know it. Set by the job, told to a launcher that asks."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self.send(**hello)
+        threading.Thread(target=self._listen, name="elastic-link", daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Say something; a launcher that is gone takes this process with it."""
+        with self._changed, suppress(OSError):
+            self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    # -- the main thread -----------------------------------------------------------------------------------------------
+
+    @property
+    def passed(self) -> int:
+        """Boundaries of the present group."""
+        return self._state.passed
+
+    @property
+    def bound(self) -> list[int]:
+        """The key of the change that was agreed on last."""
+        return self._state.bound
+
+    @property
+    def master(self) -> int:
+        """The epoch of the master that this process obeys, where the group is that of an earlier one."""
+        return self._state.master
+
+    def boundary(self, save: Callable[[], None]) -> Verdict | None:
+        """Pass one; None to go on in the same group. Raises Leave. `save` writes a checkpoint, if that is asked for."""
+        self._state.passed += 1
+        return self.wait(save) if self._state.attention else None
+
+    def wait(self, save: Callable[[], None]) -> Verdict | None:
+        """Until it is clear whether and how to go on."""
+        self._state.in_wait = True
+        try:
+            return self._wait(save)
+        finally:
+            self._state.in_wait = False
+
+    def _wait(self, save: Callable[[], None]) -> Verdict | None:
+        while True:
+            with self._changed:
+                turn = self._state.ask()
+                if turn == Turn():
+                    self._changed.wait(1.0)
+                    continue
+            if turn is None:
+                return None
+            if turn.save:
+                save()
+                self.send(saved=1)
+            if turn.leave:
+                raise Leave(0)
+            if turn.is_out:
+                self.send(waits=1)
+            elif turn.verdict is not None and (turn.verdict.place is not None or turn.verdict.save):
+                return turn.verdict
+
+    def park(self) -> None:
+        """Be in no group, ready to be taken into one."""
+        with self._changed:
+            self._state.park()
+
+    def enter(self, generation: int, formed: groups.Formed | None) -> None:
+        """Be in a group that was made without the coordinator's help: the first one."""
+        with self._changed:
+            self._state.enter(generation, formed)
+
+    def is_confirmed(self) -> bool:
+        """Whether the group has lost a pod: waits to hear it, for CONFIRM_SECONDS in which there is a coordinator."""
+        waited, self._state.in_wait = 0.0, True
+        with self._changed:
+            while waited < CONFIRM_SECONDS:
+                if self._state.is_broken or self._state.is_leaving:
+                    return True
+                if waited == HINT_SECONDS:
+                    self.send(lost=self._state.generation)
+                self._changed.wait(0.5)
+                waited = 0.0 if self._state.is_away else waited + 0.5
+        return False
+
+    def lost(self) -> None:
+        """The group can do no further step, as this process has seen."""
+        with self._changed:
+            self._state.lose()
+
+    # -- the listener --------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        try:
+            for line in self._socket.makefile("rb"):
+                self._hear(json.loads(line))
+        except (OSError, ValueError) as error:
+            log.debug("the launcher is heard no more: %s", error)
+
+    def _hear(self, message: Message) -> None:
+        with self._changed:
+            if "where" in message:
+                self._say_where()
+            self._state.hear(message)
+            self._changed.notify_all()
+
+    def _say_where(self) -> None:
+        """How long the present step takes already, though the main thread may hang in it."""
+        began, median = self.step_began, self.median_step
+        seconds = 0.0 if began is None or median is None else time.monotonic() - began
+        self.send(where={"tick": self._state.passed, "seconds": round(seconds, 1), "median": median or 0.0})
+
+    # -- what follows from it (`line_state.Actions`) -------------------------------------------------------------------
+
+    def form(self, place: GroupPlace, key: list[int], name: str) -> None:
+        """On a thread: the group that trains must not notice, whatever goes wrong."""
+        threading.Thread(target=self._make, args=(place, key, name), name="elastic-form", daemon=True).start()
+
+    def _make(self, place: GroupPlace, key: list[int], name: str) -> None:
+        try:
+            formed = self._form(place, name)
+        except Exception as error:  # noqa: BLE001 (told to the coordinator, which tries again)
+            self.send(unformed=f"{type(error).__name__}: {error}"[:500], at=key)
+            return
+        with self._changed:
+            is_needed = self._state.take_formed(key, formed)
+        if not is_needed:
+            groups.discard(formed)
+
+    def discard(self, formed: groups.Formed) -> None:
+        """Close its connections."""
+        groups.discard(formed)
+
+    def abort(self, formed: groups.Formed) -> None:
+        """Free the threads that wait in its collectives."""
+        groups.abort(formed)
+
+    def watch(self) -> None:
+        """End the process if its main thread does not come out of the broken group."""
+        watchdog.watch(lambda: self._state.in_wait or not self._state.is_broken)

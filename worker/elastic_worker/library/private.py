@@ -1,0 +1,91 @@
+"""What the worker uses of torch without torch's promise: all of it, each thing where it is used, and where it is found.
+
+A test looks for each in every torch that is tried, and that nothing else is used. Before groups change in place
+`lacking` asks the torch that is here (see `trial.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+_C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
+GroupPlace = str
+"""`MODULE:NAME.NAME`; the last one may be what objects of that class keep, where the class declares it."""
+GROUPS: tuple[tuple[GroupPlace, ...], ...] = (
+    # groups.py: being torch's default group
+    (f"{_C10D}:_world",),
+    (f"{_C10D}:_World.pg_map",),
+    (f"{_C10D}:_World.pg_names",),
+    (f"{_C10D}:_World.pg_group_ranks",),
+    (f"{_C10D}:_World.pg_backend_config",),
+    (f"{_C10D}:_World.pg_to_tag",),
+    (f"{_C10D}:_World.tags_to_pg",),
+    (f"{_C10D}:_World.group_count",),
+    (f"{_C10D}:_backend",),
+    (f"{_C10D}:_get_default_store",),
+    (f"{_C10D}:_update_default_pg",),
+    (f"{_C10D}:_register_process_group",),
+    (f"{_C10D}:_unregister_all_process_groups",),
+    (f"{_C10D}:ProcessGroup._get_backend",),
+    (f"{_C10D}:ProcessGroup._get_sequence_number_for_group",),
+    # forming.py: making one
+    (f"{_C10D}:ProcessGroup._set_default_backend", f"{_C10D}:ProcessGroup.Options._timeout"),
+    (f"{_C10D}:ProcessGroup._register_backend",),
+    (f"{_C10D}:ProcessGroup._set_group_name",),
+    (f"{_C10D}:ProcessGroup._set_group_desc",),
+    ("torch._C._distributed_c10d:Backend._set_sequence_number_for_group",),
+    (f"{_C10D}:ProcessGroupGloo._Options._devices",),
+    (f"{_C10D}:ProcessGroupGloo._Options._threads",),
+    (f"{_C10D}:ProcessGroupGloo._Options._timeout",),
+    # ddp.py
+    (f"{_DDP}:DistributedDataParallel._register_builtin_comm_hook",),
+    (f"{_DDP}:DistributedDataParallel._set_params_and_buffers_to_ignore_for_model",),
+    (f"{_DDP}:_verify_param_shape_across_processes",),
+    (f"{_DDP}:_sync_module_states",),
+    (f"{_DDP}:DistributedDataParallel._sync_buffers",),
+    ("torch.distributed:Reducer._remove_autograd_hooks",),
+    # rollback.py
+    ("torch.nn:Module._buffers",),
+    ("torch:Tensor._version",),
+    ("torch:_foreach_copy_",),
+)
+"""Of each line one at least is there: what groups that change in place need."""
+OTHERS: tuple[tuple[GroupPlace, ...], ...] = (
+    ("torch.cuda:_is_in_bad_fork",),  # processes/fitness.py
+    ("torch.distributed.tensor:DTensor", "torch.distributed._tensor:DTensor"),  # ddp.py, checkpoint_state.py
+)
+OF_NCCL: tuple[tuple[GroupPlace, ...], ...] = (
+    (f"{_C10D}:ProcessGroupNCCL.Options._timeout",),
+    (f"{_C10D}:ProcessGroupNCCL.eager_connect_single_device",),
+)
+"""Where torch has NCCL (`forming.py`)."""
+MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
+"""Asked for where they may be: a backend's in some versions, and what torch leaves in a module if the script wants."""
+
+
+def lacking(what: tuple[tuple[GroupPlace, ...], ...] = GROUPS) -> str:
+    """What of it this torch has no more, in words; "" if all is there."""
+    gone = [" or ".join(places) for places in what if not any(map(_is_there, places))]
+    return f"this torch has no {', '.join(gone)}" if gone else ""
+
+
+def names() -> Iterator[str]:
+    """Of all of it, each name by itself."""
+    for places in (*GROUPS, *OTHERS, *OF_NCCL):
+        for place in places:
+            module, _, path = place.partition(":")
+            yield from (*module.split("."), *path.split("."))
+    yield from MAY_LACK
+
+
+def _is_there(place: GroupPlace) -> bool:
+    module, _, path = place.partition(":")
+    try:
+        found = importlib.import_module(module)
+        *owners, last = path.split(".")
+        for name in owners:
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        return False
+    return hasattr(found, last) or last in getattr(found, "__annotations__", ())

@@ -1,0 +1,180 @@
+"""A model's buffers as they were before a step, so that an aborted one leaves no trace in them.
+
+Each buffer has a copy that is kept from step to step; a step begins with copying anew those of modules that were
+written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
+through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
+
+1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` tells of its running statistics.
+2. DDP's broadcast is left out of the count. As it may bring what another rank has written, a module is copied once more
+   in the step after one that it was copied for.
+3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not
+   counted is copied in each step from then on.
+4. Where such a write is found only when a step is undone, nobody knows whether it is of this step or of an earlier one:
+   an error, and the training goes on from a checkpoint, rather than with a write that is lost or done twice.
+
+What is left: the first such write to a module comes after the first steps, and its first counted one within the next
+hundred, in a step that is aborted. The earlier write is undone with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+FIRST_STEPS = 3
+COMPARE_EVERY = 100
+"""Steps after which bits are compared."""
+Buffers = dict[str, "torch.Tensor | None"]
+
+
+class RollbackError(RuntimeError):
+    """A buffer may or may not be what it was before the step."""
+
+
+@dataclass
+class _Kept:
+    """Of one module, whose `buffers` are those that torch keeps by name. `objects`, `writes` and `copies` are by name.
+
+    `is_fresh` if they were copied at the beginning of the present step, `always` if that is done in each; `is_settled`
+    if no write was counted in the step before.
+    """
+
+    name: str
+    buffers: Buffers
+    objects: Buffers = field(default_factory=dict)
+    writes: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, torch.Tensor] = field(default_factory=dict)
+    is_fresh: bool = False
+    is_settled: bool = False
+    always: bool = False
+
+    def begin(self) -> None:
+        """Find out whether to copy them."""
+        before, self.is_settled = self.is_settled, self.is_as_counted()
+        self.is_fresh = self.always or not (before and self.is_settled)
+
+    def is_as_counted(self) -> bool:
+        """Whether there are the same objects as when they were copied, and no write was counted since."""
+        if self.buffers.keys() != self.objects.keys():
+            return False
+        for name, buffer in self.buffers.items():
+            if buffer is not self.objects[name] or (buffer is not None and _writes(buffer) != self.writes[name]):
+                return False
+        return True
+
+    def note(self) -> None:
+        """The writes that these objects have had."""
+        self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
+
+    def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Where there is a copy that fits: into what to copy, and what."""
+        for name, buffer in self.buffers.items():
+            if buffer is None:
+                continue
+            copy = self.copies.get(name)
+            if copy is not None and _fits(copy, buffer) and (buffer is self.objects.get(name) or _has_bits(buffer)):
+                yield copy, buffer
+            else:
+                self.copies[name] = buffer.detach().clone()
+                self.always = self.always or not _has_bits(buffer)
+        self.objects = dict(self.buffers)
+        self.note()
+
+    def others(self) -> list[str]:
+        """Names of those whose bits are not those of the copies."""
+        named = ((name, each) for name, each in self.objects.items() if each is not None)
+        return [name for name, each in named if not (_has_bits(each) and _same_bits(each, self.copies[name]))]
+
+
+class Rollback:
+    """Of the buffers of `module`; `begin`, then `end` or `undo`, for each step."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._kept: dict[int, _Kept] = {}
+        self._steps = 0
+
+    def forget(self) -> None:
+        """Everything may have been written to, as in a new group."""
+        self._steps = 0
+        for kept in self._kept.values():
+            kept.objects = {}
+
+    def begin(self) -> None:
+        """Copy what was written to since it was copied last."""
+        known, self._kept = self._kept, {}
+        to_copy = []
+        for module in self._module.modules():
+            if buffers := module._buffers:
+                kept = known.get(id(buffers))
+                if kept is None or kept.buffers is not buffers:
+                    kept = _Kept(type(module).__name__, buffers)
+                self._kept[id(buffers)] = kept
+                kept.begin()
+                if kept.is_fresh:
+                    to_copy.append(kept)
+        pairs = [pair for kept in to_copy for pair in kept.make_copies()]
+        if pairs:
+            with torch.no_grad():
+                torch._foreach_copy_(*map(list, zip(*pairs)))
+        self._steps += 1
+
+    def end(self) -> None:
+        """The step counts."""
+        if self._steps <= FIRST_STEPS or self._steps % COMPARE_EVERY == 0:
+            for kept in self._kept.values():
+                kept.always = kept.always or (kept.is_as_counted() and bool(kept.others()))
+
+    def undo(self) -> None:
+        """As if the step had not begun: the same objects, with the same bits. Raises RollbackError."""
+        for kept in self._kept.values():
+            is_counted = kept.is_fresh or not kept.is_as_counted()
+            others = kept.others()
+            if others and not is_counted:
+                raise RollbackError(
+                    f"a pod was lost in this step, and it is not known whether buffer {others[0]!r} of {kept.name} was "
+                    "written to in it or before: torch does not count writes through .data, NumPy or a CUDA graph. Use "
+                    f"module.{others[0]}.copy_(...) instead. This process ends, and the training goes on from a peer "
+                    "that knows, or from the newest checkpoint"
+                )
+            kept.buffers.update(kept.objects)
+            for name in others:
+                _put_back(kept.objects[name], kept.copies[name])
+
+    @contextmanager
+    def not_counting(self) -> Iterator[None]:
+        """What is written meanwhile is what was there already, as a rule."""
+        unwritten = [kept for kept in self._kept.values() if kept.is_as_counted()]
+        yield
+        for kept in unwritten:
+            kept.note()
+
+
+def _fits(copy: torch.Tensor, buffer: torch.Tensor) -> bool:
+    return bool((copy.shape, copy.dtype, copy.device) == (buffer.shape, buffer.dtype, buffer.device))
+
+
+def _writes(buffer: torch.Tensor) -> int:
+    """How many torch has counted; it counts none to a tensor of inference mode."""
+    return 0 if buffer.is_inference() else int(buffer._version)
+
+
+def _has_bits(buffer: torch.Tensor) -> bool:
+    """Whether they can be compared: not those of other kinds (sparse, quantized, subclasses)."""
+    is_plain = type(buffer) in (torch.Tensor, torch.nn.Parameter) and buffer.layout == torch.strided
+    return is_plain and not any((buffer.is_quantized, buffer.is_meta, buffer.is_conj(), buffer.is_neg()))
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(torch.equal(*(each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (one, other))))
+
+
+def _put_back(buffer: torch.Tensor | None, copy: torch.Tensor) -> None:
+    assert buffer is not None
+    if _fits(copy, buffer):
+        buffer.copy_(copy)
+    else:  # the step gave the object another tensor's memory
+        buffer.data = copy.clone()

@@ -1,0 +1,98 @@
+"""The order of an epoch's samples, by a version: a keyed permutation that is computed where it is asked for.
+
+A place in the order is a pair (left, right) of a grid with at least as many places as there are samples. In turn, left
+gets a keyed hash of right added, and right one of left, modulo the grid's sides (a Feistel network): each of these can
+be undone, so no two places come to the same one. Who comes to a place beyond the last sample goes on until there is one
+(cycle walking; Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The grid has no more than 2 sqrt(n)
+such places. Nothing is kept but some windows of the order, and the numbers do not depend on torch's version.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import isqrt
+
+import torch
+
+from elastic_worker.library.seeds import stable_hash
+
+RANDPERM, KEYED = 1, 2
+"""Versions: torch.randperm, which holds the whole order in memory, and the keyed permutation."""
+ROUNDS = 8
+BITS = 31
+"""Of what is multiplied, so that no product is beyond 63 bits."""
+MASK = 2**BITS - 1
+FACTORS = (0x5BD1E995, 0x2C1B3C6D)
+WINDOW = 1024
+"""Places that are computed at once: 0.1 us each, and 0.1 ms beside."""
+WINDOWS = 4
+
+
+class KeyedOrder:
+    """Of `length` samples (at most 2 ** 61), for one seed and epoch."""
+
+    def __init__(self, length: int, seed: int, epoch: int) -> None:
+        self.length = length
+        self._left = isqrt(length - 1) + 1
+        self._right = -(-length // self._left)
+        self._keys = [stable_hash("shuffle", seed, epoch, number) & MASK for number in range(ROUNDS)]
+        self._windows: deque[tuple[int, list[int]]] = deque(maxlen=WINDOWS)
+
+    def samples(self, first: int, count: int) -> list[int]:
+        """Those at places `first` to `first + count - 1`, of which there may be fewer than that."""
+        for begin, window in self._windows:
+            if begin <= first and first + count <= begin + len(window):
+                return window[first - begin : first - begin + count]
+        end = max(first, min(first + max(count, WINDOW), self.length))
+        computed: list[int] = self._at(torch.arange(first, end)).tolist()
+        self._windows.append((first, computed))
+        return computed[:count]
+
+    def _at(self, places: torch.Tensor) -> torch.Tensor:
+        samples = self._moved(places)
+        beyond = samples >= self.length
+        while beyond.any():
+            samples[beyond] = self._moved(samples[beyond])
+            beyond = samples >= self.length
+        return samples
+
+    def _moved(self, places: torch.Tensor) -> torch.Tensor:
+        left, right = places // self._right, places % self._right
+        for number, key in enumerate(self._keys):
+            if number % 2:
+                right = (right + _hash(left, key)) % self._right
+            else:
+                left = (left + _hash(right, key)) % self._left
+        return left * self._right + right
+
+
+def randperm(length: int, seed: int, epoch: int) -> torch.Tensor:
+    """The order of RANDPERM: four bytes and some 30 ns per sample."""
+    dtype = torch.int32 if length < 2**31 else torch.int64
+    generator = torch.Generator().manual_seed(stable_hash("order", seed, epoch))
+    return torch.randperm(length, generator=generator, dtype=dtype)
+
+
+class Order:
+    """`samples(first, count)` of one epoch, by the version `kind`, or as they lie."""
+
+    def __init__(self, length: int, seed: int, epoch: int, *, kind: int, shuffle: bool) -> None:
+        self._keyed = KeyedOrder(length, seed, epoch) if shuffle and kind == KEYED else None
+        self._listed: Sequence[int] | torch.Tensor = range(length)
+        if shuffle and kind == RANDPERM:
+            self._listed = randperm(length, seed, epoch)
+
+    def samples(self, first: int, count: int) -> list[int]:
+        """At most that many, from that place on."""
+        if self._keyed is not None:
+            return self._keyed.samples(first, count)
+        part = self._listed[first : first + count]
+        return part.tolist() if isinstance(part, torch.Tensor) else list(part)
+
+
+def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:
+    """31 bits of each number of at most 31 bits."""
+    mixed = ((numbers + key) & MASK) * FACTORS[0]
+    mixed = ((mixed ^ (mixed >> 17)) & MASK) * FACTORS[1]
+    return (mixed ^ (mixed >> 29)) & MASK

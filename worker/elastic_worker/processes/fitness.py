@@ -1,0 +1,95 @@
+"""Whether this process may be forked: what the warm parent asks itself after each import.
+
+A fork copies one thread, and shares what is open. Python knows of its own threads only, and torch of its own use of
+CUDA: what other libraries have done is told by the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+from elastic_worker.proc import stat_of
+
+CUDA_TOUCHED = 3
+"""Exit status of a trial process in which CUDA cannot be used."""
+CUDA_DEVICE = "/dev/nvidia-uvm"
+"""CUDA opens it. NVML, by which torch counts GPUs, opens others, and harms no fork."""
+END_SECONDS = 0.1
+"""What threads get to end that are about to."""
+LOOK_SECONDS = 0.005
+_SELF = Path("/proc/self")
+
+
+class Fitness:
+    """Of this process, with the native threads that it has at first: a profiler's, for instance."""
+
+    def __init__(self) -> None:
+        self._known = _threads()
+
+    def accept(self) -> None:
+        """Native threads that are here now are known to survive forks, or not to be missed."""
+        self._known |= _threads()
+
+    def problem(self) -> str:
+        """Why this process must not be forked any more; "" if it may."""
+        if len(sys._current_frames()) > 1:
+            return "it starts a thread, and threads do not survive a fork"
+        if _trial() == CUDA_TOUCHED:
+            return "it initialises CUDA, which processes forked afterwards cannot use"
+        if _is_open(CUDA_DEVICE):
+            return f"it opens {CUDA_DEVICE}: CUDA is in use, and processes forked afterwards cannot use it"
+        if names := self._new_threads():
+            return f"it starts a native thread ({', '.join(names)}), and threads do not survive a fork"
+        return ""
+
+    def _new_threads(self) -> list[str]:
+        """Their names, after a fork: libraries with handlers for forks, as OpenBLAS, have ended theirs for it."""
+        end = time.monotonic() + END_SECONDS
+        while (new := _threads() - self._known) and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+        return sorted({name for thread in new if (name := _name(thread))})
+
+
+def quiet_fork() -> int:
+    """Forks. Python warns where libraries have threads of their own; those that do have handlers for forks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _trial() -> int:
+    """Exit status of a forked process that only looks whether CUDA could be used in it."""
+    pid = quiet_fork()
+    if pid == 0:
+        is_bad = getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None)
+        os._exit(CUDA_TOUCHED if is_bad and is_bad() else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _threads() -> set[str]:
+    """Ids of those that have not ended."""
+    found = set()
+    for task in (_SELF / "task").iterdir():
+        with suppress(OSError):
+            if stat_of(task)[0] not in "ZX":
+                found.add(task.name)
+    return found
+
+
+def _name(thread: str) -> str:
+    with suppress(OSError):
+        return (_SELF / "task" / thread / "comm").read_text(errors="replace").strip() or "without a name"
+    return ""
+
+
+def _is_open(path: str) -> bool:
+    for link in (_SELF / "fd").iterdir():
+        with suppress(OSError):
+            if str(link.readlink()) == path:
+                return True
+    return False
