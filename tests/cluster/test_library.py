@@ -33,8 +33,10 @@ def test_workers_and_the_master_are_lost_and_the_others_keep_what_they_have(team
 @pytest.mark.timeout(400)
 def test_a_master_that_is_deleted_leaves_the_others_training_until_its_successor_is_ready(team):
     training = Example(team, "library", pods=3)
+    first = team.uids("library")["library-master-0"]
     team.delete_pod("library-master-0")
-    team.wait("a new master", lambda: team.status("library").get("masterEpoch") == 2)
+    team.wait("the others to train on", lambda: training.epochs("worker-0"))
+    team.wait("a new master", lambda: team.uids("library").get("library-master-0") not in (None, first))
     training.trains(3)
     alone = training.epochs("worker-0")
     assert {size for _, size in alone} == {2}
