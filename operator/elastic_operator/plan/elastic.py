@@ -120,5 +120,5 @@ def _had_master(seen: Observation) -> bool:
 
 
 def _replaced(why: str, status: JobStatus) -> Event:
-    text = f"{why.rstrip('.')}. Another one comes (number {status.master_epoch}); the other pods wait for it."
+    text = f"{why.rstrip('.')}. Another one comes (number {status.master_epoch}); the other pods stay."
     return Event("MasterReplaced", text, "Warning")
