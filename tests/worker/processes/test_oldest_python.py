@@ -18,7 +18,12 @@ def test_a_file_is_python_3_9(path):
 
 def _newer(tree: ast.AST):
     """What 3.9 would parse but not run, or not mean."""
+    annotations = _annotations(tree)
     for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and node not in annotations and ast.unparse(node).endswith(" | None"):
+            yield f"line {node.lineno}: {ast.unparse(node)} is no type there"
+        if isinstance(node, ast.Name) and node.id == "get_type_hints":
+            yield f"line {node.lineno}: it cannot read `X | None` there"
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             for kind in ast.walk(node.type):
                 if isinstance(kind, ast.Name) and kind.id == "TimeoutError":
@@ -34,3 +39,10 @@ def _newer(tree: ast.AST):
             for alias in node.names:
                 if alias.name in ("StrEnum", "UTC"):
                     yield f"line {node.lineno}: there is no {alias.name} there"
+
+
+def _annotations(tree: ast.AST) -> set[ast.AST]:
+    """All that is never run."""
+    fields = ("annotation", "returns")
+    found = (getattr(node, name, None) for node in ast.walk(tree) for name in fields)
+    return {each for annotation in found if annotation is not None for each in ast.walk(annotation)}

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 Json = Mapping[str, Any]
 M = TypeVar("M", bound="Message")
 VALUE, BESIDE, INSIDE = "value", "beside", "inside"
-SIMPLE = {int: int, float: float, bool: bool, str: str, int | None: int, float | None: float, bool | None: bool}
-"""Types of fields that are read as such: other releases may send 1 for True."""
+SIMPLE: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool, "str": str}
+"""Types of fields, as they are written, that are read as such, or are None: other releases may send 1 for True."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def wire_names(kind: type[Message]) -> list[str]:
 
 def _layout(kind: type[Any]) -> list[_At]:
     if kind not in _layouts:
-        hints, own = get_type_hints(kind), fields(kind)
+        own = fields(kind)
         names = [_camel(each.name) for each in own]
         if kind.shape == VALUE:
             names[:1] = [kind.key]
         _layouts[kind] = [
-            _At(each.name, name, each.default, SIMPLE.get(hints[each.name]))
+            _At(each.name, name, each.default, SIMPLE.get(str(each.type).replace(" | None", "")))
             for each, name in zip(own, names if own else ())
         ]
     return _layouts[kind]
