@@ -83,8 +83,7 @@ class Executor:
     def _stop(self, decision: Decision, now: float) -> None:
         board = self.board
         board.why, board.failure = decision.reason, decision.failure
-        board.attempt, board.attempts, board.parked = None, 0, ""
-        board.tried, board.failed_attempts = (), 0
+        board.end_change()
         is_whole = board.aligned and not board.in_vain
         self.changes.decided(decision, len(board.group.pods) if board.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:

@@ -22,7 +22,7 @@ MOST_MARGIN = 64
 
 
 class InPlaceExecutor:
-    """Of one executor."""
+    """Carries out decisions on `board`; `handlers` take in what members answer."""
 
     def __init__(self, board: Board, tell: Tell, changes: Changes) -> None:
         self._board, self._tell, self._changes = board, tell, changes
@@ -104,8 +104,7 @@ class InPlaceExecutor:
             self._tell_old(orders.Bind(None, attempt.key, save=True))
             return
         concerned = self._concerned(attempt)
-        board.attempt, board.attempts, board.parked = None, 0, ""
-        board.tried, board.failed_attempts = (), 0
+        board.end_change()
         if not attempt.group.pods:
             board.parked = attempt.sentence
             self._tell_old(orders.Bind(None, attempt.key))

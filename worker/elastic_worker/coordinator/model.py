@@ -92,7 +92,7 @@ class Generation:
         """Training processes of all pods."""
         return sum(pod.processes for pod in self.pods)
 
-    @property
+    @cached_property
     def is_without_master(self) -> bool:
         """Whether workers go on alone, until the master's processes join them (125)."""
         return bool(self.pods) and not any(pod.is_master for pod in self.pods)
@@ -295,6 +295,11 @@ class Board:
     def is_past(self) -> bool:
         """Whether a later master has taken over."""
         return self.newest_epoch > self.epoch
+
+    def end_change(self) -> None:
+        """No change in place is under way, or was tried, and nobody is parked."""
+        self.attempt, self.attempts, self.parked = None, 0, ""
+        self.tried, self.failed_attempts = (), 0
 
     def member(self, uid: str) -> Member | None:
         """That pod, if it was ever connected here."""
