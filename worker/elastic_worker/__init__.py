@@ -1,4 +1,4 @@
-"""What runs inside the training pods. `contract` is shared with the operator; scripts call what is named here.
+"""Runs inside the training pods. `contract` is shared with the operator; scripts call the names exported here.
 
     import elastic_worker as elastic
 

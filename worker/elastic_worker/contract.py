@@ -6,8 +6,9 @@ Imports nothing. What stands here is read by pods of older releases, so values a
 VERSION = "1"
 """Of this contract; carried by every pod as an annotation. A new field does not raise it, a new meaning does."""
 UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
-"""Who says one of these is heard: an operator, or a master, is replaced while pods of the release before, or after,
-train on. What is not said is of version 1."""
+"""Versions that are accepted: an operator or a master may be replaced while pods of another release
+train on.
+A message without a version is of version 1."""
 
 GROUP = "elastic-pytorch.dev"
 
@@ -28,10 +29,11 @@ ANNOTATION_TEMPLATE = f"{GROUP}/template"
 """Fingerprint of what the pod was made from; a pod whose fingerprint differs from its job's is replaced."""
 
 ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
-"""On the master pod of an Elastic job: who is to take part. JSON `{"wish": 7, "members": [{"name": "toy-master-0",
-"uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master replaces a lower
-one; `sizes` (all that are allowed) and `step` (from min on) are absent where any size from min to max will do. Names
-are for people; members of large jobs have none, so that all of them fit."""
+"""On the master pod of an Elastic job: the pods that are to take part. JSON
+`{"wish": 7, "members": [{"name": "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`.
+A higher wish of the same master replaces a lower one; `sizes` (all that are allowed) and `step` (from min on) are
+absent where any size from min to max will do. Names are for people; members of large jobs have none, so that all of
+them fit."""
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
 """How many master pods the job has had. Members obey the highest they have seen."""

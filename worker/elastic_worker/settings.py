@@ -1,4 +1,4 @@
-"""What the operator tells a pod, read from its environment in one place."""
+"""The settings that the operator gives a pod, read from its environment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from elastic_worker import contract
 
 
 class SettingsError(ValueError):
-    """A variable that is missing or cannot be used; the message names it."""
+    """A variable is missing or invalid; the message names it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one pod. Durations in seconds; `host` and `port` are the coordinator's."""
+    """Settings of one pod. Durations are in seconds; `host` and `port` are the coordinator's."""
 
     job_uid: str
     incarnation: int
@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def leave_seconds(self) -> float:
-        """What a pod that is told to go has for its processes: the grace period without what its own end takes."""
+        """Time for the processes of a pod that is terminated: the grace period less the launcher's own end."""
         return max(1.0, self.grace_seconds - min(5.0, 0.2 * self.grace_seconds))
 
 

@@ -26,10 +26,10 @@ class Finder:
         self._candidates = Candidates(marker)
         self._ends = (*names.MARKERS, marker)
         self.marked = False
-        """Whether a marker told of the last complete checkpoint."""
+        """Whether a marker ended the last complete checkpoint."""
         self._newest: tuple[Path, Fingerprint] | None = None
         try:
-            self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
+            self._candidates.learn(self._tree.watch())  # files that exist already are not being written
         except OSError:
             self._tree.close()
             raise
@@ -77,7 +77,7 @@ class Finder:
         return self._newest is not None and _is_good(*self._newest)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._tree.close()
 
     def _judge(self, written: list[PurePath]) -> bool:

@@ -1,4 +1,4 @@
-"""Where a process stands: in which group, with which rank, and what started it."""
+"""The place of a process: its group, its rank, and what started it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from elastic_worker import contract
 
 
 class SurroundingsError(RuntimeError):
-    """The variables of the launcher do not fit together; the message names them."""
+    """The environment variables of the launcher do not fit together; the message names them."""
 
 
 @dataclass(frozen=True)
 class GroupPlace:
-    """In one group. `rank` -1: not in it. `pods` and `pod`: how many there are, and which of them this is."""
+    """The place in one group. `rank` -1: not a member. `pods` is the number of pods, `pod` the index of this one."""
 
     generation: int
     rank: int
@@ -29,11 +29,11 @@ class GroupPlace:
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> GroupPlace:
-        """From what the launcher says."""
+        """Read a launcher's message."""
         return GroupPlace(**{name: message[name] for name in GroupPlace.__dataclass_fields__ if name in message})
 
     def set_environment(self) -> None:
-        """What torchrun's variables say, for libraries that read them later."""
+        """Set torchrun's variables, for libraries that read them later."""
         values = {
             "RANK": self.rank,
             "WORLD_SIZE": self.world,
@@ -51,7 +51,7 @@ class GroupPlace:
 
 
 def find(environ: Mapping[str, str]) -> GroupPlace:
-    """From the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
+    """Read the place from the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
 
     Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any script with torch.
     Raises SurroundingsError.
@@ -79,7 +79,7 @@ def find(environ: Mapping[str, str]) -> GroupPlace:
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Which of the processes on this machine it is."""
+    """Index among the processes of this machine."""
     name = next((name for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in environ), "")
     return _number(environ, name) if name else 0
 

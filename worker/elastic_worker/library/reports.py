@@ -1,4 +1,4 @@
-"""What the launcher is told of the training: how far it is, where the time goes, how long changes took."""
+"""Reports progress, goodput and the length of changes to the launcher."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TELL_SECONDS = 0.5
 
 
 class Reports:
-    """Of one process; without a launcher nobody is told."""
+    """The reports of one process; dropped without a launcher."""
 
     def __init__(self, line: LauncherLine | None, goodput: Goodput) -> None:
         self._line, self._goodput = line, goodput
@@ -23,11 +23,11 @@ class Reports:
         self._checkpoint: tuple[int | None, str] = (None, "")
 
     def entered(self, generation: int) -> None:
-        """The process is in a new group; its first step there is told at once, with the pause since the last one."""
+        """Note a new group: its first step is reported at once, with the pause since the last step."""
         self._entered = generation, self._last_commit
 
     def committed(self, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
-        """A step was done."""
+        """Report a committed step."""
         now = time.monotonic()
         if self._line is not None:
             if self._entered is not None:

@@ -27,7 +27,7 @@ class Channel:
         self._loop.add_reader(self._mine, self._receive)
 
     async def fork(self, ticket: Path, *, output: tuple[int, int], seconds: float) -> Message | None:
-        """The parent's answer, None when its end is gone. Raises OSError if it is stuck."""
+        """Ask for a process; the parent's answer, None if the parent has ended. Raises OSError if it hangs."""
         self._asked += 1
         asked = self._asked
         answer = self._pending[asked] = self._loop.create_future()
@@ -42,7 +42,7 @@ class Channel:
             self._pending.pop(asked, None)
 
     def close(self) -> None:
-        """Take what has arrived, and no more: a forked process that has not reported by now is told so, and ends."""
+        """Read what has arrived and close: a forked process that has not reported yet sees that and ends."""
         self._loop.remove_reader(self._mine)
         self._mine.shutdown(socket.SHUT_RD)
         self._receive()

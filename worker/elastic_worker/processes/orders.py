@@ -1,4 +1,4 @@
-"""What the launcher and the warm parent say to each other.
+"""Messages between the launcher and the warm parent.
 
 The parent gets its orders as a file, as its name on the command line; then both ends of a socket pair carry one JSON
 object per message. Launcher to parent: `{"id", "ticket"}` with two descriptors, the new process's stdout and stderr.

@@ -25,13 +25,13 @@ BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 PRELOAD_SECONDS = 300.0
 """A module that takes longer to import is left out."""
 FORK_SECONDS = 10.0
-"""A parent that has not forked by then is taken for broken, and killed."""
+"""A parent that has not forked after this time is considered broken and killed."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 LONG_LIFE_SECONDS = 60.0
-"""A parent that lived so long makes the pauses start anew."""
+"""A parent that lived for this long resets the pauses between starts."""
 GIVE_UP_AFTER = 5
-"""So many parents in a row that never got ready."""
+"""Give up after this number of parents in a row that never became ready."""
 
 
 class WarmParent:
@@ -60,7 +60,7 @@ class WarmParent:
 
     @property
     def problem(self) -> str:
-        """Why there is no warm parent, or which modules it lacks; empty when all is well."""
+        """Why there is no warm parent, or which modules it lacks; "" if nothing is wrong."""
         lacks = [f"module {name} is not preloaded: {why}" for name, why in self._left_out.items()]
         return "; ".join([self.given_up, *lacks] if self.given_up else lacks)
 
@@ -155,7 +155,7 @@ class WarmParent:
             self._leave_out(message.get("failed") or message["unfit"], message["why"])
 
     def _watch_import(self, module: str) -> None:
-        """Remember what is being imported, and for how long it may be; nothing if `module` is empty."""
+        """Note the module being imported and its time limit; "" if none is."""
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None

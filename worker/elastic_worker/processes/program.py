@@ -1,4 +1,4 @@
-"""What the user wants to run."""
+"""The program that the user wants to run."""
 
 from __future__ import annotations
 

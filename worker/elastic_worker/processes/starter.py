@@ -32,14 +32,14 @@ TORCH_MODULES = (
     "torch._dynamo",
     "torch.distributed.checkpoint",
 )
-"""What a training process imports as a rule. The first optimizer imports torch._dynamo, for as long as all of torch."""
+"""Modules that most training processes import. The first optimizer imports torch._dynamo, as slow as torch itself."""
 STORE_SECONDS = 120.0
 """For a store to say its port; a store that is started anew imports torch first."""
 DRAIN_SECONDS = 1.0
 
 
 class TrainingProcess(Process):
-    """A training process, with what it leaves in files. Those are gone once it has ended."""
+    """A training process and its files, which are removed once it has ended."""
 
     def __init__(
         self, pid: int, *, kind: str, error_file: Path, steps_file: Path, output: Prefixed | None = None
@@ -94,7 +94,7 @@ class TrainingProcess(Process):
 
 
 class Starter:
-    """Of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
+    """Starts the processes of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
 
     `preload` are the user's modules, imported by the warm parent beside `modules`.
     """
@@ -127,12 +127,12 @@ class Starter:
 
     @property
     def warm(self) -> bool:
-        """Whether nothing is gained by waiting: the warm parent is ready, or there will be none."""
+        """Whether waiting gains nothing: the warm parent is ready, or there will be none."""
         return self._parent is None or self._parent.ready or bool(self._parent.given_up)
 
     @property
     def problem(self) -> str:
-        """What is wrong with the warm parent; empty when all is well."""
+        """What is wrong with the warm parent; "" if nothing is."""
         return self._parent.problem if self._parent is not None else ""
 
     async def open(self) -> None:

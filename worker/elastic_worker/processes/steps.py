@@ -27,7 +27,7 @@ LAYOUT = struct.Struct("=qdd")
 class Steps(NamedTuple):
     """Optimizer steps so far; times are the machine's monotonic seconds, None before the first."""
 
-    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which is of no use here
     last: float | None = None
     first: float | None = None
 
@@ -38,7 +38,7 @@ def create(path: Path) -> None:
 
 
 def read(path: Path) -> Steps:
-    """What the process has counted; nothing when the file is not there."""
+    """Read the counter; zero steps if the file is missing."""
     try:
         count, first, last = LAYOUT.unpack(path.read_bytes())
     except (FileNotFoundError, struct.error):
@@ -72,7 +72,7 @@ def _counter(path: str) -> Callable[[], None]:
 
 
 def _register(optimizers: ModuleType, count: Callable[[], None]) -> None:
-    """A compiler must find nothing to trace in the hook: it knows this question, and drops the rest."""
+    """Register the hook. torch.compile folds is_compiling() to True, so it traces nothing of it."""
     torch = sys.modules["torch"]
 
     def after_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:

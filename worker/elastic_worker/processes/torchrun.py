@@ -1,7 +1,7 @@
 """Reads a torchrun command line: what is to run, how many processes a pod has, and which flags have no meaning here.
 
-The table holds the options of torchrun in torch 2.4 to 2.15. Who takes part, where they meet and what is restarted is
-not the command line's to say in an Elastic job, so such flags are named for the log and otherwise ignored.
+The table holds the options of torchrun in torch 2.4 to 2.15. In an Elastic job the operator decides on the members, the
+rendezvous and restarts, so such flags are logged and otherwise ignored.
 """
 
 from __future__ import annotations
