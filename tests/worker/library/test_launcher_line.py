@@ -11,9 +11,10 @@ from elastic_worker.contract import IN_PLACE
 from elastic_worker.library import launcher_line
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.launcher_line import LauncherLine, Leave
-from elastic_worker.library.place import GroupPlace
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.trainers import TrainerLine
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello
 
 PLACE = {"generation": 5, "epoch": 2, "world": 6, "host": "10.0.0.1", "port": 4000, "rank": 2, "pods": 3, "pod": 1}
 AT = [5, 1]
@@ -71,7 +72,7 @@ def launcher(tmp_path, monkeypatch):
 @pytest.fixture
 def line(launcher):
     """Of a process in generation 4."""
-    line = LauncherLine(launcher.path, {"localRank": 1, "kind": IN_PLACE, "checkpoints": ""}, form=form)
+    line = LauncherLine(launcher.path, Hello(1, IN_PLACE, ""), form=form)
     launcher.accept()
     assert launcher.hear() == {"localRank": 1, "kind": IN_PLACE, "checkpoints": ""}
     line.enter(4, None)
@@ -100,7 +101,8 @@ def test_a_process_forms_the_next_group_agrees_and_goes_over(line, launcher):
     assert (verdict.formed.name, verdict.save, line.bound) == ("library-5.1", False, AT)
 
 
-def test_a_process_says_why_a_group_is_not_formed(line, launcher):
+@pytest.mark.usefixtures("line")
+def test_a_process_says_why_a_group_is_not_formed(launcher):
     launcher.say(prepare={"at": AT, "broken": False, **PLACE, "host": "unreachable"})
     assert launcher.hear() == {"unformed": "OSError: no route", "at": AT}
 
@@ -171,6 +173,15 @@ def test_a_process_says_how_far_it_is_and_how_long_its_step_takes(line, launcher
     said = launcher.hear()["where"]
     assert (said["tick"], said["median"]) == (1, 0.25)
     assert 60 <= said["seconds"] < 70
+
+
+def test_what_a_process_cannot_read_is_passed_over_and_the_next_line_is_heard(line, launcher):
+    launcher.say(propose="soon", at=AT)
+    launcher.say(bind={"rank": "first"}, at=AT)
+    launcher.say(prepare=7)
+    launcher.say(propose=1, at=AT)
+    assert launcher.hear() == {"agreed": True, "tick": 1, "at": AT}
+    assert line._state.attention
 
 
 def test_a_process_that_waits_or_has_lost_its_peers_says_so(line, launcher):

@@ -9,7 +9,7 @@ import pytest
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.part import Part
 from elastic_worker.launcher.trainees import Trainees
-from elastic_worker.protocol import reports
+from elastic_worker.protocol import process_reports, reports
 
 PART = Part(
     5, 2, host="10.0.0.1", world_size=6, store_port=4000, pods=3, place=1, first_rank=2, processes=2
@@ -63,7 +63,7 @@ class Line:
     def take(self, *lines):
         """From each process one: what the coordinator is told then."""
         self.told.clear()
-        for trainee, line in zip(self.trainees, lines):
+        for trainee, line in zip(self.trainees, lines, strict=False):
             self.library.take(trainee, line)
         return self.told
 
@@ -140,8 +140,7 @@ def test_the_process_that_is_least_far_is_found_where_no_step_ends():
     line.take(
         {"where": {"tick": 8, "seconds": 70.0, "median": 0.1}}, {"where": {"tick": 7, "seconds": 61.0, "median": 0.0}}
     )
-    stuck = line.library.ask_where(60)
-    assert (stuck["rank"], stuck["tick"], stuck["seconds"]) == (1, 7, 61.0)
+    assert line.library.ask_where(60) == (1, process_reports.Where(tick=7, seconds=61.0, median=0.0))
     line.take({"where": {"tick": 9, "seconds": 0.0, "median": 0.1}})
     assert line.library.ask_where(60) is None
 
@@ -186,6 +185,21 @@ def test_the_coordinator_is_told_what_the_processes_say_when_all_that_must_have_
     assert Line(2).take(*lines) == told
 
 
+async def test_what_a_process_says_that_cannot_be_read_is_passed_over_and_the_next_line_is_heard(tmp_path):
+    told, heard = [], asyncio.Event()
+    library = Trainees("u1", tmp_path / "socket", tell=lambda *said: (told.extend(said), heard.set()), size=lambda: 1)
+    serving = asyncio.ensure_future(library.serve())
+    await asyncio.sleep(0.05)
+    _, writer = await asyncio.open_unix_connection(str(tmp_path / "socket"))
+    for line in ({"localRank": 0, "kind": IN_PLACE}, {"joined": "soon"}, {"passed": 3, "at": None}, {"lost": 4}):
+        writer.write(json.dumps(line).encode() + b"\n")
+    await asyncio.wait_for(heard.wait(), 10)
+    assert told == [reports.CutOff(4)]
+    writer.close()
+    serving.cancel()
+    await asyncio.wait({serving})
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -196,5 +210,5 @@ def test_the_coordinator_is_told_what_the_processes_say_when_all_that_must_have_
 def test_how_the_training_goes_is_what_the_first_process_said_last(said):
     line = Line(2)
     assert line.take({"progress": said}, {"progress": {"step": 99, "epoch": 0, "tick": 0}}) == []
-    read = line.library.progress()
+    read = vars(line.library.progress())
     assert {key: read[key] for key in said} == said
