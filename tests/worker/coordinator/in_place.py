@@ -14,6 +14,7 @@ from elastic_worker.coordinator.model import Phase, Rules
 from elastic_worker.coordinator.part import taken
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
+from elastic_worker.protocol import process_orders, process_reports
 from tests.worker.coordinator.boards import failure
 from tests.worker.coordinator.cluster import Cluster
 
@@ -46,7 +47,7 @@ class TrainingProcess:
         self.library, self.waits = library, True
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
-        self.trainee = library.enter({"localRank": 0, "kind": IN_PLACE}, self)
+        self.trainee = library.enter(process_reports.Hello(0, IN_PLACE).to_json(), self)
         self.state = LineState(self)
 
     def write(self, line):
@@ -55,8 +56,11 @@ class TrainingProcess:
     def is_closing(self):
         return False
 
-    def send(self, **message):
-        self.library.take(self.trainee, json.loads(json.dumps(message)))
+    def send(self, message):
+        self.library.take(self.trainee, json.loads(json.dumps(message.to_json())))
+
+    def say_where(self):
+        """Nobody asks here."""
 
     def form(self, _place, key, name):
         self.forming.append((key, name))
@@ -138,7 +142,7 @@ class LibraryJob(Cluster):
         elif state.is_broken:
             process.waits = True
         elif self._has_lost_a_peer(process):
-            process.send(lost=state.generation)
+            process.send(process_reports.Lost(state.generation))
         self.look()
 
     def round(self):
@@ -182,7 +186,7 @@ class LibraryJob(Cluster):
             state, number = pod.start(), taken(word["form"], uid).number
             state.enter(number, f"started-{number}")
             self.formed_by[uid, f"started-{number}"] = pod.process
-            pod.process.send(joined=number)
+            pod.process.send(process_reports.Joined(number))
             pod.process.waits = False
         if "stop" in word:
             pod.end()
@@ -201,8 +205,8 @@ class LibraryJob(Cluster):
             return
         state = pod.process.state
         if save:
-            state.hear({"save": 1})
-        state.hear({"leave": 1})
+            state.hear(process_orders.Save().to_json())
+        state.hear(process_orders.Leave().to_json())
 
     def _go(self, uid):
         member = self.board.members[uid]
@@ -251,7 +255,7 @@ class LibraryJob(Cluster):
         if turn.leave:
             self._go(uid)
         elif turn.is_out:
-            process.send(waits=1)
+            process.send(process_reports.Waits())
         elif place is not None and turn.verdict.formed is None:
             state.lose()
         elif place is not None:
@@ -262,7 +266,7 @@ class LibraryJob(Cluster):
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
             assert state.passed == 0, "it counts the boundaries of the group before"
             process.waits = False
-            process.send(joined=place.generation)
+            process.send(process_reports.Joined(place.generation))
 
     def _stepped(self, process):
         generation = process.state.generation

@@ -39,7 +39,7 @@ async def test_the_call_is_passed_on_and_the_code_comes_back(tmp_path, code, see
         await asyncio.wait({serving})
         assert not (lab.folder / "socket").exists()
     (call,) = calls
-    assert call.argv == ("--nproc-per-node=2", "train.py", "a b")
+    assert call.argv == ["--nproc-per-node=2", "train.py", "a b"]
     assert (call.directory, call.environ["LR"]) == (str(tmp_path), "ü 1")
 
 

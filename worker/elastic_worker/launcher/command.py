@@ -17,6 +17,7 @@ from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.processes import standin
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
+from elastic_worker.protocol.standin import Run
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +97,12 @@ class Command:
             raise FileNotFoundError(f"{self.words[0]}: there is no such program in the image")
         return self._children.spawn([program, *self.words[1:]], environ={**environ, **ours})
 
-    async def _on_run(self, request: standin.Request) -> int:
+    async def _on_run(self, request: Run) -> int:
         if self._called:
             log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
             return 1
         try:
-            await self._take(list(request.argv), request.directory, request.environ)
+            await self._take(request.argv, request.directory, request.environ)
         except UsageError as error:
             log.warning("%s", error)
             return USAGE_CODE

@@ -96,8 +96,10 @@ class Group:
     @property
     def step(self) -> int:
         """Of the whole training: what the library says, else what was counted since the group formed."""
-        said = self.library.progress().get("step")
-        return int(said) if said is not None else (self.record.step if self.record else 0) + self.steps
+        said = self.library.progress()
+        if said is not None and said.step is not None:
+            return int(said.step)
+        return (self.record.step if self.record else 0) + self.steps
 
     def pids(self) -> list[int]:
         """Of the processes that still run."""

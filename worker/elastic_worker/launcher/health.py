@@ -67,8 +67,9 @@ class Health:
         record = self._group.record
         told = None
         if stuck is not None and record is not None and self._group.running:
-            rank = record.first_rank + stuck["rank"]
-            told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
+            local_rank, where = stuck
+            rank = record.first_rank + local_rank
+            told = {"generation": record.number, "rank": rank, "tick": where.tick, "seconds": where.seconds}
         if (told is None) != (self._stuck is None):
             self._membership.tell(Stuck(told))
         self._stuck = told

@@ -378,7 +378,8 @@ class Launcher:
 
     def _how_it_goes(self) -> dict[str, Any]:
         """What the first process here says of the training, or said last: between two groups there may be none."""
-        self._training = shown(self._library.progress()) or self._training
+        said = self._library.progress()
+        self._training = (shown(said) if said is not None else {}) or self._training
         return self._training
 
 

@@ -20,13 +20,13 @@ from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
 from elastic_worker.library.loader import Loader
-from elastic_worker.library.place import GroupPlace
 from elastic_worker.library.regrouping import Regrouping
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.sampler import MicroBatch, RankBatch, Sampler
 from elastic_worker.library.seeds import stable_hash
 from elastic_worker.library.state import State, StateError
 from elastic_worker.library.step import Batch, Step, StepError
+from elastic_worker.protocol.process_orders import GroupPlace
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,12 @@ from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.library import ddp, groups, handover, releases, trial
 from elastic_worker.library.launcher_line import FORM_SECONDS, LauncherLine
 from elastic_worker.library.line_state import Verdict
-from elastic_worker.library.place import GroupPlace, SurroundingsError, find, local_rank
+from elastic_worker.library.place import SurroundingsError, find, local_rank, set_environment
 from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello, Joined
+from elastic_worker.protocol.reports import SavedTogether
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,7 @@ class Regrouping:
         self.kind = self._choose(in_place)
         self.line: LauncherLine | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
-            hello = {"localRank": self.local_rank, "kind": self.kind, "checkpoints": checkpoints}
-            self.line = LauncherLine(path, hello, form=self._form)
+            self.line = LauncherLine(path, Hello(self.local_rank, self.kind, checkpoints), form=self._form)
         if self.kind == RESTART:
             # What such scripts do before job.restore, as sharding a model, needs the group.
             self.formed = self._public_group()
@@ -144,9 +146,9 @@ class Regrouping:
         try:
             self.save_together()
         except BaseException:
-            line.send(savedTogether=0, at=line.bound)
+            line.send(SavedTogether(False, line.bound))
             raise
-        line.send(savedTogether=1, at=line.bound)
+        line.send(SavedTogether(True, line.bound))
         line.wait(lambda: None)
 
     def free_boundary(self) -> None:
@@ -201,7 +203,7 @@ class Regrouping:
         assert self.state is not None
         began, before = time.monotonic(), self.formed
         self.place, self.formed = place, formed
-        place.set_environment()
+        set_environment(place)
         if formed is not None:
             if self.changes_in_place:
                 groups.install(formed)
@@ -219,7 +221,7 @@ class Regrouping:
         text = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
         log.info(text, place.generation, place.rank, place.world, step, seconds)
         if self.line is not None:
-            self.line.send(joined=place.generation)
+            self.line.send(Joined(place.generation))
         self.aborted = False
         self.entered()
 

@@ -9,6 +9,8 @@ from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.launcher_line import LauncherLine
 from elastic_worker.library.state import State
+from elastic_worker.protocol.process_reports import Progress, Stepped
+from elastic_worker.protocol.reports import CheckpointError, LastCheckpointStep
 
 TELL_SECONDS = 0.5
 
@@ -32,7 +34,7 @@ class Reports:
         if self._line is not None:
             if self._entered is not None:
                 generation, before = self._entered
-                self._line.send(generation=generation, stepped=round(now - before, 4) if before else 0.0)
+                self._line.send(Stepped(round(now - before, 4) if before else 0.0, generation))
                 self._entered = None
                 self._told_at = 0.0
             if now >= self._told_at + TELL_SECONDS:
@@ -42,17 +44,16 @@ class Reports:
 
     def _tell(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         line.median_step = self._goodput.median_step() if self._goodput.is_steady else None
-        told: dict[str, Any] = {
-            "step": state.step,
-            "epoch": state.data.epoch,
-            "samples": state.data.epoch * state.data.length + state.data.cursor,
-            "tick": line.passed,
-            "median": round(self._goodput.median_step(), 4),
-            "goodput": self._goodput.shown(),
-        }
-        if loss is not None:
-            told["loss"] = float(loss)
-        line.send(progress=told)
+        told = Progress(
+            step=state.step,
+            epoch=state.data.epoch,
+            samples=state.data.epoch * state.data.length + state.data.cursor,
+            tick=line.passed,
+            median=round(self._goodput.median_step(), 4),
+            goodput=self._goodput.shown(),
+            loss=None if loss is None else float(loss),
+        )
+        line.send(told)
         if checkpoints is None:
             return
         known = checkpoints.last_step, checkpoints.problem
@@ -60,6 +61,6 @@ class Reports:
             step, problem = self._checkpoint
             self._checkpoint = known
             if known[0] is not None and known[0] != step:
-                line.send(lastCheckpointStep=known[0])
+                line.send(LastCheckpointStep(known[0]))
             if known[1] != problem:
-                line.send(checkpointError=known[1])
+                line.send(CheckpointError(known[1]))

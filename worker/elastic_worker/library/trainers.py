@@ -19,8 +19,11 @@ from torch import distributed as dist
 from elastic_worker import contract
 from elastic_worker.library.groups import Formed
 from elastic_worker.library.launcher_line import LauncherLine
-from elastic_worker.library.place import GroupPlace, find, local_rank
+from elastic_worker.library.place import find, local_rank
 from elastic_worker.library.reports import TELL_SECONDS
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello, Joined, Progress, Stepped
+from elastic_worker.protocol.reports import LastCheckpointStep, SavedTogether
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +53,9 @@ class TrainerLine:
         self._generation = find(os.environ).generation
         if self._generation > 1 and not step and newest:
             raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
-        self._link = LauncherLine(path, {"localRank": local_rank(os.environ), "kind": contract.RESTART}, form=_form)
+        self._link = LauncherLine(path, Hello(local_rank(os.environ), contract.RESTART), form=_form)
         self._link.enter(self._generation, None)
-        self._link.send(joined=self._generation)
+        self._link.send(Joined(self._generation))
 
     def boundary(self) -> bool:
         """Pass a boundary; whether all ranks must save now and then call `saved_together`.
@@ -68,20 +71,18 @@ class TrainerLine:
             return
         if not self._has_stepped:
             self._has_stepped = True
-            self._link.send(generation=self._generation, stepped=0.0)
+            self._link.send(Stepped(0.0, self._generation))
         now = time.monotonic()
         if now < self._told_at + TELL_SECONDS:
             return
         self._told_at = now
-        report: dict[str, Any] = {"step": step, "epoch": epoch, "tick": self._link.passed}
-        if loss is not None:
-            report["loss"] = float(loss)
-        self._link.send(progress=report)
+        known_loss = None if loss is None else float(loss)
+        self._link.send(Progress(step, epoch, tick=self._link.passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""
         if self._link is not None:
-            self._link.send(lastCheckpointStep=step)
+            self._link.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
         """Note that this rank has saved for a change; wait for the other ranks and to be ended. Raises Leave."""
@@ -91,7 +92,7 @@ class TrainerLine:
         if threading.current_thread() is threading.main_thread():
             # Trainers catch SIGTERM to save or to notify peers; both are done already.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._link.send(savedTogether=1, at=self._link.bound)
+        self._link.send(SavedTogether(True, self._link.bound))
         while True:
             self._link.wait(_nothing)
 

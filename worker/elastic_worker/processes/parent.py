@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .channel import Channel, Message
+from elastic_worker.protocol.warm_parent import Forked, Imported, Importing, NotImported, Unfit
+
+from .channel import Channel
 from .children import Children, Process
 from .orders import Orders
 
@@ -78,10 +80,10 @@ class WarmParent:
             logger.warning("the warm parent does not answer and is replaced error=%r", error)
             self._kill()
             return None
-        if answer is None or "error" in answer:
-            logger.warning("the warm parent could not fork answer=%s", answer)
-            return None
-        return int(answer["pid"])
+        if isinstance(answer, Forked):
+            return answer.pid
+        logger.warning("the warm parent could not fork answer=%s", answer)
+        return None
 
     def renew(self, environ: Mapping[str, str]) -> None:
         """Replace the parent by one that is started in another environment."""
@@ -117,7 +119,14 @@ class WarmParent:
     async def _live(self) -> bool:
         """One parent from its start to its end; whether it ever got ready."""
         self._importing = ""
-        channel = self._channel = Channel(self._hear)
+        channel = self._channel = Channel(
+            {
+                Importing: lambda said: self._watch_import(said.module),
+                NotImported: lambda said: self._leave_out(said.module, said.why),
+                Unfit: lambda said: self._leave_out(said.module, said.why),
+                Imported: self._is_ready,
+            }
+        )
         try:
             process = self.process = self._start(channel)
             code = await process.wait()
@@ -144,15 +153,10 @@ class WarmParent:
             pid = self._children.spawn([sys.executable, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
             return self._children.adopt(pid)
 
-    def _hear(self, message: Message) -> None:
-        if "importing" in message:
-            self._watch_import(message["importing"])
-        elif "ready" in message:
-            self._watch_import("")
-            self.ready = True
-            self._on_change()
-        else:
-            self._leave_out(message.get("failed") or message["unfit"], message["why"])
+    def _is_ready(self, _said: Imported) -> None:
+        self._watch_import("")
+        self.ready = True
+        self._on_change()
 
     def _watch_import(self, module: str) -> None:
         """Note the module being imported and its time limit; "" if none is."""

@@ -11,7 +11,8 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from elastic_worker.protocol.standin import Ended, Run
 
 FOLDER = Path(__file__).with_name("bin")
 """To be put first on PATH."""
@@ -21,15 +22,7 @@ ENV_PYTHON = "ELASTIC_PYTHON"
 LINE_BYTES = 16 << 20
 
 
-class Request(NamedTuple):
-    """A call of torchrun: its arguments, and where and in which environment it was called."""
-
-    argv: tuple[str, ...]
-    directory: str
-    environ: dict[str, str]
-
-
-OnRun = Callable[[Request], Awaitable[int]]
+OnRun = Callable[[Run], Awaitable[int]]
 
 
 async def serve(path: Path, on_run: OnRun) -> None:
@@ -52,14 +45,13 @@ async def serve(path: Path, on_run: OnRun) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_run: OnRun) -> None:
-    fields = json.loads(await reader.readline())
-    request = Request(tuple(fields["argv"]), fields["directory"], fields["environ"])
+    request = Run.from_json(json.loads(await reader.readline()))
     running = asyncio.ensure_future(on_run(request))
     gone = asyncio.ensure_future(reader.read(1))
     try:
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
-            writer.write(json.dumps({"code": running.result()}).encode() + b"\n")
+            writer.write(json.dumps(Ended(running.result()).to_json()).encode() + b"\n")
             await writer.drain()
     finally:
         running.cancel()
