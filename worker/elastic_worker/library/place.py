@@ -14,7 +14,7 @@ class SurroundingsError(RuntimeError):
 
 
 def set_environment(place: GroupPlace) -> None:
-    """What torchrun's variables say, for libraries that read them later."""
+    """Set torchrun's variables, for libraries that read them later."""
     values = {
         "RANK": place.rank,
         "WORLD_SIZE": place.world,

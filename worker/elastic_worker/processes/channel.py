@@ -34,7 +34,7 @@ class Channel:
         self._loop.add_reader(self._mine, self._receive)
 
     async def fork(self, ticket: Path, *, output: tuple[int, int], seconds: float) -> Answer | None:
-        """The parent's answer, None when its end is gone. Raises OSError if it is stuck."""
+        """Ask for a process; the parent's answer, None if the parent has ended. Raises OSError if it hangs."""
         self._asked += 1
         asked = self._asked
         answer = self._pending[asked] = self._loop.create_future()
