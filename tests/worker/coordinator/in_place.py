@@ -10,8 +10,8 @@ from collections import deque
 from pathlib import Path
 
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.model import Phase, Rules
 from elastic_worker.coordinator.part import taken
+from elastic_worker.coordinator.state import Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
 from tests.worker.coordinator.boards import failure
@@ -205,8 +205,7 @@ class LibraryJob(Cluster):
         state.hear({"leave": 1})
 
     def _go(self, uid):
-        member = self.board.members[uid]
-        member.connected, member.goodbye, member.since = False, True, self.now
+        self.board.members[uid].go()
         del self.pods[uid]
 
     # -- a process ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.model import Board, Rules
+from elastic_worker.coordinator.state import Board, Rules
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import Message, to_line
 
