@@ -116,6 +116,7 @@ class Hearing:
             at=now - said.ago,
             is_consequence=said.is_consequence,
         )
+        member.fall_out(member.failure.generation)
 
     def _aligned(self, member: Member, said: reports.Aligned, now: float) -> None:
         self._executor.aligned(member, now, whole=said.whole, marked=said.marked)

@@ -272,13 +272,14 @@ class Member:
     def ready(self, said: reports.Ready, now: float) -> bool:
         """It says whether all of its processes can be brought into a group, and which one they are in.
 
-        Returns whether they have joined theirs just now. Processes that have all left it have lost it.
+        Returns whether they have joined theirs just now. Processes that have all left it have lost it; so has a pod one
+        of whose processes ends on the way from one group to the next.
         """
         number = self.processes.number
         joins = said.joined == number > 0 and isinstance(self.processes, (Assigned, Running))
         if joins:
             self.processes = Joined(number)
-        elif said.joined != number and isinstance(self.processes, Joined):
+        elif said.joined != number and (isinstance(self.processes, Joined) or (self.has_state and not said.is_ready)):
             self.fall_out(number)
         self.has_state, self.kind = said.holds, said.kind
         if said.is_ready and isinstance(self.readiness, (NotReady, Starting)):
