@@ -6,11 +6,11 @@ import pytest
 
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
-from elastic_worker.coordinator.decision import Decision
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.member import Assigned, Away
+from elastic_worker.coordinator.member import Assigned, Away, Member
 from elastic_worker.coordinator.state import Phase, Regroup, Stage
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import to_line
@@ -220,6 +220,38 @@ def test_a_job_whose_processes_have_finished_is_done_though_a_pod_gets_ready_to_
     assert decide(board, 10.0).act == "stay"
     board.members["u1"].finish(1)
     assert decide(board, 10.0).act == "done"
+
+
+def test_a_group_that_loses_a_pod_when_others_have_finished_starts_again():
+    """Those that have finished cannot go on with the others."""
+    board = in_place(0, 1, 2)
+    board.members["u0"].finish(1)
+    board.members["u2"].lose(5.0)
+    waits = decide(board, 4.0)
+    assert (waits.act, waits.until) == ("stay", 5.0)
+    stops = decide(board, 5.0)
+    assert (stops.act, stops.reason) == ("stop", "Loss")
+
+
+def test_a_group_one_of_whose_processes_fails_when_others_have_finished_starts_again():
+    board = in_place(0, 1, 2)
+    board.members["u0"].finish(1)
+    board.members["u2"].failure = failure(2)
+    stops = decide(board, 5.0)
+    assert (stops.act, stops.reason) == ("stop", "Failure")
+
+
+@pytest.mark.parametrize("make", [in_place, training])
+@pytest.mark.parametrize("go", [Member.go, lambda member: member.lose(4.0)])
+def test_a_pod_that_goes_after_it_has_finished_is_not_missed(make, go):
+    board = make(0, 1)
+    finished, other = board.members["u1"], board.members["u0"]
+    finished.finish(1)
+    go(finished)
+    waits = decide(board, 5.0)
+    assert (waits.act, waits.until) == ("stay", 5.0 + LOOK_SECONDS)
+    other.finish(1)
+    assert decide(board, 5.0).act == "done"
 
 
 def test_a_failure_is_counted_and_too_many_fail_the_job():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_worker.coordinator.member import Away, GivenUp, Member
+from elastic_worker.coordinator.member import Away, Finished, GivenUp, Member
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.state import Board
 
@@ -67,9 +67,13 @@ def patient_until(board: Board) -> float:
 
 
 def lost(board: Board, group: Generation, now: float) -> list[Pod]:
-    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed."""
+    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed.
+
+    Nobody misses a pod whose processes have ended well.
+    """
     failing = any(m.failure is not None and m.failure.generation == group.number for m in board.members.values())
-    return [m.pod for m in board.members_of(group.pods) if _is_lost(m, failing, now)]
+    gone = [m for m in board.members_of(group.pods) if _is_lost(m, failing, now)]
+    return [m.pod for m in gone if m.processes != Finished(group.number)]
 
 
 def is_to_blame(board: Board, group: Generation, now: float) -> bool:
@@ -96,8 +100,9 @@ def _is_lost(member: Member, failing: bool, now: float) -> bool:
 
 def reconnects(board: Board, group: Generation) -> float | None:
     """When a pod of the group that is away for a moment is given up; None if none is."""
-    members = board.members_of(group.pods)
-    return min((m.where.until for m in members if isinstance(m.where, Away)), default=None)
+    gone = [m for m in board.members_of(group.pods) if not m.where.connected]
+    unfinished = [m.where for m in gone if m.processes != Finished(group.number)]
+    return min((where.until for where in unfinished if isinstance(where, Away)), default=None)
 
 
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:

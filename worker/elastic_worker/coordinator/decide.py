@@ -17,12 +17,10 @@ from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_gen
 from elastic_worker.coordinator.in_place import (
     decide_in_place,
     follow_to_checkpoint,
-    wait_for_others,
-    why_idle,
     why_stalled,
 )
 from elastic_worker.coordinator.member import Finished, Joined
-from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import Board, Phase, Regroup
 from elastic_worker.coordinator.words import names, what_changes
 
@@ -56,8 +54,13 @@ def decide(board: Board, now: float) -> Decision:
 
 
 def changes_in_place(board: Board, group: Generation) -> bool:
-    """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
-    return any(m.has_state and m.where.connected and m.kind != RESTART for m in board.members_of(group.pods))
+    """Whether somebody is here whose processes have the state, and can go over to another group.
+
+    Those that have finished cannot: if the others lose a pod then, all start again.
+    """
+    members, ended_well = board.members_of(group.pods), Finished(group.number)
+    able = any(m.has_state and m.where.connected and m.kind != RESTART for m in members)
+    return able and not any(m.processes == ended_well for m in members)
 
 
 def can_save_together(board: Board, group: Generation) -> bool:
@@ -90,7 +93,8 @@ def _training(board: Board, group: Generation, now: float) -> Decision:
     if broken is not None:
         return broken
     if finished:
-        return wait_for_others(board, group, finished[0], now)
+        told = f"{finished[0].name} has finished; the others are about to"
+        return Decision("stay", told, until=reconnects(board, group) or now + LOOK_SECONDS)
     pods = chosen(board)
     absent = [m.pod.name for m in members if not m.where.connected]
     if absent:
@@ -114,7 +118,19 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
         return Decision("stop", f"{first.pod}: {first.message}", reason="Failure", failure=first)
-    return why_idle(board, group)
+    return _why_idle(board, group)
+
+
+def _why_idle(board: Board, group: Generation) -> Decision | None:
+    """No unfinished pod has done anything for far too long: the job hangs, at its end if others have finished."""
+    ended_well = Finished(group.number)
+    working = [m for m in board.members_of(group.pods) if m.processes != ended_well]
+    if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
+        return None
+    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
+    if len(working) < len(group.pods):
+        told += f"; {working[0].pod.name} has not ended though others have finished"
+    return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
 
 
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.member import Finished, Joined, Member, NotReady, Ready, Starting
+from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
 from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
 from elastic_worker.coordinator.state import Board, Regroup, Stage
 
@@ -33,20 +33,14 @@ MOST_ATTEMPTS = 3
 
 
 def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
-    """The next thing to do, for a group all of whose processes are in it."""
-    members, ended_well = board.members_of(group.pods), Finished(group.number)
-    finished = [m.pod for m in members if m.processes == ended_well]
-    if len(finished) == len(group.pods):
-        return Decision("done", "all processes ended well")
+    """The next thing to do, for a group all of whose processes are in it, or are on their way."""
     failed = _failed(board, group)
     if failed is not None:
         return failed
-    if finished:
-        return why_idle(board, group) or wait_for_others(board, group, finished[0], now)
     stalled = why_stalled(board, group)
     if stalled is not None:
         return stalled
-    broken = _why_broken(board, group, now)
+    broken, members = _why_broken(board, group, now), board.members_of(group.pods)
     absent = [m.pod.name for m in members if not m.where.connected]
     if absent and not broken:
         return Decision("stay", f"{absent[0]} may come back", until=reconnects(board, group))
@@ -96,24 +90,6 @@ def why_stalled(board: Board, group: Generation) -> Decision | None:
     told = f"no step for {first['seconds']:.0f} s; rank {first['rank']} is least far, at boundary {first['tick']}"
     failure = Failure(group.number, first["rank"], -1, told, is_stall=True)
     return Decision("stop", told, reason="Failure", failure=failure)
-
-
-def why_idle(board: Board, group: Generation) -> Decision | None:
-    """No unfinished pod has done anything for far too long: the job hangs, at its end if others have finished."""
-    ended_well = Finished(group.number)
-    working = [m for m in board.members_of(group.pods) if m.processes != ended_well]
-    if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
-        return None
-    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
-    if len(working) < len(group.pods):
-        told += f"; {working[0].pod.name} has not ended though others have finished"
-    return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
-
-
-def wait_for_others(board: Board, group: Generation, finished: Pod, now: float) -> Decision:
-    """Of a group one of whose pods has finished well."""
-    told = f"{finished.name} has finished; the others are about to"
-    return Decision("stay", told, until=reconnects(board, group) or now + LOOK_SECONDS)
 
 
 def _why_broken(board: Board, group: Generation, now: float) -> str:
