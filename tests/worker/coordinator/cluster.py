@@ -3,9 +3,12 @@
 What must hold at all times is checked at each word the coordinator says.
 """
 
+from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.state import Board, Phase, Rules
 from tests.worker.coordinator.boards import failure, make_pod, make_wish
 
 
@@ -36,7 +39,7 @@ class Cluster:
 
         New pods come under new names.
         """
-        here = {index for index in range(6) if (member := self._here(index)) and member.leaving_until is None}
+        here = {index for index in range(6) if (member := self._here(index)) and not member.leaves}
         if 0 not in here or self.over:
             return set()
         here |= set(range(10, 10 + max(0, self.fewest - len(here))))
@@ -49,7 +52,7 @@ class Cluster:
     def arrive(self, index):
         pod = make_pod(index)
         if pod.uid not in self.board.members and not self.over:
-            self.board.members[pod.uid] = Member(pod, since=self.now, store_port=4000)
+            self.board.members[pod.uid] = Member(pod, store_port=4000)
         self.look()
 
     def warm(self, index):
@@ -61,21 +64,21 @@ class Cluster:
     def lose(self, index):
         member = self._here(index)
         if member is not None:
-            member.connected, member.since = False, self.now
+            member.lose(self.now + RECONNECT_SECONDS)
             self.gone.add(member.pod.uid)
             self.stopping.discard(member.pod.uid)
         self.look()
 
     def leave(self, index):
         member = self._here(index)
-        if member is not None and member.leaving_until is None:
-            member.leaving_until = self.now + 30.0
+        if member is not None and not member.leaves:
+            member.leave(self.now + 30.0)
         self.look()
 
     def fail(self, index):
         member = self._here(index)
-        if member is not None and member.process_generation:
-            member.failure = failure(index, generation=member.process_generation)
+        if member is not None and (number := member.processes.number):
+            member.failure = failure(index, generation=number)
         self.look()
 
     def wish(self, indices):
@@ -95,7 +98,7 @@ class Cluster:
     def write(self, index):
         """A pod begins to write one, unless it may have been asked to stand still."""
         member = self._here(index)
-        if member is not None and member.process_generation and self.board.still_until is None:
+        if member is not None and member.processes.number and self.board.still_until is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
@@ -133,7 +136,7 @@ class Cluster:
         if "done" in message or "fail" in message:
             self.over = "done" if "done" in message else "failed"
         member = self.board.members.get(uid)
-        if member is None or not member.connected:
+        if member is None or not member.where.connected:
             return
         if "still" in message:
             self.asked[uid] = message["still"]["round"]
@@ -146,14 +149,14 @@ class Cluster:
             member.store_port = 4000
             self._check(Generation.from_message(message["form"]), uid)
         if "leave" in message:
-            assert not member.process_generation, f"{uid} may go while its processes run"
-            member.connected, member.goodbye, member.since = False, True, self.now
+            assert not member.processes.number, f"{uid} may go while its processes run"
+            member.go()
             self.gone.add(uid)
 
     def _check_nobody_writes(self, decision):
         planned = decision.act == "stop" and decision.reason in ("Join", "Leave")
         if planned and self.board.rules.align_seconds is not None and "; " not in decision.sentence:
-            here = {uid for uid in self.board.group.uids if self.board.members[uid].connected}
+            here = {uid for uid in self.board.group.uids if self.board.members[uid].where.connected}
             assert not here & self.writing, "it is stopped while it writes, and nothing is said of it"
 
     def _check(self, group, uid):
@@ -168,7 +171,7 @@ class Cluster:
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
         if before is not None and before.wish == group.wish:
-            left = {m.pod.uid for m in self.board.members.values() if m.goodbye or m.leaving_until is not None}
+            left = {m.pod.uid for m in self.board.members.values() if m.leaves}
             others = before.uids - left
             stay = others & group.uids
             assert 2 * len(stay) > len(others) or stay == others, "two halves may train"
@@ -176,4 +179,4 @@ class Cluster:
 
     def _here(self, index):
         member = self.board.members.get(f"u{index}")
-        return member if member is not None and member.connected else None
+        return member if member is not None and member.where.connected else None

@@ -10,12 +10,12 @@ from collections import deque
 from pathlib import Path
 
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.hearing import Hearing
 from elastic_worker.coordinator.part import taken
+from elastic_worker.coordinator.state import Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
-from elastic_worker.protocol import process_orders, process_reports
-from tests.worker.coordinator.boards import failure
+from elastic_worker.protocol import process_orders, process_reports, reports
 from tests.worker.coordinator.cluster import Cluster
 
 STORE = 4000
@@ -27,7 +27,7 @@ class TrainingPod:
     def __init__(self, uid, tell):
         self.words = deque()
         self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
-        self.process, self.leaves = None, False
+        self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
         """A process in no group."""
@@ -80,6 +80,7 @@ class LibraryJob(Cluster):
 
     def __init__(self, *, fewest=2):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
+        self.hearing = Hearing(self.board, self.executor, None)
         self.pods: dict[str, TrainingPod] = {}
         self.groups = {}
         """Those that came about, by number."""
@@ -109,13 +110,15 @@ class LibraryJob(Cluster):
         super().lose(index)
 
     def crash(self, index):
-        """Its process dies."""
+        """Its process dies. One that was in no group is started again by its launcher, which says nothing."""
         member, pod = self._here(index), self.pods.get(f"u{index}")
         if member is None or pod.process is None:
             return
-        if generation := pod.process.state.generation:
-            member.failure = failure(index, generation=generation)
         pod.end()
+        if pod.runs:
+            self._say(f"u{index}", reports.Failed(pod.runs, message="boom"))
+        else:
+            pod.start().park()
         self.look()
 
     def deliver(self, index):
@@ -184,13 +187,20 @@ class LibraryJob(Cluster):
         if "form" in word:
             pod.end()
             state, number = pod.start(), taken(word["form"], uid).number
+            pod.runs = number
+            self._say(uid, reports.Started(number), reports.Runs(number), reports.Finished(0))
             state.enter(number, f"started-{number}")
             self.formed_by[uid, f"started-{number}"] = pod.process
             pod.process.send(process_reports.Joined(number))
             pod.process.waits = False
         if "stop" in word:
             pod.end()
-            self.executor.stopped(member, None)
+            pod.runs = 0
+            self._say(uid, reports.Stopped(word["stop"]), reports.Runs(0))
+        if word.get("bind"):
+            part = taken(word["bind"], uid)
+            pod.runs = part.number if part.place >= 0 else 0
+            self._say(uid, reports.Runs(pod.runs))
         if "candidates" in word and pod.process is None:
             pod.start().park()
         if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == "u0":
@@ -209,8 +219,7 @@ class LibraryJob(Cluster):
         state.hear(process_orders.Leave().to_json())
 
     def _go(self, uid):
-        member = self.board.members[uid]
-        member.connected, member.goodbye, member.since = False, True, self.now
+        self.board.members[uid].go()
         del self.pods[uid]
 
     # -- a process ----------------------------------------------------------------------------------------------------
@@ -288,7 +297,7 @@ class LibraryJob(Cluster):
 
     def _say(self, uid, *said):
         for message in said if uid in self.board.members else ():
-            self.executor.in_place.handlers[type(message)](self.board.members[uid], message, self.now)
+            self.hearing._handlers[type(message)](self.board.members[uid], message, self.now)
 
     @property
     def trains(self):

@@ -12,9 +12,9 @@ import time
 from collections import Counter
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import Board, Rules
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
 from tests.worker.coordinator.boards import make_pod

@@ -3,7 +3,7 @@
 from elastic_worker.coordinator.aligning import STILL_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.state import Phase, Rules
 from tests.worker.coordinator.boards import make_wish, training
 
 PLANNED = 5.0
@@ -16,7 +16,7 @@ class Played:
     def __init__(self):
         rules = Rules(align_seconds=60.0, grace_seconds=300.0)
         self.board = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
-        self.board.members["u2"].leaving_until = PLANNED + 302.0
+        self.board.members["u2"].leave(PLANNED + 302.0)
         self.now, self.told = PLANNED, {}
         self.executor = Executor(self.board, self.tell)
         self.act()

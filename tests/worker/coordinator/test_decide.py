@@ -1,13 +1,12 @@
 """What the coordinator decides, case by case: a board and a time in, a decision out."""
 
-from dataclasses import replace
-
 import pytest
 
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import ADOPT_SECONDS, CAUSE_SECONDS, backoff, decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.member import Away, Gone, Running
+from elastic_worker.coordinator.state import Phase, Rules
 from tests.worker.coordinator.boards import failure, make_board, make_group, make_wish, member, training
 
 ALIGNED = Rules(align_seconds=60.0)
@@ -18,7 +17,7 @@ def names(decision):
 
 
 def lose(board, uid, *, at):
-    board.members[uid].connected, board.members[uid].since = False, at
+    board.members[uid].lose(at + RECONNECT_SECONDS)
 
 
 def test_nobody_trains_before_the_operator_has_said_who():
@@ -112,7 +111,7 @@ def test_growth_waits_for_a_checkpoint_without_limit():
 
 def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
     board = training(0, 1, 2, wish=make_wish(0, 1, 2), rules=ALIGNED)
-    board.members["u2"].leaving_until = 25.0
+    board.members["u2"].leave(25.0)
     decision = decide(board, 5.0)
     assert (decision.act, decision.reason, decision.seconds) == ("align", "Leave", 18.0)
     board.phase, board.why, board.planned_at = Phase.ALIGNING, "Leave", 5.0
@@ -173,13 +172,13 @@ def waiting(group, *members, wish):
 
 
 def test_after_a_loss_the_others_go_on_without_waiting_for_a_replacement():
-    board = waiting(make_group(0, 1, 2), member(0), member(1), member(2, connected=False), wish=make_wish(0, 1, 2))
+    board = waiting(make_group(0, 1, 2), member(0), member(1), member(2, where=Away(1.0)), wish=make_wish(0, 1, 2))
     decision = decide(board, 5.0)
     assert (decision.act, names(decision), decision.group.number) == ("form", ["u0", "u1"], 2)
 
 
 def test_an_even_split_pauses_until_the_operator_speaks():
-    lost = [member(2, connected=False), member(3, connected=False)]
+    lost = [member(2, where=Away(1.0)), member(3, where=Away(1.0))]
     board = waiting(make_group(0, 1, 2, 3), member(0), member(1), *lost, wish=make_wish(0, 1, 2, 3))
     assert decide(board, 50.0).act == "stay"
     board.wish = make_wish(0, 1, number=2)
@@ -187,7 +186,7 @@ def test_an_even_split_pauses_until_the_operator_speaks():
 
 
 def test_pods_that_said_goodbye_are_no_other_half():
-    left = [member(2, connected=False, goodbye=True), member(3, connected=False, goodbye=True)]
+    left = [member(2, where=Gone()), member(3, where=Gone())]
     board = waiting(make_group(0, 1, 2, 3), member(0), member(1), *left, wish=make_wish(0, 1, 2, 3))
     assert decide(board, 5.0).act == "form"
 
@@ -203,13 +202,13 @@ def test_a_new_master_waits_for_those_who_were_there_before():
 
 def test_a_group_that_trains_already_is_adopted():
     board = make_board(
-        member(0, process_generation=1), member(1, process_generation=1), wish=make_wish(0, 1), group=make_group(0, 1)
+        member(0, processes=Running(1)), member(1, processes=Running(1)), wish=make_wish(0, 1), group=make_group(0, 1)
     )
     assert decide(board, 0.5).act == "adopt"
 
 
 def test_an_adopted_group_is_waited_for_and_then_given_up():
-    board = make_board(member(0, process_generation=1), wish=make_wish(0, 1), group=make_group(0, 1))
+    board = make_board(member(0, processes=Running(1)), wish=make_wish(0, 1), group=make_group(0, 1))
     assert decide(board, 0.5).act == "stay"
     assert decide(board, ADOPT_SECONDS).act == "adopt"
     board.phase = Phase.RUNNING
@@ -218,7 +217,7 @@ def test_an_adopted_group_is_waited_for_and_then_given_up():
 
 def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
     board = make_board(
-        member(9), member(1, process_generation=1), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2
+        member(9), member(1, processes=Running(1)), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2
     )
     assert decide(board, 0.5).act == "adopt"
     board.phase = Phase.RUNNING
@@ -227,16 +226,16 @@ def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
 
 def test_the_job_is_done_when_all_have_finished_and_not_before():
     board = training(0, 1)
-    board.members["u0"].finished = 1
+    board.members["u0"].finish(1)
     assert decide(board, 5.0).act == "stay"
-    board.members["u1"].finished = 1
+    board.members["u1"].finish(1)
     assert decide(board, 5.0).act == "done"
 
 
 def test_while_one_has_finished_nobody_joins():
     board = training(0, 1, wish=make_wish(0, 1, 2))
     board.members["u2"] = member(2)
-    board.members["u0"].finished = 1
+    board.members["u0"].finish(1)
     assert decide(board, 50.0).act == "stay"
 
 
@@ -269,7 +268,7 @@ def test_a_group_in_which_nobody_does_anything_has_stalled():
 
 def test_who_hangs_when_the_others_have_finished_has_stalled():
     board = training(0, 1, rules=Rules(stall_seconds=100.0))
-    board.members["u0"].finished = board.group.number
+    board.members["u0"].finish(1)
     board.members["u1"].idle_seconds = 99.0
     stay = decide(board, 5.0)
     assert (stay.act, stay.until) == ("stay", 15.0)
@@ -283,7 +282,7 @@ def test_stopping_lasts_until_every_member_has_stopped():
     board = training(0, 1)
     board.phase = Phase.STOPPING
     assert decide(board, 5.0).act == "stay"
-    board.members["u0"].process_generation = 0
+    board.members["u0"].stop("")
     lose(board, "u1", at=5.0)
     assert decide(board, 5.0).act == "stopped"
 
@@ -291,7 +290,8 @@ def test_stopping_lasts_until_every_member_has_stopped():
 def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_others_go_on():
     board = training(0, 1, 2)
     board.phase, board.phase_since, board.why = Phase.STOPPING, 5.0, "Failure"
-    board.members["u0"].process_generation = board.members["u1"].process_generation = 0
+    for index in (0, 1):
+        board.members[f"u{index}"].stop("")
     waits = decide(board, 6.0)
     assert decide(board, waits.until - 0.1).act == "stay"
     gives_up = decide(board, waits.until)
@@ -311,10 +311,10 @@ def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_oth
 
 def test_a_master_that_leaves_stops_all_and_nobody_goes_on():
     board = training(0, 1, 2)
-    board.members["u0"].leaving_until = 50.0
+    master = board.members["u0"]
+    master.leave(50.0)
     assert (decide(board, 5.0).act, decide(board, 5.0).reason) == ("stop", "Leave")
-    after = waiting(
-        make_group(0, 1, 2), replace(board.members["u0"], process_generation=0), member(1), member(2), wish=board.wish
-    )
+    master.stop("")
+    after = waiting(make_group(0, 1, 2), master, member(1), member(2), wish=board.wish)
     assert decide(after, 5.0).act == "stay"
     assert "new one" in decide(after, 5.0).sentence

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.state import Phase, Rules
 from tests.worker.coordinator.cluster import Cluster
 
 INDEX, FEWEST = st.integers(0, 5), st.integers(1, 3)

@@ -6,8 +6,14 @@ import pytest
 
 from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.coordinator.decide import decide
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision
+from elastic_worker.coordinator.execute import Executor
+from elastic_worker.coordinator.hearing import Hearing
 from elastic_worker.coordinator.in_place import AGREE_SECONDS, FORM_SECONDS, MOST_ATTEMPTS, NEWCOMER_SECONDS
-from elastic_worker.coordinator.model import Phase, Regroup, Stage
+from elastic_worker.coordinator.member import Assigned, Away, Member
+from elastic_worker.coordinator.state import Phase, Regroup, Stage
+from elastic_worker.protocol import orders, reports
+from elastic_worker.protocol.codec import to_line
 from tests.worker.coordinator.boards import failure, make_group, make_pod, make_wish, member, training
 
 
@@ -15,13 +21,26 @@ def in_place(*indices, kind=IN_PLACE, **more):
     """These pods train, and their processes are in generation 1."""
     board = training(*indices, **more)
     for each in board.members.values():
-        each.ready_at, each.joined_generation, each.has_state, each.kind = 0.0, 1, True, kind
+        joined(each, 1, kind=kind)
     return board
+
+
+def joined(member, number, *, kind=IN_PLACE):
+    member.ready(reports.Ready(True, number, holds=True, kind=kind), 0.0)
+
+
+def loses_a_process(member):
+    member.ready(reports.Ready(False, kind=IN_PLACE), 9.0)
+
+
+def waits(member, *, since):
+    member.ready(reports.Ready(True, kind=IN_PLACE), since)
 
 
 def add(board, index, *, ready=None, **more):
     board.members[f"u{index}"] = newcomer = member(index, **more)
-    newcomer.ready_at = ready
+    if ready is not None:
+        waits(newcomer, since=ready)
     return newcomer
 
 
@@ -40,14 +59,14 @@ def test_a_newcomers_processes_start_while_the_others_train():
     newcomer = add(board, 2)
     decision = decide(board, 5.0)
     assert (decision.act, [pod.uid for pod in decision.pods]) == ("candidates", ["u2"])
-    newcomer.starting = True
+    newcomer.get_ready()
     assert decide(board, 5.0).act == "stay"
 
 
 def test_it_joins_when_it_is_ready_and_others_that_get_ready_are_waited_for_a_while():
     board = in_place(0, 1, wish=make_wish(0, 1, 2, 3))
     add(board, 2, ready=5.0)
-    add(board, 3).starting = True
+    add(board, 3).get_ready()
     waits = decide(board, 6.0)
     assert (waits.act, waits.until) == ("stay", 5.0 + NEWCOMER_SECONDS)
     joins = decide(board, 5.0 + NEWCOMER_SECONDS)
@@ -57,15 +76,15 @@ def test_it_joins_when_it_is_ready_and_others_that_get_ready_are_waited_for_a_wh
 
 def test_who_is_told_to_go_is_left_out_beside_the_running_group():
     board = in_place(0, 1, 2)
-    board.members["u2"].leaving_until = 40.0
+    board.members["u2"].leave(40.0)
     decision = decide(board, 10.0)
     assert (decision.act, decision.reason, names(decision)) == ("prepare", "Leave", ["u0", "u1"])
 
 
 def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
     board = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3))
-    board.members["u2"].connected, board.members["u2"].goodbye = False, True
-    add(board, 3).starting = True
+    board.members["u2"].go()
+    add(board, 3).get_ready()
     decision = decide(board, 10.0)
     assert (decision.act, decision.reason, names(decision)) == ("prepare", "Loss", ["u0", "u1"])
     assert decision.attempt.broken
@@ -73,7 +92,7 @@ def test_a_lost_pod_breaks_the_group_and_nobody_waits_for_newcomers():
 
 def test_an_even_split_waits_for_the_operator_with_the_state_in_memory():
     board = in_place(0, 1, wish=make_wish(0, 1, fewest=1))
-    board.members["u1"].connected = False
+    board.members["u1"].lose(1.0)
     parked = decide(board, 10.0)
     assert (parked.act, parked.reason, parked.attempt) == ("park", "Loss", None)
     assert "not more than half" in parked.sentence
@@ -87,29 +106,30 @@ def test_more_pods_than_may_take_part_wait_and_step_in():
     board = in_place(0, 1, 2, wish=make_wish(0, 1, 2, 3, most=3))
     add(board, 3, ready=5.0)
     assert decide(board, 10.0).act == "stay"
-    board.members["u1"].connected = False
+    board.members["u1"].lose(1.0)
     assert names(decide(board, 11.0)) == ["u0", "u2", "u3"]
 
 
 def test_a_pod_that_has_lost_a_process_is_left_out_until_it_is_ready_again():
     board = in_place(0, 1, 2)
     cut = board.members["u1"]
-    cut.ready_at, cut.joined_generation, cut.lost_generation, cut.has_state = None, 0, 1, False
+    loses_a_process(cut)
     told = decide(board, 10.0)
     assert (told.act, [pod.uid for pod in told.pods]) == ("candidates", ["u1"])
-    cut.starting = True
+    cut.get_ready()
     assert names(decide(board, 10.0)) == ["u0", "u2"]
 
 
 def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
     board = in_place(0, 1)
     master = board.members["u0"]
-    master.ready_at, master.joined_generation, master.lost_generation, master.starting = None, 0, 1, True
+    loses_a_process(master)
+    master.get_ready()
     parked = decide(board, 10.0)
     assert (parked.act, parked.reason) == ("park", "MasterLost")
     board.parked = parked.sentence
     assert "kept in memory" in decide(board, 11.0).sentence
-    master.ready_at = 12.0
+    waits(master, since=12.0)
     back = decide(board, 12.0)
     assert (back.act, names(back), back.attempt.broken) == ("prepare", ["u0", "u1"], True)
 
@@ -118,7 +138,7 @@ def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
 def test_below_the_minimum_all_stop_after_the_same_step(leaving):
     board = in_place(0, 1)
     for index in leaving:
-        board.members[f"u{index}"].leaving_until = 40.0
+        board.members[f"u{index}"].leave(40.0)
     decision = decide(board, 10.0)
     assert (decision.act, decision.reason, names(decision)) == ("park", "Leave", [])
 
@@ -128,10 +148,10 @@ def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
     """The boundaries that they still pass in the group before are not those of this one."""
     board = in_place(0, 1)
     for index in leaving:
-        board.members[f"u{index}"].leaving_until = 40.0
-    board.members["u1"].joined_generation = 0
+        board.members[f"u{index}"].leave(40.0)
+    board.members["u1"].processes = Assigned(1)
     assert "goes over to generation 1" in decide(board, 10.0).sentence
-    board.members["u1"].joined_generation = 1
+    joined(board.members["u1"], 1)
     assert decide(board, 10.0).act == "park"
 
 
@@ -155,7 +175,7 @@ def test_the_moment_is_asked_for_proposed_and_bound():
 
 def test_a_broken_group_has_nothing_to_agree_on():
     board = in_place(0, 1, 2)
-    board.members["u2"].connected, board.members["u2"].goodbye = False, True
+    board.members["u2"].go()
     attempt(board, 0, 1, broken=True, formed={"u0", "u1"})
     assert decide(board, 11.0).act == "bind"
 
@@ -164,7 +184,7 @@ def test_a_change_under_way_is_given_up_when_who_takes_part_changes():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
     add(board, 2, ready=5.0)
     attempt(board, 0, 1, 2)
-    board.members["u2"].leaving_until = 40.0
+    board.members["u2"].leave(40.0)
     assert decide(board, 11.0).act == "cancel"
 
 
@@ -189,17 +209,49 @@ def test_what_takes_too_long_is_tried_again_then_without_newcomers_and_in_the_en
 def test_a_change_waits_until_all_are_in_the_present_group():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
     add(board, 2, ready=5.0)
-    board.members["u1"].joined_generation = 0
+    board.members["u1"].processes = Assigned(1)
     assert decide(board, 10.0).act == "stay"
 
 
 def test_a_job_whose_processes_have_finished_is_done_though_a_pod_gets_ready_to_join():
     board = in_place(0, 1, wish=make_wish(0, 1, 2))
-    add(board, 2).starting = True
-    board.members["u0"].finished = 1
+    add(board, 2).get_ready()
+    board.members["u0"].finish(1)
     assert decide(board, 10.0).act == "stay"
-    board.members["u1"].finished = 1
+    board.members["u1"].finish(1)
     assert decide(board, 10.0).act == "done"
+
+
+def test_a_group_that_loses_a_pod_when_others_have_finished_starts_again():
+    """Those that have finished cannot go on with the others."""
+    board = in_place(0, 1, 2)
+    board.members["u0"].finish(1)
+    board.members["u2"].lose(5.0)
+    waits = decide(board, 4.0)
+    assert (waits.act, waits.until) == ("stay", 5.0)
+    stops = decide(board, 5.0)
+    assert (stops.act, stops.reason) == ("stop", "Loss")
+
+
+def test_a_group_one_of_whose_processes_fails_when_others_have_finished_starts_again():
+    board = in_place(0, 1, 2)
+    board.members["u0"].finish(1)
+    board.members["u2"].failure = failure(2)
+    stops = decide(board, 5.0)
+    assert (stops.act, stops.reason) == ("stop", "Failure")
+
+
+@pytest.mark.parametrize("make", [in_place, training])
+@pytest.mark.parametrize("go", [Member.go, lambda member: member.lose(4.0)])
+def test_a_pod_that_goes_after_it_has_finished_is_not_missed(make, go):
+    board = make(0, 1)
+    finished, other = board.members["u1"], board.members["u0"]
+    finished.finish(1)
+    go(finished)
+    waits = decide(board, 5.0)
+    assert (waits.act, waits.until) == ("stay", 5.0 + LOOK_SECONDS)
+    other.finish(1)
+    assert decide(board, 5.0).act == "done"
 
 
 def test_a_failure_is_counted_and_too_many_fail_the_job():
@@ -224,7 +276,7 @@ def test_when_all_are_stuck_the_least_far_is_named_and_all_start_again():
 
 def test_who_hangs_when_the_others_have_finished_has_stalled():
     board = in_place(0, 1)
-    board.members["u0"].finished = 1
+    board.members["u0"].finish(1)
     assert decide(board, 10.0).act == "stay"
     board.members["u1"].idle_seconds = board.rules.stall_seconds
     decision = decide(board, 10.0)
@@ -234,14 +286,14 @@ def test_who_hangs_when_the_others_have_finished_has_stalled():
 def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
     board = in_place(0, 1)
     for each in board.members.values():
-        each.joined_generation, each.has_state, each.lost_generation, each.ready_at = 0, False, 1, None
+        loses_a_process(each)
         each.failure = failure(0)
     assert decide(board, 10.0).act == "stop"
 
 
 def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
     board = in_place(0, 1, 2, kind=RESTART)
-    board.members["u2"].leaving_until = 40.0
+    board.members["u2"].leave(40.0)
     parks = decide(board, 10.0)
     assert (parks.act, parks.reason, parks.attempt.starts_again) == ("park", "Leave", True)
     asked = board.attempt = replace(parks.attempt, stage=Stage.ASKING, passed={"u0": 7, "u1": 6, "u2": 7})
@@ -260,11 +312,63 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
 
 def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
     board = in_place(0, 1, kind=RESTART)
-    board.members["u3"] = member(3, connected=False, goodbye=True, leaving_until=4.0)
-    board.members["u1"].leaving_until = 40.0
+    board.members["u3"] = member(3, where=Away(5.0, leaving_until=4.0))
+    board.members["u1"].leave(40.0)
     parks = decide(board, 10.0)
     board.attempt = replace(parks.attempt, stage=Stage.SAVING, since=10.0)
     assert (decide(board, 11.0).act, decide(board, 11.0).until) == ("stay", 38.0)
+
+
+# -- what a pod says, and what is decided then -------------------------------------------------------------------------
+
+
+class Played:
+    """A board whose pods say something, one after the other, after which all is done that is decided."""
+
+    def __init__(self, board):
+        self.board, self.now, self.told = board, 10.0, []
+        executor = Executor(board, lambda uids, message: self.told.append((set(uids), message)))
+        self.executor, self.hearing = executor, Hearing(board, executor, None)
+
+    def say(self, index, *said):
+        self.hearing.hear(self.board.members[f"u{index}"], to_line(*said), self.now)
+        return self.act()
+
+    def act(self):
+        """What is decided in the end."""
+        while (decision := decide(self.board, self.now)).act != "stay":
+            self.executor.do(decision, self.now)
+        return decision
+
+    def restart(self, number):
+        """All processes stop, and start as that generation."""
+        stop = Decision("stop", "one has failed", reason="Failure", failure=failure(0))
+        self.executor.do(stop, self.now)
+        for uid in sorted(self.told[-1][0]):
+            self.say(uid[1:], reports.Stopped(number - 1), reports.Runs(0))
+        for uid in sorted(self.board.group.uids):
+            self.say(uid[1:], reports.Started(number), reports.Runs(number))
+            self.say(uid[1:], reports.Ready(True, number, holds=True, kind=IN_PLACE))
+
+
+def test_a_newcomer_that_was_left_out_takes_part_like_any_other_once_all_have_started_again():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2, ready=5.0).refuse()
+    job = Played(board)
+    assert job.act().sentence == "2 pods train"
+    job.restart(2)
+    assert job.act().sentence == "3 pods train"
+
+
+def test_a_newcomer_whose_process_could_not_be_ended_starts_it_when_it_has_ended():
+    board = in_place(0, 1, wish=make_wish(0, 1, 2))
+    add(board, 2)
+    job = Played(board)
+    job.act()
+    job.say(2, reports.Unkillable("process 7 cannot be ended by SIGKILL"))
+    job.told.clear()
+    job.say(2, reports.Unkillable(""))
+    assert job.told == [({"u2"}, orders.Candidates())]
 
 
 # -- without the master (125) ------------------------------------------------------------------------------------------
@@ -306,7 +410,7 @@ def tried(board, attempts):
     "change",
     [
         pytest.param(lambda board: board.members.pop("u2"), id="one has not come back yet"),
-        pytest.param(lambda board: setattr(board.members["u2"], "ready_at", None), id="one has lost a process"),
+        pytest.param(lambda board: loses_a_process(board.members["u2"]), id="one has lost a process"),
         pytest.param(lambda board: setattr(board.members["u1"], "takes_parts", False), id="one is of a release before"),
         pytest.param(lambda board: setattr(board.members["u9"], "warm_at", 4.0), id="the master is warm"),
         pytest.param(lambda board: setattr(board, "wish", make_wish(0, 1, 2, fewest=3)), id="they are too few"),
@@ -324,7 +428,7 @@ def test_a_master_that_is_told_to_go_leaves_the_others_training():
     board = in_place(0, 1, 2)
     for each in board.members.values():
         each.takes_parts = True
-    board.members["u0"].leaving_until = 40.0
+    board.members["u0"].leave(40.0)
     decision = decide(board, 10.0)
     assert (decision.act, decision.reason, names(decision)) == ("prepare", "Leave", ["u1", "u2"])
     assert not decision.attempt.broken
@@ -336,9 +440,9 @@ def test_the_masters_processes_join_as_soon_as_they_are_ready_and_have_the_first
     assert decide(board, 10.0).act == "stay"
     master.warm_at = 10.0
     assert decide(board, 10.0).act == "candidates"
-    master.starting = True
+    master.get_ready()
     assert decide(board, 10.0).act == "stay"
-    master.starting, master.ready_at = False, 11.0
+    waits(master, since=11.0)
     decision = decide(board, 11.0)
     assert (decision.act, decision.reason, names(decision)) == ("prepare", "Join", ["u0", "u1", "u2"])
 
@@ -347,7 +451,7 @@ def test_a_group_that_forms_without_the_master_is_not_given_up_as_the_master_get
     board = lost_master(1, 2)
     attempt(board, 1, 2, broken=True, formed={"u1", "u2"})
     board.members["u9"].warm_at = 9.0
-    board.members["u9"].starting = True
+    board.members["u9"].get_ready()
     assert decide(board, 10.0).act == "bind"
 
 

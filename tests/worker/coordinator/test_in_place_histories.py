@@ -21,6 +21,7 @@ HAPPENINGS = st.one_of(
 )
 
 JOIN = [("arrive", 3), ("wish", {0, 1, 2, 3})]
+BOUND = [*JOIN, *3 * [("round",), ("steps", 1)], ("round",), ("deliver", 0), ("crash", 0)]
 
 
 @example(happenings=[("leave", 1)], fewest=1)
@@ -28,6 +29,8 @@ JOIN = [("arrive", 3), ("wish", {0, 1, 2, 3})]
 @example(
     happenings=[*JOIN, *3 * [("round",)], ("deliver", 0), ("lose", 3)], fewest=1
 )  # it is cancelled while some wait
+@example(happenings=BOUND, fewest=1)  # the master's process ends on the way from one group to the next
+@example(happenings=[*BOUND[:-2], *BOUND[-1:]], fewest=1)  # and before its launcher hears that it is on the way
 @example(happenings=[("wish", {0}), ("settle",), ("crash", 0), *2 * [("deliver", 0)]], fewest=1)  # the others wait
 @given(happenings=st.lists(HAPPENINGS, min_size=20, max_size=80), fewest=FEWEST)
 def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Phase
+from elastic_worker.coordinator.state import Phase
 from tests.worker.coordinator.many import calls_counted, playing
 
 MOST = 2.2
@@ -29,7 +29,7 @@ async def form(folder, size, *, in_place=False):
 
 def trained(board, number):
     """Who says that its processes are in that generation."""
-    return [member for member in board.members.values() if member.counts == number]
+    return [member for member in board.members.values() if member.tells_steps_of(number)]
 
 
 @pytest.mark.parametrize("in_place", [False, True])

@@ -8,7 +8,7 @@ import pytest
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.model import Board, Rules
+from elastic_worker.coordinator.state import Board, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState
 from elastic_worker.protocol import orders, process_orders, process_reports, reports, standin, warm_parent

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from elastic_worker import contract, wire
-from elastic_worker.coordinator.choose import RECONNECT_SECONDS
-from elastic_worker.coordinator.model import Board, Generation, Pod, Rules
+from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import part_of, taken
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import Board, Rules
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
 from tests.kit.wait import until_async, within
@@ -143,7 +143,7 @@ async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, w
         line.send({"idle": 7.5})
         await hear(await door.dial(0), "form")
         member = door.board.members["u1"]
-        assert (member.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
+        assert (member.where.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
 
 
 async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
@@ -302,10 +302,10 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
         line = await door.dial(0)
         for _ in range(2):
             await asyncio.sleep(wire.SILENCE_SECONDS - 1)
-            assert door.board.members["u0"].connected
+            assert door.board.members["u0"].where.connected
             line.send({"beat": 1})
         await asyncio.sleep(wire.SILENCE_SECONDS + 1)
-        assert not door.board.members["u0"].connected
+        assert not door.board.members["u0"].where.connected
 
 
 async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
@@ -314,7 +314,7 @@ async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waite
         await door.dial(1)
         members = door.board.members
         await until_async(
-            "one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30
+            "one is missed", lambda: not (members["u0"].where.connected and members["u1"].where.connected), seconds=30
         )
-        assert members["u1"].connected, "both are silent"
-        assert time.monotonic() >= members["u0"].since + RECONNECT_SECONDS, "it is not waited for"
+        assert members["u1"].where.connected, "both are silent"
+        assert time.monotonic() >= members["u0"].where.until, "it is not waited for"

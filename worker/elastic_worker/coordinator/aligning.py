@@ -10,7 +10,8 @@ Pods that said yes stand still, so nothing is begun between their answer and the
 
 from __future__ import annotations
 
-from elastic_worker.coordinator.model import Board, Member, Phase
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.state import Board, Phase
 from elastic_worker.coordinator.telling import Tell
 from elastic_worker.protocol.orders import Align, StandStill
 
@@ -89,5 +90,4 @@ class Aligning:
         """The pods of the group that can answer."""
         board = self._board
         assert board.group is not None
-        members = {uid: board.members.get(uid) for uid in board.group.uids}
-        return {uid for uid, member in members.items() if member is not None and member.connected}
+        return {m.pod.uid for m in board.members_of(board.group.pods) if m.where.connected}

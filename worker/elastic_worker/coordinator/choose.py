@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from elastic_worker.coordinator.model import Board, Generation, Member, Pod
+from elastic_worker.coordinator.member import Away, Finished, GivenUp, Member
+from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.coordinator.state import Board
 
 NEWCOMER_SECONDS = 10.0
 """Further pods that are expected are waited for at most so long after the first newcomer is warm."""
@@ -50,7 +52,7 @@ def expected_newcomers(board: Board) -> list[str]:
 
 
 def _is_awaited(board: Board, uid: str) -> bool:
-    member = board.member(uid)
+    member = board.members.get(uid)
     if member is None:
         return True
     return member.here and member.warm_at is None and not _was_in(board, uid)
@@ -65,9 +67,13 @@ def patient_until(board: Board) -> float:
 
 
 def lost(board: Board, group: Generation, now: float) -> list[Pod]:
-    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed."""
+    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed.
+
+    Nobody misses a pod whose processes have ended well.
+    """
     failing = any(m.failure is not None and m.failure.generation == group.number for m in board.members.values())
-    return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
+    gone = [m for m in board.members_of(group.pods) if _is_lost(m, failing, now)]
+    return [m.pod for m in gone if m.processes != Finished(group.number)]
 
 
 def is_to_blame(board: Board, group: Generation, now: float) -> bool:
@@ -80,22 +86,23 @@ def leaving(board: Board, group: Generation) -> list[float]:
 
     A pod stays on the board after it has gone, so that it is known if it comes back.
     """
-    members = (board.member(pod.uid) for pod in group.pods)
-    return [member.leaving_until for member in members if member is not None and member.leaving_until is not None]
+    ends = [member.where.leaving_until for member in board.members_of(group.pods)]
+    return [end for end in ends if end is not None]
 
 
-def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
-    if member is None or member.given_up:
+def _is_lost(member: Member, failing: bool, now: float) -> bool:
+    if isinstance(member.readiness, GivenUp):
         return True
-    if member.connected:
-        return False
-    return member.goodbye or failing or now >= member.since + RECONNECT_SECONDS
+    if isinstance(member.where, Away):
+        return failing or now >= member.where.until
+    return not member.where.connected
 
 
-def reconnects(board: Board) -> float | None:
-    """When a member that is away for a moment is given up; None if none is."""
-    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.process_generation]
-    return min(absent, default=None)
+def reconnects(board: Board, group: Generation) -> float | None:
+    """When a pod of the group that is away for a moment is given up; None if none is."""
+    gone = [m for m in board.members_of(group.pods) if not m.where.connected]
+    unfinished = [m.where for m in gone if m.processes != Finished(group.number)]
+    return min((where.until for where in unfinished if isinstance(where, Away)), default=None)
 
 
 def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
@@ -111,9 +118,8 @@ def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
         return _too_few(board)
     if group is None or (board.epoch, board.wish.number) > (group.epoch, group.wish):
         return ""
-    goodbyes: set[str] = {m.pod.uid for m in board.members.values() if m.goodbye or m.leaving_until is not None}
-    stay = group.uids - goodbyes
-    here = {uid for uid in stay if (member := board.member(uid)) is not None and member.connected}
+    stay = [m for m in board.members_of(group.pods) if not m.leaves]
+    here = [m for m in stay if m.where.connected]
     if 2 * len(here) > len(stay) or here == stay:
         return ""
     told = f"only {len(here)} of the {len(stay)} pods of generation {group.number} are here, not more than half"
@@ -123,11 +129,11 @@ def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
 def _too_few(board: Board) -> str:
     assert board.wish is not None
     here = sum(m.here and m.warm_at is not None for m in board.members.values())
-    master = board.member(board.me)
-    if master is None or not master.connected:
+    master = board.members.get(board.me)
+    if master is None or isinstance(master.where, Away):
         return "the master's own launcher is not connected yet"
-    if master.given_up:
-        return f"the master's pod is given up ({master.given_up}); the others wait for a new one"
+    if isinstance(master.readiness, GivenUp):
+        return f"the master's pod is given up ({master.readiness.why}); the others wait for a new one"
     if not master.here:
         return "the master is about to leave; the others wait for a new one"
     if not _is_able(board, master):

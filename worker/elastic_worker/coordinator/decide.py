@@ -17,12 +17,12 @@ from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_gen
 from elastic_worker.coordinator.in_place import (
     decide_in_place,
     follow_to_checkpoint,
-    wait_for_others,
-    why_idle,
     why_stalled,
 )
-from elastic_worker.coordinator.model import Board, Generation, Phase, Pod, Regroup
-from elastic_worker.coordinator.words import member, names, what_changes
+from elastic_worker.coordinator.member import Finished, Joined
+from elastic_worker.coordinator.model import Failure, Generation, Pod
+from elastic_worker.coordinator.state import Board, Phase, Regroup
+from elastic_worker.coordinator.words import names, what_changes
 
 ADOPT_SECONDS = 3.0
 """After a start among members that train: until when all of their group may come back."""
@@ -54,19 +54,20 @@ def decide(board: Board, now: float) -> Decision:
 
 
 def changes_in_place(board: Board, group: Generation) -> bool:
-    """Whether somebody is here whose processes are in the group, or on their way, and can go over to another one."""
-    members = [m for m in board.members.values() if m.connected and m.pod.uid in group.uids and m.kind != RESTART]
-    if board.in_place == group.number:
-        return any(m.joined_generation or m.has_state for m in members)
-    return any(
-        m.joined_generation == group.number or (m.lost_generation == group.number and m.has_state) for m in members
-    )
+    """Whether somebody is here whose processes have the state, and can go over to another group.
+
+    Those that have finished cannot: if the others lose a pod then, all start again.
+    """
+    members, ended_well = board.members_of(group.pods), Finished(group.number)
+    able = any(m.has_state and m.where.connected and m.kind != RESTART for m in members)
+    return able and not any(m.processes == ended_well for m in members)
 
 
 def can_save_together(board: Board, group: Generation) -> bool:
     """Whether all of its processes use the library, and start again after a checkpoint that they write together."""
-    members = [member(board, pod) for pod in group.pods]
-    return all(m.connected and m.kind == RESTART and m.joined_generation == group.number for m in members)
+    joined = Joined(group.number)
+    members = board.members_of(group.pods)
+    return all(m.where.connected and m.kind == RESTART and m.processes == joined for m in members)
 
 
 def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
@@ -84,18 +85,20 @@ def _with_a_checkpoint(board: Board, group: Generation, now: float) -> Decision:
 
 
 def _training(board: Board, group: Generation, now: float) -> Decision:
-    finished = [pod for pod in group.pods if member(board, pod).finished == group.number]
+    members, ended_well = board.members_of(group.pods), Finished(group.number)
+    finished = [m.pod for m in members if m.processes == ended_well]
     if len(finished) == len(group.pods):
         return Decision("done", "all processes ended well")
     broken = _broken(board, group, now)
     if broken is not None:
         return broken
     if finished:
-        return wait_for_others(board, finished[0], now)
+        told = f"{finished[0].name} has finished; the others are about to"
+        return Decision("stay", told, until=reconnects(board, group) or now + LOOK_SECONDS)
     pods = chosen(board)
-    absent = [pod.name for pod in group.pods if not member(board, pod).connected]
+    absent = [m.pod.name for m in members if not m.where.connected]
     if absent:
-        return Decision("stay", f"{absent[0]} may come back", until=reconnects(board))
+        return Decision("stay", f"{absent[0]} may come back", until=reconnects(board, group))
     if {pod.uid for pod in pods} == group.uids:
         if board.phase == Phase.ALIGNING:
             return Decision("resume", "nobody leaves or comes any more")
@@ -115,7 +118,19 @@ def _broken(board: Board, group: Generation, now: float) -> Decision | None:
         if first.is_consequence and now < first.at + CAUSE_SECONDS:
             return Decision("stay", f"{first.pod} has lost a peer: which one?", until=first.at + CAUSE_SECONDS)
         return Decision("stop", f"{first.pod}: {first.message}", reason="Failure", failure=first)
-    return why_idle(board, group)
+    return _why_idle(board, group)
+
+
+def _why_idle(board: Board, group: Generation) -> Decision | None:
+    """No unfinished pod has done anything for far too long: the job hangs, at its end if others have finished."""
+    ended_well = Finished(group.number)
+    working = [m for m in board.members_of(group.pods) if m.processes != ended_well]
+    if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
+        return None
+    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
+    if len(working) < len(group.pods):
+        told += f"; {working[0].pod.name} has not ended though others have finished"
+    return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
 
 
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
@@ -157,7 +172,7 @@ def _align_until(board: Board, going: list[Pod], now: float) -> tuple[float | No
     rules = board.rules
     assert rules.align_seconds is not None
     began = board.planned_at if board.phase == Phase.ALIGNING and board.why == "Leave" else now
-    ends = [member(board, pod).leaving_until for pod in going]
+    ends = [m.where.leaving_until for m in board.members_of(going)]
     leave = [end - LEAVE_MARGIN_SECONDS for end in ends if end is not None]
     last_call = min([began + max(rules.align_seconds, rules.grace_seconds), *leave])
     return min(began + rules.align_seconds, last_call), last_call
@@ -201,7 +216,7 @@ def _waiting(board: Board, now: float) -> Decision:
     problem = why_not(board, pods)
     if problem:
         return Decision("stay", problem)
-    if not member(board, pods[0]).store_port:
+    if not board.members[pods[0].uid].store_port:
         return Decision("stay", "the master's store is about to start")
     awaited = expected_newcomers(board)
     patience = patient_until(board)
@@ -222,7 +237,7 @@ def _adopt(board: Board, now: float) -> Decision | None:
     group = board.group
     if group is None or board.phase_since > board.started:
         return None
-    running = {m.pod.uid for m in board.members.values() if m.connected and m.process_generation == group.number}
+    running = {m.pod.uid for m in board.members.values() if m.where.connected and m.processes.number == group.number}
     if not running:
         return None
     all_here = running == group.uids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_worker.coordinator.model import Board, Failure, Generation, Pod, Regroup
+from elastic_worker.coordinator.model import Failure, Generation, Pod
+from elastic_worker.coordinator.state import Board, Regroup
 
 LOOK_SECONDS = 10.0
 """Whether anybody still does anything is asked so often."""

@@ -14,7 +14,9 @@ from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+from elastic_worker.coordinator.member import GivenUp, Leaving, Member
+from elastic_worker.coordinator.model import Failure, Generation
+from elastic_worker.coordinator.state import Board, Phase
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders
 from elastic_worker.protocol.codec import Message
@@ -93,17 +95,15 @@ class Executor:
         seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
         running: dict[int, list[str]] = {}
         for member in board.members.values():
-            if member.connected and member.process_generation:
-                running.setdefault(member.process_generation, []).append(member.pod.uid)
-            elif not member.connected:
-                member.process_generation = 0
-        for runs, uids in running.items():
-            self._tell(uids, orders.Stop(runs, seconds, dump=stalled))
+            if member.where.connected and (number := member.processes.number):
+                running.setdefault(number, []).append(member.pod.uid)
+        for number, uids in running.items():
+            self._tell(uids, orders.Stop(number, seconds, dump=stalled))
 
     def _give_up(self, decision: Decision) -> None:
         """Pods that do not say that their processes have ended; they may train again once they say so."""
         for pod in decision.pods:
-            self.board.members[pod.uid].given_up = "it does not say that its processes have ended"
+            self.board.members[pod.uid].give_up("it does not say that its processes have ended")
 
     def _stopped(self, now: float) -> None:
         board = self.board
@@ -113,8 +113,7 @@ class Executor:
             self._count_failure(board.group, now)
         self._enter(Phase.WAITING, now)
         for member in board.members.values():
-            # Of processes that wait in no group, nothing is stopped: what their pods last said of them holds.
-            member.failure, member.finished = None, 0
+            member.failure = None
 
     def _count_failure(self, group: Generation, now: float) -> None:
         """A failure counts, unless a pod that went has caused it."""
@@ -147,7 +146,7 @@ class Executor:
             group.reason,
         )
         for pod in group.pods:
-            board.members[pod.uid].process_generation = group.number
+            board.members[pod.uid].start(group.number)
         tell_group(board, self._tell, group, group.places, orders.Form)
 
     def _done(self, now: float) -> None:
@@ -173,10 +172,11 @@ class Executor:
         """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
         board = self.board
         group = board.group
-        mine = group is not None and member.pod.uid in group.uids and member.process_generation == group.number
+        runs = member.processes.number
+        mine = group is not None and member.pod.uid in group.uids and runs == group.number
         is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
-        if member.process_generation and (is_over or not mine):
-            self._tell([member.pod.uid], orders.Stop(member.process_generation, BROKEN_STOP_SECONDS))
+        if runs and (is_over or not mine):
+            self._tell([member.pod.uid], orders.Stop(runs, BROKEN_STOP_SECONDS))
         if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
@@ -186,11 +186,11 @@ class Executor:
         change = self.changes.of(generation)
         if change is not None:
             change.marks["started"] = now
-        member.process_generation = generation
+        member.runs(generation)
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
         """None of a member's processes runs, but for one that is `unkillable`."""
-        member.process_generation, member.given_up = 0, unkillable
+        member.stop(unkillable)
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
@@ -219,7 +219,7 @@ class Executor:
         """
         board = self.board
         for member in board.members.values():
-            if not member.connected or member.leaving_until is None or member.goodbye:
+            if not isinstance(member.where, Leaving):
                 continue
             if member.still_runs and not board.parked:
                 continue
@@ -250,7 +250,9 @@ class Executor:
             "worldSize": group.world_size if training and group else 0,
             "failures": board.failures,
             "givenUp": [
-                {"pod": m.pod.name, "why": m.given_up} for m in board.members.values() if m.connected and m.given_up
+                {"pod": m.pod.name, "why": m.readiness.why}
+                for m in board.members.values()
+                if m.where.connected and isinstance(m.readiness, GivenUp)
             ],
             "training": {**({"step": board.step} if board.step else {}), **self.training},
             "changes": self.changes.shown(),

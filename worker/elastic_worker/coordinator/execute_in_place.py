@@ -11,7 +11,8 @@ from elastic_worker.coordinator.changes import Changes
 from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.in_place import failed_attempts
-from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.state import Board, Regroup, Stage
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import Message
@@ -55,7 +56,7 @@ class InPlaceExecutor:
 
     def _candidates(self, decision: Decision, _now: float) -> None:
         for pod in decision.pods:
-            self._board.members[pod.uid].starting = True
+            self._board.members[pod.uid].get_ready()
         self._tell([pod.uid for pod in decision.pods], orders.Candidates())
 
     def _host(self, decision: Decision, _now: float) -> None:
@@ -110,13 +111,11 @@ class InPlaceExecutor:
             self._tell_old(orders.Bind(None, attempt.key))
             return
         board.group = group = replace(attempt.group, step=board.step)
-        board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
+        board.members[group.pods[0].uid].store_port = 0
         self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:
-            member = board.members[uid]
-            member.process_generation = group.number if uid in group.uids else 0
-            member.refused = False
+            board.members[uid].go_over(group.number if uid in group.uids else 0)
         tell_group(board, self._tell, group, concerned, lambda told: orders.Bind(told, attempt.key))
 
     def cancel(self) -> None:
@@ -137,7 +136,7 @@ class InPlaceExecutor:
         assert board.group is not None
         for pod in attempt.group.pods:
             if pod.uid not in board.group.uids:
-                board.members[pod.uid].refused = True
+                board.members[pod.uid].refuse()
         self.cancel()
 
     def _park(self, decision: Decision, now: float) -> None:
@@ -173,13 +172,8 @@ class InPlaceExecutor:
         board = self._board
         if not board.parked or board.group is None:
             return False
-        number = board.group.number
-        known = [board.members[uid] for uid in board.group.places if uid in board.members]
-        here = [
-            each
-            for each in known
-            if each.connected and each.process_generation == number and each.lost_generation != number
-        ]
+        members = board.members_of(board.group.pods)
+        here = [each for each in members if each.where.connected and each.takes_part(board.group.number)]
         return not any(each.here for each in here) and here[:1] == [member]
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ class InPlaceExecutor:
         member.stuck = said.rank
 
     def _cut_off(self, member: Member, said: reports.CutOff, _now: float) -> None:
-        member.lost_generation = said.generation
+        member.fall_out(said.generation)
 
     def _formed(self, member: Member, said: reports.Formed, _now: float) -> None:
         if attempt := self._attempt_of(said.at):
@@ -218,15 +212,8 @@ class InPlaceExecutor:
         return attempt if attempt is not None and attempt.key == key else None
 
     def _ready(self, member: Member, said: reports.Ready, now: float) -> None:
-        """A pod whose processes have all left their group has lost it."""
-        member.ready_at = (member.ready_at or now) if said.is_ready else None
-        member.starting = member.starting and not said.is_ready
-        member.has_state, member.kind = said.holds, said.kind
-        if member.joined_generation and not said.joined:
-            member.lost_generation = member.joined_generation
-        if said.joined != member.joined_generation and (change := self._changes.of(said.joined)):
+        if member.ready(said, now) and (change := self._changes.of(said.joined)):
             change.marks["joined"] = now
-        member.joined_generation = said.joined
 
     # -- recipients ----------------------------------------------------------------------------------------------------
 
@@ -242,4 +229,4 @@ class InPlaceExecutor:
         """The connected pods of both groups."""
         assert self._board.group is not None
         uids = self._board.group.uids | attempt.group.uids
-        return [uid for uid, member in self._board.members.items() if uid in uids and member.connected]
+        return [uid for uid, member in self._board.members.items() if uid in uids and member.where.connected]

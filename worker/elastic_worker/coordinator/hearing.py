@@ -9,7 +9,9 @@ from typing import Any
 
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Board, Failure, Member
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.model import Failure
+from elastic_worker.coordinator.state import Board
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.protocol import reports
 from elastic_worker.protocol.codec import Message
@@ -70,16 +72,16 @@ class Hearing:
         member.warm_at = (member.warm_at or now) if said.is_warm else None
 
     def _runs(self, member: Member, said: reports.Runs, _now: float) -> None:
-        member.counts = said.generation
+        member.runs(said.generation)
 
     def _unkillable(self, member: Member, said: reports.Unkillable, _now: float) -> None:
-        member.given_up = said.process
+        member.unkillable(said.process)
 
     def _leaving(self, member: Member, said: reports.Leaving, now: float) -> None:
-        member.leaving_until = now + said.seconds
+        member.leave(now + said.seconds)
 
     def _goodbye(self, member: Member, _said: reports.Goodbye, _now: float) -> None:
-        member.goodbye = True
+        member.go()
 
     def _store_port(self, member: Member, said: reports.StorePort, _now: float) -> None:
         member.store_port = said.port
@@ -102,11 +104,11 @@ class Hearing:
         self._executor.stopped(member, said.lost, unkillable=said.unkillable)
 
     def _finished(self, member: Member, said: reports.Finished, _now: float) -> None:
-        member.finished = said.generation
+        member.finish(said.generation)
 
     def _failed(self, member: Member, said: reports.Failed, now: float) -> None:
         member.failure = Failure(
-            generation=member.process_generation if said.generation is None else said.generation,
+            generation=member.processes.number if said.generation is None else said.generation,
             rank=said.rank,
             exit_code=said.exit_code,
             message=said.message,
@@ -114,6 +116,7 @@ class Hearing:
             at=now - said.ago,
             is_consequence=said.is_consequence,
         )
+        member.fall_out(member.failure.generation)
 
     def _aligned(self, member: Member, said: reports.Aligned, now: float) -> None:
         self._executor.aligned(member, now, whole=said.whole, marked=said.marked)
@@ -132,7 +135,7 @@ class Hearing:
     def _step(self, member: Member, said: reports.Step, _now: float) -> None:
         """What was on its way when the group formed is of the one before: some of it is done again (104)."""
         board = self._board
-        if board.group and member.counts == board.group.number:
+        if board.group and member.tells_steps_of(board.group.number):
             board.step = max(board.step, said.count)
 
     def _last_checkpoint(self, _member: Member, said: reports.LastCheckpointStep, _now: float) -> None:

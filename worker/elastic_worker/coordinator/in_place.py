@@ -16,7 +16,9 @@ from dataclasses import replace
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
 from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Pod, Regroup, Stage, Wish
+from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
+from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.state import Board, Regroup, Stage
 
 FORM_SECONDS = 6.0
 """What a group gets to form: longer than its processes wait for each other."""
@@ -31,21 +33,17 @@ MOST_ATTEMPTS = 3
 
 
 def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
-    """The next thing to do, for a group all of whose processes are in it."""
-    finished = [pod for pod in group.pods if words.member(board, pod).finished == group.number]
-    if len(finished) == len(group.pods):
-        return Decision("done", "all processes ended well")
+    """The next thing to do, for a group all of whose processes are in it, or are on their way."""
     failed = _failed(board, group)
     if failed is not None:
         return failed
-    if finished:
-        return why_idle(board, group) or wait_for_others(board, finished[0], now)
     stalled = why_stalled(board, group)
     if stalled is not None:
         return stalled
-    broken = _why_broken(board, group, now)
-    if not broken and (absent := _absent(board, group)):
-        return Decision("stay", f"{absent} may come back", until=reconnects(board))
+    broken, members = _why_broken(board, group, now), board.members_of(group.pods)
+    absent = [m.pod.name for m in members if not m.where.connected]
+    if absent and not broken:
+        return Decision("stay", f"{absent[0]} may come back", until=reconnects(board, group))
     newcomers = _newcomers_to_tell(board)
     if newcomers:
         names = ", ".join(pod.name for pod in newcomers[:3])
@@ -55,18 +53,14 @@ def decide_in_place(board: Board, group: Generation, now: float) -> Decision:
         return _follow(board, board.attempt, pods, broken, now)
     if broken:
         return _mend(board, group, pods, broken)
-    behind = [pod.name for pod in group.pods if words.member(board, pod).joined_generation != group.number]
+    joined = Joined(group.number)
+    behind = [m.pod.name for m in members if m.processes != joined]
     if behind:
         # Of the boundaries that it passes until then, the next change knows nothing.
         return Decision("stay", f"{behind[0]} goes over to generation {group.number}", until=now + LOOK_SECONDS)
-    if not any(m.here for m in board.members.values() if m.pod.uid in group.uids):
+    if not any(m.here for m in members):
         return _wait_together(board, f"all {len(group.pods)} pods leave", now)
     return _planned(board, group, pods, now)
-
-
-def is_ready(member: Member | None) -> bool:
-    """Whether all of the pod's processes can be brought into a group."""
-    return member is not None and member.here and member.ready_at is not None
 
 
 # -- what is wrong -----------------------------------------------------------------------------------------------------
@@ -87,9 +81,8 @@ def _failed(board: Board, group: Generation) -> Decision | None:
 
 def why_stalled(board: Board, group: Generation) -> Decision | None:
     """Every rank's step takes far too long: name the rank that is least far, and start again from the checkpoint."""
-    stuck = [
-        m.stuck for pod in group.pods if (m := words.member(board, pod)).stuck and m.process_generation == group.number
-    ]
+    members = board.members_of(group.pods)
+    stuck = [m.stuck for m in members if m.stuck and m.processes.number == group.number]
     same = [each for each in stuck if each is not None and each.get("generation") == group.number]
     if len(same) < len(group.pods):
         return None
@@ -99,37 +92,15 @@ def why_stalled(board: Board, group: Generation) -> Decision | None:
     return Decision("stop", told, reason="Failure", failure=failure)
 
 
-def why_idle(board: Board, group: Generation) -> Decision | None:
-    """No unfinished pod has done anything for far too long: the job hangs, at its end if others have finished."""
-    working = [m for pod in group.pods if (m := words.member(board, pod)).finished != group.number]
-    if min((m.idle_seconds for m in working), default=0.0) < board.rules.stall_seconds:
-        return None
-    told = f"no process has done a step, or anything else, for {board.rules.stall_seconds:.0f} s (stallSeconds)"
-    if len(working) < len(group.pods):
-        told += f"; {working[0].pod.name} has not ended though others have finished"
-    return Decision("stop", told, reason="Failure", failure=Failure(group.number, 0, -1, told, is_stall=True))
-
-
-def wait_for_others(board: Board, finished: Pod, now: float) -> Decision:
-    """Of a group one of whose pods has finished well."""
-    told = f"{finished.name} has finished; the others are about to"
-    return Decision("stay", told, until=reconnects(board) or now + LOOK_SECONDS)
-
-
 def _why_broken(board: Board, group: Generation, now: float) -> str:
     """Why the group that trains can do no further step; "" if it can."""
     gone = lost(board, group, now)
     if gone:
         return f"lost {words.names(gone)}"
-    for pod in group.pods:
-        member = words.member(board, pod)
-        if member.connected and (member.process_generation != group.number or member.lost_generation == group.number):
-            return f"{pod.name} has lost a process, or its peers"
+    for member in board.members_of(group.pods):
+        if member.where.connected and not member.takes_part(group.number):
+            return f"{member.pod.name} has lost a process, or its peers"
     return board.parked
-
-
-def _absent(board: Board, group: Generation) -> str:
-    return next((pod.name for pod in group.pods if not words.member(board, pod).connected), "")
 
 
 # -- the pods of the next group ----------------------------------------------------------------------------------------
@@ -137,25 +108,19 @@ def _absent(board: Board, group: Generation) -> str:
 
 def _newcomers_to_tell(board: Board) -> tuple[Pod, ...]:
     """Pods that are to start their processes, or those that they have lost."""
-    able = [m for m in board.members.values() if m.here and is_wanted(board, m.pod.uid) and not m.refused]
-    late = [m for m in able if m.ready_at is None and not m.starting and not _is_on_its_way(board, m)]
-    late = [m for m in late if m.warm_at is not None or m.process_generation]
-    return tuple(m.pod for m in sorted(late, key=lambda m: (m.pod.index, m.pod.uid)))
-
-
-def _is_on_its_way(board: Board, member: Member) -> bool:
-    """Whether its processes were started for the group that trains, and are about to be in it."""
     assert board.group is not None
     number = board.group.number
-    return member.process_generation == number and member.lost_generation != number
+    late = [m for m in board.members.values() if isinstance(m.readiness, NotReady) and not m.takes_part(number)]
+    late = [m for m in late if m.warm_at is not None or m.processes.number]
+    able = [m.pod for m in late if m.here and is_wanted(board, m.pod.uid)]
+    return tuple(sorted(able, key=lambda pod: (pod.index, pod.uid)))
 
 
 def _pods(board: Board) -> tuple[Pod, ...]:
     """The best group of pods that are ready; none if they are too few, or wait for the master's."""
     if board.wish is None:
         return ()
-    able = [m for m in board.members.values() if is_ready(m) and is_wanted(board, m.pod.uid)]
-    able = [m for m in able if not m.refused]
+    able = [m for m in board.members.values() if m.is_ready and is_wanted(board, m.pod.uid)]
     return in_order(board, able) or _without_master(board, board.wish)
 
 
@@ -167,9 +132,8 @@ def _without_master(board: Board, wish: Wish) -> tuple[Pod, ...]:
     assert board.group is not None
     if _is_master_near(board):
         return ()
-    rest = [words.member(board, pod) for pod in board.group.pods if not pod.is_master]
-    rest = [m for m in rest if not (m.goodbye or m.leaving_until is not None)]
-    if not all(is_ready(m) and m.takes_parts and is_wanted(board, m.pod.uid) for m in rest):
+    rest = [m for m in board.members_of(board.group.pods) if not (m.pod.is_master or m.leaves)]
+    if not all(m.is_ready and m.takes_parts and is_wanted(board, m.pod.uid) for m in rest):
         return ()
     pods = tuple(m.pod for m in rest[: wish.largest(len(rest))])
     return pods if failed_attempts(board, pods) < MOST_ATTEMPTS - 1 else ()
@@ -184,13 +148,13 @@ def _is_master_near(board: Board) -> bool:
     """Whether its processes are ready in a moment. A group that forms without them is not given up for that."""
     if board.attempt is not None and board.attempt.group.is_without_master:
         return False
-    master = board.member(board.me)
+    master = board.members.get(board.me)
     return master is not None and master.here and master.warm_at is not None
 
 
 def _late(board: Board) -> list[Member]:
     """Newcomers that have been told to get ready and are not yet."""
-    members = [m for m in board.members.values() if m.here and m.starting and m.ready_at is None]
+    members = [m for m in board.members.values() if isinstance(m.readiness, Starting) and m.here]
     return [m for m in members if is_wanted(board, m.pod.uid)]
 
 
@@ -200,7 +164,7 @@ def _late(board: Board) -> list[Member]:
 def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float) -> Decision:
     """Nothing is broken: grow, or let leaving pods go."""
     if not pods:
-        going = [pod for pod in group.pods if not words.member(board, pod).here]
+        going = [m.pod for m in board.members_of(group.pods) if not m.here]
         if not going:
             told = "the master's processes get ready to join" if group.is_without_master else why_not(board, pods)
             return Decision("stay", told, until=now + LOOK_SECONDS)
@@ -213,7 +177,8 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
     going = [pod for pod in group.pods if pod.uid not in staying]
     coming = [pod for pod in pods if pod.uid not in group.uids]
     if not going and late:
-        first = min(words.member(board, pod).ready_at or now for pod in coming)
+        ready = [m.readiness for m in board.members_of(coming)]
+        first = min(each.since for each in ready if isinstance(each, Ready))
         if now < first + NEWCOMER_SECONDS:
             told = f"{len(coming)} pods are ready to join; {len(late)} more get ready"
             return Decision("stay", told, until=first + NEWCOMER_SECONDS)
@@ -226,7 +191,7 @@ def _planned(board: Board, group: Generation, pods: tuple[Pod, ...], now: float)
 
 def _mend(board: Board, group: Generation, pods: tuple[Pod, ...], broken: str) -> Decision:
     """The group is broken: the remaining pods go on, or wait with their state in memory."""
-    master = any(pod.is_master and not is_ready(board.member(pod.uid)) for pod in group.pods)
+    master = any(m.pod.is_master and not m.is_ready for m in board.members_of(group.pods))
     reason = "MasterLost" if master else "Loss"
     problem = why_not(board, pods)
     if problem:
@@ -242,7 +207,7 @@ def _mend(board: Board, group: Generation, pods: tuple[Pod, ...], broken: str) -
 
 def _awaits_store(board: Board, first: Pod) -> Decision | None:
     """The next group meets in a store of its first pod; a worker serves one once it was told to."""
-    host = words.member(board, first)
+    (host,) = board.members_of([first])
     if host.store_port:
         return None
     if first.uid != board.me and not host.hosts:

@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import Board, Rules
 from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
 from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up

@@ -17,8 +17,10 @@ from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.member import Gone, Member
+from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import remembered
+from elastic_worker.coordinator.state import Board, Phase
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
 from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
@@ -118,12 +120,10 @@ class Coordinator:
         return self.board.members[pod.uid].kind == IN_PLACE
 
     def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        board, now = self.board, time.monotonic()
+        board = self.board
         old = board.members.get(pod.uid)
-        runs, takes_parts = int(hello.get("runs", 0)), bool(hello.get(wire.PARTS))
-        member = Member(pod, since=now, process_generation=runs, takes_parts=takes_parts)
-        if old is not None and old.failure is not None:
-            member.failure = old.failure
+        member = Member(pod, takes_parts=bool(hello.get(wire.PARTS)), failure=old.failure if old is not None else None)
+        member.runs(int(hello.get("runs", 0)))
         board.members[pod.uid] = member
         if group is not None and (board.group is None or group.order > board.group.order):
             board.failures, board.step = group.failures, max(board.step, group.step)
@@ -137,8 +137,8 @@ class Coordinator:
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
         """A process that closes its connection has ended; a connection that breaks may be made again."""
         member, now = self.board.members[pod.uid], time.monotonic()
-        member.connected, member.since = False, now if may_return else now - RECONNECT_SECONDS
-        log.info("%s is gone: %s", pod.name, "it left" if member.goodbye else why)
+        member.lose(now + RECONNECT_SECONDS if may_return else now)
+        log.info("%s is gone: %s", pod.name, "it left" if isinstance(member.where, Gone) else why)
         self._wake.set()
 
     def _hear(self, member: Member, message: wire.Message) -> None:

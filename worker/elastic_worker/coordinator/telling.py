@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Board, Generation
+from elastic_worker.coordinator.model import Generation
 from elastic_worker.coordinator.part import part_of
+from elastic_worker.coordinator.state import Board
 from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.orders import Group
 
