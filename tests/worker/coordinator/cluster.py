@@ -3,6 +3,8 @@
 What must hold at all times is checked at each word the coordinator says.
 """
 
+from dataclasses import replace
+
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
@@ -18,7 +20,7 @@ class Cluster:
     def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
         self.board = Board("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
-        self.executor = Executor(self.board, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
+        self.executor = self._executor()
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()
@@ -26,6 +28,9 @@ class Cluster:
         self.asked: dict[str, int] = {}
         self.over = ""
         self.wishes = 0
+
+    def _executor(self):
+        return Executor(self.board, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -50,7 +55,7 @@ class Cluster:
         return {f"u{index}" for index in here}
 
     def arrive(self, index):
-        pod = make_pod(index)
+        pod = replace(make_pod(index), is_master=f"u{index}" == self.board.me)
         if pod.uid not in self.board.members and not self.over:
             self.board.members[pod.uid] = Member(pod, store_port=4000)
         self.look()
@@ -83,7 +88,7 @@ class Cluster:
 
     def wish(self, indices):
         self.wishes += 1
-        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
+        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest, most=4096)
         self.look()
 
     def checkpoint(self, index):

@@ -5,27 +5,34 @@ between them, on which words travel until a history delivers them, and the main 
 step when all of its group have passed the boundary before it; no process can be more than one ahead.
 """
 
+import contextlib
 import json
 from collections import deque
 from pathlib import Path
 
+from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.part import taken
-from elastic_worker.coordinator.state import Phase, Rules
+from elastic_worker.coordinator.part import remembered, taken
+from elastic_worker.coordinator.state import Board, Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
 from elastic_worker.protocol import reports
+from elastic_worker.protocol.codec import to_line
+from tests.worker.coordinator.boards import make_pod
 from tests.worker.coordinator.cluster import Cluster
 
 STORE = 4000
 
 
 class TrainingPod:
-    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs."""
+    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs.
+
+    A coordinator that starts anew is told what is so (`lasting`), and the pod's part of the last group (`group`).
+    """
 
     def __init__(self, uid, tell):
-        self.words = deque()
+        self.words, self.lasting, self.group = deque(), {}, None
         self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
         self.process, self.runs, self.leaves = None, 0, False
 
@@ -73,12 +80,21 @@ class TrainingProcess:
 
 
 class LibraryJob(Cluster):
-    """Processes that fail are started again for ever."""
+    """Processes that fail are started again for ever.
 
-    def __init__(self, *, fewest=2):
+    A coordinator that `gathers` looks once at all that is said in one turn of `round`, `steps` or `settle`, as it does
+    with many members (113). Else it looks after each word.
+    """
+
+    def __init__(self, *, fewest=2, gathers=False):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
         self.hearing = Hearing(self.board, self.executor, None)
+        self.gathers, self.in_turn = gathers, False
         self.pods: dict[str, TrainingPod] = {}
+        self.silent: dict[str, TrainingPod] = {}
+        """Pods that are frozen: their connections stay, and nothing comes from them."""
+        self._slowest, self._torn = {}, {}
+        """Of this turn: the least step of each group's pods, and whether one of them is gone."""
         self.groups = {}
         """Those that came about, by number."""
         self.moments: dict[tuple[int, int], int] = {}
@@ -105,6 +121,28 @@ class LibraryJob(Cluster):
     def lose(self, index):
         self.pods.pop(f"u{index}", None)
         super().lose(index)
+
+    def freeze(self, index):
+        """Nothing is heard of the pod any more, and the coordinator has missed it."""
+        if (member := self._here(index)) is not None and f"u{index}" in self.pods:
+            self.silent[f"u{index}"] = self.pods.pop(f"u{index}")
+            member.lose(self.now)
+        self.look()
+
+    def replace_master(self, index):
+        """The master's pod is gone, and the words on their way with it; the next one's coordinator asks the others."""
+        self.pods.pop(self.board.me, None)
+        self.board = Board(f"u{index}", self.board.epoch + 1, self.board.rules, self.now, phase_since=self.now)
+        self.executor = self._executor()
+        self.hearing = Hearing(self.board, self.executor, None)
+        for uid, pod in self.pods.items():
+            pod.words.clear()
+            introduced = make_pod(int(uid[1:]))
+            group = remembered(self.board.group, pod.group, introduced)
+            said = {**to_line(*pod.lasting.values()), "warm": True, wire.PARTS: True}
+            self.hearing.enter(introduced, group, said, self.now)
+            pod.library.coordinator_is(self.board.epoch)
+        self.arrive(index)
 
     def crash(self, index):
         """Its process dies. One that was in no group is started again by its launcher, which says nothing."""
@@ -145,17 +183,32 @@ class LibraryJob(Cluster):
             process.send(lost=state.generation)
         self.look()
 
+    def look(self):
+        if not self.in_turn:
+            super().look()
+
+    @contextlib.contextmanager
+    def turn(self):
+        """What happens in it the coordinator sees together, if it `gathers`."""
+        self.in_turn = self.gathers
+        self._slowest, self._torn = {}, {}
+        yield
+        self.in_turn = False
+        self.look()
+
     def round(self):
         """Each pod hears one word, and the groups that it forms connect."""
-        for uid in list(self.pods):
-            self.deliver(int(uid[1:]))
-            self.connect(int(uid[1:]))
+        with self.turn():
+            for uid in list(self.pods):
+                self.deliver(int(uid[1:]))
+                self.connect(int(uid[1:]))
 
     def steps(self, count):
         """So many steps of all who can, and no word is delivered meanwhile."""
         for _ in range(count):
-            for uid in list(self.pods):
-                self.train(int(uid[1:]))
+            with self.turn():
+                for uid in list(self.pods):
+                    self.train(int(uid[1:]))
 
     def connect(self, index):
         """Of the groups that form, the latest has: each connects on a thread of its own."""
@@ -166,16 +219,17 @@ class LibraryJob(Cluster):
             pod.process.state.take_formed(key, name)
         self.look()
 
-    def settle(self):
+    def settle(self, turns=25):
         """Everything that can happen by itself does."""
-        for _ in range(25):
-            for uid in list(self.pods):
-                index = int(uid[1:])
-                while (pod := self.pods.get(uid)) and pod.words:
-                    self.deliver(index)
-                while (pod := self.pods.get(uid)) and pod.process and pod.process.forming:
-                    self.connect(index)
-                self.train(index)
+        for _ in range(turns):
+            with self.turn():
+                for uid in list(self.pods):
+                    index = int(uid[1:])
+                    while (pod := self.pods.get(uid)) and pod.words:
+                        self.deliver(index)
+                    while (pod := self.pods.get(uid)) and pod.process and pod.process.forming:
+                        self.connect(index)
+                    self.train(index)
 
     # -- a launcher ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +238,7 @@ class LibraryJob(Cluster):
         if "form" in word:
             pod.end()
             state, number = pod.start(), taken(word["form"], uid).number
-            pod.runs = number
+            pod.runs, pod.group = number, word["form"]
             self._say(uid, reports.Started(number), reports.Runs(number), reports.Finished(0))
             state.enter(number, f"started-{number}")
             self.formed_by[uid, f"started-{number}"] = pod.process
@@ -196,11 +250,11 @@ class LibraryJob(Cluster):
             self._say(uid, reports.Stopped(word["stop"]), reports.Runs(0))
         if word.get("bind"):
             part = taken(word["bind"], uid)
-            pod.runs = part.number if part.place >= 0 else 0
+            pod.runs, pod.group = (part.number, word["bind"]) if part.place >= 0 else (0, pod.group)
             self._say(uid, reports.Runs(pod.runs))
         if "candidates" in word and pod.process is None:
             pod.start().park()
-        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == "u0":
+        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == self.board.me:
             member.store_port = member.store_port or STORE
         if "leave" in word:
             self._leave(uid, pod, save=word["save"])
@@ -224,17 +278,23 @@ class LibraryJob(Cluster):
     def _is_step_done(self, process):
         """Whether all of its group do the step that it is in, or have done it."""
         generation, step = process.state.generation, process.state.passed
-        return all(self._step_of(pod.uid, generation) >= step for pod in self.groups[generation].pods)
+        if not self.in_turn or generation not in self._slowest:
+            steps = (self._step_of(pod.uid, generation) for pod in self.groups[generation].pods)
+            self._slowest[generation] = min(steps)
+        return self._slowest[generation] >= step
 
     def _has_lost_a_peer(self, process):
         """Whether a process that its group was formed with is gone, so that its connection has ended."""
-        generation = process.state.generation
-        for pod in self.groups[generation].pods:
-            there = self.pods.get(pod.uid)
-            peer = self.formed_by.get((pod.uid, process.state.current))
-            if peer is not (there and there.process) and (pod.uid, generation) not in self.left:
-                return True
-        return False
+        generation, name = process.state.generation, process.state.current
+        if not self.in_turn or (generation, name) not in self._torn:
+            peers = self.groups[generation].pods
+            self._torn[generation, name] = any(self._is_cut_off(pod.uid, generation, name) for pod in peers)
+        return self._torn[generation, name]
+
+    def _is_cut_off(self, uid, generation, name):
+        there = self.pods.get(uid) or self.silent.get(uid)
+        peer = self.formed_by.get((uid, name))
+        return peer is not (there and there.process) and (uid, generation) not in self.left
 
     def _step_of(self, uid, generation):
         """Which step of that group the pod is in, or did last; -1: none that the others can end with it."""
@@ -293,6 +353,8 @@ class LibraryJob(Cluster):
             self.over = "done" if "done" in word else "failed"
 
     def _say(self, uid, *said):
+        pod = self.pods[uid]
+        pod.lasting.update({type(message): message for message in said if type(message) in reports.LASTING})
         for message in said if uid in self.board.members else ():
             self.hearing._handlers[type(message)](self.board.members[uid], message, self.now)
 

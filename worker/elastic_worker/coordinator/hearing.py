@@ -10,7 +10,7 @@ from typing import Any
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.member import Member
-from elastic_worker.coordinator.model import Failure
+from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import Board
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.protocol import reports
@@ -50,6 +50,22 @@ class Hearing:
             reports.LastCheckpointStep: self._last_checkpoint,
             reports.CheckpointError: self._checkpoint_error,
         }
+
+    def enter(self, pod: Pod, group: Generation | None, hello: wire.Message, now: float) -> None:
+        """A pod has connected; with it `group` is the latest one that is known."""
+        board = self._board
+        old = board.members.get(pod.uid)
+        member = Member(pod, takes_parts=bool(hello.get(wire.PARTS)), failure=old.failure if old is not None else None)
+        member.runs(int(hello.get("runs", 0)))
+        board.members[pod.uid] = member
+        if group is not None and (board.group is None or group.order > board.group.order):
+            board.failures, board.step = group.failures, max(board.step, group.step)
+            if group.epoch < board.epoch:
+                board.why = "MasterLost"
+        board.group = group
+        log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
+        self._executor.check_runs(member)
+        self.hear(member, hello, now)
 
     def hear(self, member: Member, line: wire.Message, now: float) -> None:
         """Take in one line. Of what makes no sense the rest is taken in, each message by itself."""

@@ -96,7 +96,8 @@ class Coordinator:
         if before is not None:
             before.abort()
         self._lines[pod.uid] = line
-        self._enter(pod, group, hello)
+        self._hearing.enter(pod, group, hello, time.monotonic())
+        self._wake.set()
         try:
             while True:
                 message = await line.receive(seconds=self._patience(pod))
@@ -118,21 +119,6 @@ class Coordinator:
 
     def _changes_in_place(self, pod: Pod) -> bool:
         return self.board.members[pod.uid].kind == IN_PLACE
-
-    def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        board = self.board
-        old = board.members.get(pod.uid)
-        member = Member(pod, takes_parts=bool(hello.get(wire.PARTS)), failure=old.failure if old is not None else None)
-        member.runs(int(hello.get("runs", 0)))
-        board.members[pod.uid] = member
-        if group is not None and (board.group is None or group.order > board.group.order):
-            board.failures, board.step = group.failures, max(board.step, group.step)
-            if group.epoch < board.epoch:
-                board.why = "MasterLost"
-        board.group = group
-        log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
-        self._executor.check_runs(member)
-        self._hear(member, hello)
 
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
         """A process that closes its connection has ended; a connection that breaks may be made again."""
