@@ -14,13 +14,13 @@ from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.hearing import Hearing
 from elastic_worker.coordinator.part import remembered, taken
-from elastic_worker.coordinator.state import Board, Phase, Rules
+from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
 from elastic_worker.protocol import reports
 from elastic_worker.protocol.codec import to_line
-from tests.worker.coordinator.boards import make_pod
 from tests.worker.coordinator.cluster import Cluster
+from tests.worker.coordinator.states import make_pod
 
 STORE = 4000
 
@@ -33,28 +33,28 @@ class TrainingPod:
 
     def __init__(self, uid, tell):
         self.words, self.lasting, self.group = deque(), {}, None
-        self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.trainees = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
         self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
         """A process in no group."""
-        self.process = TrainingProcess(self.library)
+        self.process = TrainingProcess(self.trainees)
         return self.process.state
 
     def end(self):
         """It has ended."""
         self.process = None
-        self.library.forget()
+        self.trainees.forget()
 
 
 class TrainingProcess:
     """The line of a process, on which nothing takes time, and where its main thread is: in a step, or at a boundary."""
 
-    def __init__(self, library):
-        self.library, self.waits = library, True
+    def __init__(self, trainees):
+        self.trainees, self.waits = trainees, True
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
-        self.trainee = library.enter({"localRank": 0, "kind": IN_PLACE}, self)
+        self.trainee = trainees.enter({"localRank": 0, "kind": IN_PLACE}, self)
         self.state = LineState(self)
 
     def write(self, line):
@@ -64,7 +64,7 @@ class TrainingProcess:
         return False
 
     def send(self, **message):
-        self.library.take(self.trainee, json.loads(json.dumps(message)))
+        self.trainees.take(self.trainee, json.loads(json.dumps(message)))
 
     def form(self, _place, key, name):
         self.forming.append((key, name))
@@ -88,7 +88,7 @@ class LibraryJob(Cluster):
 
     def __init__(self, *, fewest=2, gathers=False):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
-        self.hearing = Hearing(self.board, self.executor, None)
+        self.hearing = Hearing(self.state, self.executor, None)
         self.gathers, self.in_turn = gathers, False
         self.pods: dict[str, TrainingPod] = {}
         self.silent: dict[str, TrainingPod] = {}
@@ -111,11 +111,11 @@ class LibraryJob(Cluster):
 
     def arrive(self, index):
         uid = f"u{index}"
-        if is_new := uid not in self.board.members:
+        if is_new := uid not in self.state.members:
             self.pods[uid] = TrainingPod(uid, lambda *said: self._say(uid, *said))
         super().arrive(index)
         if is_new and not self.over:
-            self.board.members[uid].takes_parts = True
+            self.state.members[uid].takes_parts = True
         self.warm(index)
 
     def lose(self, index):
@@ -131,17 +131,19 @@ class LibraryJob(Cluster):
 
     def replace_master(self, index):
         """The master's pod is gone, and the words on their way with it; the next one's coordinator asks the others."""
-        self.pods.pop(self.board.me, None)
-        self.board = Board(f"u{index}", self.board.epoch + 1, self.board.rules, self.now, phase_since=self.now)
+        self.pods.pop(self.state.me, None)
+        self.state = CoordinatorState(
+            f"u{index}", self.state.epoch + 1, self.state.rules, self.now, phase_since=self.now
+        )
         self.executor = self._executor()
-        self.hearing = Hearing(self.board, self.executor, None)
+        self.hearing = Hearing(self.state, self.executor, None)
         for uid, pod in self.pods.items():
             pod.words.clear()
             introduced = make_pod(int(uid[1:]))
-            group = remembered(self.board.group, pod.group, introduced)
+            group = remembered(self.state.group, pod.group, introduced)
             said = {**to_line(*pod.lasting.values()), "warm": True, wire.PARTS: True}
             self.hearing.enter(introduced, group, said, self.now)
-            pod.library.coordinator_is(self.board.epoch)
+            pod.trainees.coordinator_is(self.state.epoch)
         self.arrive(index)
 
     def crash(self, index):
@@ -234,7 +236,7 @@ class LibraryJob(Cluster):
     # -- a launcher ---------------------------------------------------------------------------------------------------
 
     def _hear(self, uid, pod, word):
-        member = self.board.members[uid]
+        member = self.state.members[uid]
         if "form" in word:
             pod.end()
             state, number = pod.start(), taken(word["form"], uid).number
@@ -254,11 +256,11 @@ class LibraryJob(Cluster):
             self._say(uid, reports.Runs(pod.runs))
         if "candidates" in word and pod.process is None:
             pod.start().park()
-        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == self.board.me:
+        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == self.state.me:
             member.store_port = member.store_port or STORE
         if "leave" in word:
             self._leave(uid, pod, save=word["save"])
-        pod.library.hear(word)
+        pod.trainees.hear(word)
 
     def _leave(self, uid, pod, *, save):
         if pod.process is None:
@@ -270,7 +272,7 @@ class LibraryJob(Cluster):
         state.hear({"leave": 1})
 
     def _go(self, uid):
-        self.board.members[uid].go()
+        self.state.members[uid].go()
         del self.pods[uid]
 
     # -- a process ----------------------------------------------------------------------------------------------------
@@ -343,8 +345,8 @@ class LibraryJob(Cluster):
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
-        if self.board.group is not None and ("form" in word or word.get("bind")):
-            self.groups[self.board.group.number] = self.board.group
+        if self.state.group is not None and ("form" in word or word.get("bind")):
+            self.groups[self.state.group.number] = self.state.group
         pod = self.pods.get(uid)
         if pod is not None and not ("leave" in word and pod.leaves):
             pod.leaves = pod.leaves or "leave" in word
@@ -355,14 +357,14 @@ class LibraryJob(Cluster):
     def _say(self, uid, *said):
         pod = self.pods[uid]
         pod.lasting.update({type(message): message for message in said if type(message) in reports.LASTING})
-        for message in said if uid in self.board.members else ():
-            self.hearing._handlers[type(message)](self.board.members[uid], message, self.now)
+        for message in said if uid in self.state.members else ():
+            self.hearing._handlers[type(message)](self.state.members[uid], message, self.now)
 
     @property
     def trains(self):
         """Which pods do steps together now; none is the empty set."""
-        group = self.board.group
-        if self.board.phase != Phase.RUNNING or group is None:
+        group = self.state.group
+        if self.state.phase != Phase.RUNNING or group is None:
             return set()
         pods = [self.pods.get(uid) for uid in group.uids]
         processes = [pod.process for pod in pods if pod is not None and pod.process is not None]

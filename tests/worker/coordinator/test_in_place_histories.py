@@ -46,7 +46,7 @@ def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest):
     job.settle()
     before = job.steps_done
     job.settle()
-    assert job.trains == uids, job.board
+    assert job.trains == uids, job.state
     assert job.steps_done > before
 
 
@@ -59,8 +59,8 @@ def test_a_thousand_pods_train_together_after_all_that_happens_to_some_of_them(s
         job.live([("arrive", index) for index in here])
     job.live([("wish", here), ("settle", 3)])
     assert len(job.trains) == 1000
-    master_goes = chance.randrange(4)
-    for happening in range(4):
+    master_goes = chance.randrange(2)
+    for happening in range(2):
         workers = sorted(here - {master})
         new = set(range(max(here) + 1, max(here) + 11))
         leave, freeze, lose, crash = (chance.sample(workers, 10) for _ in range(4))
