@@ -8,7 +8,7 @@ import pytest
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.state import Board, Rules
+from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState
 from elastic_worker.protocol import orders, process_orders, process_reports, reports, standin, warm_parent
@@ -70,8 +70,8 @@ def test_no_two_messages_of_one_direction_have_a_key_in_common():
 
 
 def test_the_coordinator_takes_in_each_report():
-    board = Board("u0", 1, Rules(), started=0.0)
-    hearing = Hearing(board, Executor(board, lambda _uids, _message: None), None)
+    state = CoordinatorState("u0", 1, Rules(), started=0.0)
+    hearing = Hearing(state, Executor(state, lambda _uids, _message: None), None)
     assert set(hearing._handlers) == set(REPORTS)
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from elastic_worker.coordinator.server import Coordinator
-from elastic_worker.coordinator.state import Board, Rules
+from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
 from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up
@@ -35,11 +35,11 @@ def coordinator_of(settings: Settings) -> Coordinator:
         stall_seconds=settings.stall_seconds,
     )
     masters = Succession(settings.checkpoint_path, job_uid=settings.job_uid, epoch=settings.epoch)
-    board = Board(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
+    state = CoordinatorState(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
     if settings.epoch > 1 and masters.is_known:
-        board.gives_way_until = now + GIVE_WAY_SECONDS
+        state.gives_way_until = now + GIVE_WAY_SECONDS
     return Coordinator(
-        board,
+        state,
         WishFile(Path(settings.wish_file)),
         masters,
         token=settings.token,

@@ -71,7 +71,7 @@ class Rules:
 
 
 @dataclass
-class Board:
+class CoordinatorState:
     """Everything a decision is made from.
 
     `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a

@@ -5,14 +5,14 @@ from __future__ import annotations
 from elastic_worker.coordinator.choose import is_wanted
 from elastic_worker.coordinator.member import Member
 from elastic_worker.coordinator.model import Pod
-from elastic_worker.coordinator.state import Board
+from elastic_worker.coordinator.state import CoordinatorState
 
 
-def what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
+def what_changes(state: CoordinatorState, going: list[Pod], coming: list[Pod]) -> str:
     """A sentence without its end, for lists of which not both are empty."""
-    members = board.members_of(going)
-    leaving = [m.pod for m in members if not _stays(board, m)]
-    waiting = [m.pod for m in members if _stays(board, m)]
+    members = state.members_of(going)
+    leaving = [m.pod for m in members if not _stays(state, m)]
+    waiting = [m.pod for m in members if _stays(state, m)]
     parts = (
         _named(leaving, "leaves", "leave"),
         _named(waiting, "has to wait", "have to wait"),
@@ -21,8 +21,8 @@ def what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
     return " and ".join(part for part in parts if part)
 
 
-def _stays(board: Board, member: Member) -> bool:
-    return member.here and is_wanted(board, member.pod.uid)
+def _stays(state: CoordinatorState, member: Member) -> bool:
+    return member.here and is_wanted(state, member.pod.uid)
 
 
 def _named(pods: list[Pod], one: str, many: str) -> str:

@@ -62,11 +62,11 @@ class Group:
         *,
         know_group: Callable[[orders.Group], None],
         environ: Mapping[str, str],
-        library: Trainees,
+        trainees: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
-        self.library, self._know_group = library, know_group
+        self.trainees, self._know_group = trainees, know_group
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Part | None = None
@@ -96,7 +96,7 @@ class Group:
     @property
     def step(self) -> int:
         """Of the whole training: what the library says, else what was counted since the group formed."""
-        said = self.library.progress()
+        said = self.trainees.progress()
         if said is not None and said.step is not None:
             return int(said.step)
         return (self.record.step if self.record else 0) + self.steps
@@ -187,7 +187,7 @@ class Group:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
-        self.library.forget()
+        self.trainees.forget()
         left = [Unkillable(unkillable)] if unkillable else []
         self.tell(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
 
@@ -223,7 +223,7 @@ class Group:
             return
         if code:
             self._failed.append(process)
-            self.library.gone(local_rank)
+            self.trainees.gone(local_rank)
         if record is None:
             told = what_happened(local_rank, code, process.error)
             log.warning("%s, before it was in a group", brief(told))
@@ -292,7 +292,7 @@ class Group:
             "TORCHELASTIC_USE_AGENT_STORE": True,
             contract.ENV_GENERATION: record.number,
             contract.ENV_MASTER_EPOCH: record.epoch,
-            contract.ENV_LIBRARY: self.library.path,
+            contract.ENV_LIBRARY: self.trainees.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
         # Data loaders' workers that are not forked look for the package that the script has imported.

@@ -75,7 +75,7 @@ class Launcher:
         self._membership = Membership(settings, self._hear)
         path, marker = settings.checkpoint_path, settings.checkpoint_complete
         self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
-        self._library = Trainees(
+        self._trainees = Trainees(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
             tell=self._membership.tell,
@@ -87,11 +87,11 @@ class Launcher:
             self._membership.tell,
             know_group=self._membership.know_group,
             environ=self.environ,
-            library=self._library,
+            trainees=self._trainees,
             watch=self._watch,
         )
         self._readiness = Readiness(self._group, lambda told: self._end_with(Ending(1, told)))
-        self._membership.on_line = self._library.coordinator_is
+        self._membership.on_line = self._trainees.coordinator_is
         self._save = False
         self._command: Command | None = None
         if given.is_command:
@@ -136,7 +136,7 @@ class Launcher:
             await _cancel(tasks)
             await self._starter.close()
             self._children.close()
-            remove_folder_of(self._library.path)
+            remove_folder_of(self._trainees.path)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         """What runs beside each other; none of them ends by itself."""
@@ -145,7 +145,7 @@ class Launcher:
             self._membership.run(),
             Health(self._group, self._membership).run(),
             self._serve_status(),
-            self._library.serve(),
+            self._trainees.serve(),
         ]
         if self.settings.is_master:
             parts.append(CoordinatorProcess(self._children, self.environ).run())
@@ -192,7 +192,7 @@ class Launcher:
         for kind, handle in self._handlers.items():
             if kind.key in line:
                 await handle(kind.from_json(line))
-        self._library.hear(line)
+        self._trainees.hear(line)
 
     async def _take_status(self, told: orders.Status) -> None:
         self._told = told.status
@@ -303,11 +303,11 @@ class Launcher:
 
     async def _ask_to_end(self, ending: Ending) -> None:
         """Processes that use the library end as scripts do; where nobody else has the state, it is written first."""
-        if not self._library.in_place or ending is not LEFT:
+        if not self._trainees.in_place or ending is not LEFT:
             return
         self._group.expect_end()
         save = self._save or not self._membership.connected
-        await self._library.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
+        await self._trainees.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
         running = [process.exited for process in self._group.processes if not process.exited.done()]
         if running:
             await asyncio.wait(running, timeout=self._at_most(LEAVE_SECONDS))
@@ -378,7 +378,7 @@ class Launcher:
 
     def _how_it_goes(self) -> dict[str, Any]:
         """What the first process here says of the training, or said last: between two groups there may be none."""
-        said = self._library.progress()
+        said = self._trainees.progress()
         self._training = (shown(said) if said is not None else {}) or self._training
         return self._training
 
