@@ -1,4 +1,4 @@
-"""Does what was decided: changes the state, tells the members, and keeps account of the cost of each change."""
+"""Does what was decided: changes the coordinator's state, tells the members, and notes what each change cost."""
 
 from __future__ import annotations
 
