@@ -35,7 +35,7 @@ class Aligning:
         self._whole.clear()
         self._in_vain.clear()
         self._end_round()
-        self._wait(self._here(), now)
+        self._wait(self._board.here(), now)
 
     def answered(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A pod's processes stand right after a checkpoint (`whole`), a `marked` one or not; or none came in time."""
@@ -46,7 +46,7 @@ class Aligning:
         if whole and self._board.still_until is None:
             self._round += 1
             self._board.still_until = now + STILL_SECONDS
-            self._tell(self._here() - self._whole, StandStill(self._round, marked))
+            self._tell(self._board.here() - self._whole, StandStill(self._round, marked))
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
@@ -69,7 +69,7 @@ class Aligning:
         self._wait(standing, now)
 
     def _look(self) -> None:
-        here, board = self._here(), self._board
+        here, board = self._board.here(), self._board
         if board.still_until is not None:
             board.aligned = here <= self._whole | self._still
         else:
@@ -84,10 +84,3 @@ class Aligning:
     def _end_round(self) -> None:
         self._still.clear()
         self._board.aligned, self._board.in_vain, self._board.still_until = False, False, None
-
-    def _here(self) -> set[str]:
-        """The pods of the group that can answer."""
-        board = self._board
-        assert board.group is not None
-        members = {uid: board.members.get(uid) for uid in board.group.uids}
-        return {uid for uid, member in members.items() if member is not None and member.connected}

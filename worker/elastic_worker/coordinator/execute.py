@@ -15,6 +15,7 @@ from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+from elastic_worker.coordinator.saving import Saving
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders
 from elastic_worker.protocol.codec import Message
@@ -38,6 +39,7 @@ class Executor:
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self.aligning = Aligning(board, tell)
+        self.saving = Saving(board, tell)
         self.in_place = InPlaceExecutor(board, tell, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
@@ -73,6 +75,7 @@ class Executor:
             self.changes.decided(decision, len(self.board.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
+        self.saving.begin()
 
     def _resume(self, now: float) -> None:
         assert self.board.group is not None
@@ -259,7 +262,7 @@ class Executor:
     def _enter(self, phase: str, now: float) -> None:
         board = self.board
         board.phase, board.phase_since = phase, now
-        board.aligned, board.in_vain, board.still_until = False, False, None
+        board.aligned, board.in_vain, board.still_until, board.asked_at = False, False, None, None
 
     def _tell_all(self, message: Message) -> None:
         self._tell(self.board.members, message)

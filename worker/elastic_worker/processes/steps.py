@@ -1,8 +1,11 @@
-"""Counts the optimizer steps of a script that knows nothing of us.
+"""Counts the optimizer steps of a script that knows nothing of us, and asks it for a checkpoint after one of them.
 
 The training process writes to a file mapped into memory, by a hook that torch calls after each `step()` of any
 optimizer; the launcher reads the file. Steps inside a compiled region (`torch.compile` around `optimizer.step`) and
 replayed CUDA graphs are not seen.
+
+The launcher writes to the file, too: after which step the process waits (`propose`), and that it is agreed to ask for a
+checkpoint there (`agree`). A process that has not passed the step when it is proposed cannot pass it unasked (132).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -20,8 +24,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 OPTIMIZERS = "torch.optim.optimizer"
-LAYOUT = struct.Struct("=qdd")
-"""Count, then monotonic seconds of the first and of the last step."""
+LAYOUT = struct.Struct("=qddqqq")
+"""Count, monotonic seconds of the first and of the last step; the steps that are proposed, agreed on, and waited at."""
+PROPOSED, AGREED, WAITS_AT = 3, 4, 5
+NUMBER = struct.Struct("=q")
+WAIT_SECONDS = 5.0
+"""The longest that a process waits to hear whether a step is agreed on; then it goes on, as if it were not."""
+LOOK_SECONDS = 0.001
 
 
 class Steps(NamedTuple):
@@ -30,6 +39,8 @@ class Steps(NamedTuple):
     count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody wants here
     last: float | None = None
     first: float | None = None
+    waits_at: int = 0
+    """The last step after which the process waited, or waits, to hear whether it is agreed on."""
 
 
 def create(path: Path) -> None:
@@ -40,15 +51,35 @@ def create(path: Path) -> None:
 def read(path: Path) -> Steps:
     """What the process has counted; nothing when the file is not there."""
     try:
-        count, first, last = LAYOUT.unpack(path.read_bytes())
+        count, first, last, _, _, waits_at = LAYOUT.unpack(path.read_bytes())
     except (FileNotFoundError, struct.error):
         return Steps()
-    return Steps(count, last=last or None, first=first or None)
+    return Steps(count, last=last or None, first=first or None, waits_at=waits_at)
 
 
-def install(path: str) -> None:
-    """In the training process: count from now on, without importing torch if the script does not."""
-    count = _counter(path)
+def propose(path: Path, step: int) -> None:
+    """The process is to wait after that step, if it has not passed it; 0: after none."""
+    _write(path, PROPOSED, step)
+
+
+def agree(path: Path, step: int) -> None:
+    """The process is asked for a checkpoint after that step, which was proposed."""
+    _write(path, AGREED, step)
+
+
+def _write(path: Path, place: int, number: int) -> None:
+    """One number by itself, so that the process never sees half of it; nothing where it has ended."""
+    with suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
+        file.seek(place * NUMBER.size)
+        file.write(NUMBER.pack(number))
+
+
+def install(path: str, ask: Callable[[], None]) -> None:
+    """In the training process: count from now on, without importing torch if the script does not.
+
+    `ask` asks the script for a checkpoint.
+    """
+    count = _counter(path, ask)
     optimizers = sys.modules.get(OPTIMIZERS)
     if optimizers is not None:
         _register(optimizers, count)
@@ -56,7 +87,7 @@ def install(path: str) -> None:
         sys.meta_path.insert(0, _WhenImported(count))
 
 
-def _counter(path: str) -> Callable[[], None]:
+def _counter(path: str, ask: Callable[[], None]) -> Callable[[], None]:
     """Each number is written by itself, so that a reader never sees half of one."""
     with Path(path).open("r+b") as file:
         view = memoryview(mmap.mmap(file.fileno(), LAYOUT.size))
@@ -66,9 +97,20 @@ def _counter(path: str) -> Callable[[], None]:
         now = times[2] = monotonic()
         if not counts[0]:
             times[1] = now
-        counts[0] += 1
+        counts[0] = step = counts[0] + 1
+        if step == counts[AGREED] or (step == counts[PROPOSED] and _is_agreed(counts, step)):
+            ask()
 
     return count
+
+
+def _is_agreed(counts: memoryview, step: int) -> bool:
+    """Wait until it is agreed that a checkpoint is asked for after the step just done, or that it is not."""
+    counts[WAITS_AT] = step
+    until = time.monotonic() + WAIT_SECONDS
+    while counts[PROPOSED] == step and counts[AGREED] != step and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+    return bool(counts[AGREED] == step)
 
 
 def _register(optimizers: ModuleType, count: Callable[[], None]) -> None:
