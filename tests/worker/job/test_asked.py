@@ -111,7 +111,8 @@ def test_a_script_whose_steps_are_not_counted_is_asked_at_once(tmp_path, tree, b
     with AskedJob(tmp_path, tree=tree, by=by, environ={contract.ENV_COUNT_STEPS: "0"}) as job:
         job.start(0, 1, 2)
         job.reclaim(job.wait_training(3))
-        job.assert_no_step_lost()
+        steps = [step["step"] for step in job.steps() if step["rank"] == 0]
+        assert all(after >= before - 1 for before, after in itertools.pairwise(steps)), job.report()
         assert "asked for a checkpoint at once" in job.pods[0].said()
 
 

@@ -15,13 +15,30 @@ from pathlib import Path
 from elastic_worker import contract
 from elastic_worker.proc import PROC
 
+_ENV_SIGNAL = contract.ENV_CHECKPOINT_SIGNAL
 
-def ask(environ: Mapping[str, str]) -> None:
-    """In the training process, with its environment. A signal that the script does not handle would end it."""
-    Path(environ[contract.ENV_SAVE_FILE]).touch()
-    name = environ.get(contract.ENV_CHECKPOINT_SIGNAL, "")
-    if name and signal.getsignal(signal.Signals[name]) not in (signal.SIG_DFL, signal.SIG_IGN):
-        signal.raise_signal(signal.Signals[name])
+
+class Request:
+    """In the training process, with its environment."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._file, self._signal_name = Path(environ[contract.ENV_SAVE_FILE]), environ.get(_ENV_SIGNAL, "")
+        self._is_sent = False
+
+    def make(self) -> None:
+        """Ask the script. A signal that it does not handle would end it."""
+        self._file.touch()
+        self._is_sent = bool(self._signal_name) and _is_handled(signal.Signals[self._signal_name])
+        if self._is_sent:
+            signal.raise_signal(signal.Signals[self._signal_name])
+
+    def is_taken(self) -> bool:
+        """Whether the script has heard of the request: its handler was called, or it has removed the file."""
+        return self._is_sent or not self._file.exists()
+
+
+def _is_handled(number: signal.Signals) -> bool:
+    return signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN)
 
 
 def ask_from_outside(pid: int, file: Path, name: str) -> None:

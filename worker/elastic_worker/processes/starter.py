@@ -63,6 +63,7 @@ class TrainingProcess(Process):
             super().terminate()
         elif not self.exited.done():
             os.kill(self.pid, signal.SIGTERM)
+        self.propose(0)  # whoever ends by itself waits for nothing any more
 
     @property
     def error(self) -> dict[str, Any] | None:

@@ -4,8 +4,10 @@ The training process writes to a file mapped into memory, by a hook that torch c
 optimizer; the launcher reads the file. Steps inside a compiled region (`torch.compile` around `optimizer.step`) and
 replayed CUDA graphs are not seen.
 
-The launcher writes to the file, too: after which step the process waits (`propose`), and that it is agreed to ask for a
-checkpoint there (`agree`). A process that has not passed the step when it is proposed cannot pass it unasked (132).
+The launcher writes to the file as well: after which step the process waits (`propose`), and that it is agreed to ask
+for a checkpoint there (`agree`). A process that has not passed the step when it is proposed cannot pass it unasked
+(132). Once the script has taken the request, it waits before its next step: whoever stops it needs a moment to see that
+the checkpoint is complete, and what is done in it would be done again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 OPTIMIZERS = "torch.optim.optimizer"
 LAYOUT = struct.Struct("=qddqqq")
@@ -29,7 +31,7 @@ LAYOUT = struct.Struct("=qddqqq")
 PROPOSED, AGREED, WAITS_AT = 3, 4, 5
 NUMBER = struct.Struct("=q")
 WAIT_SECONDS = 5.0
-"""The longest that a process waits to hear whether a step is agreed on; then it goes on, as if it were not."""
+"""The longest that a process waits to hear whether a step is agreed on, or to be stopped; then it goes on."""
 LOOK_SECONDS = 0.001
 
 
@@ -74,61 +76,91 @@ def _write(path: Path, place: int, number: int) -> None:
         file.write(NUMBER.pack(number))
 
 
-def install(path: str, ask: Callable[[], None]) -> None:
-    """In the training process: count from now on, without importing torch if the script does not.
+class Request(Protocol):
+    """Asks the script for a checkpoint."""
 
-    `ask` asks the script for a checkpoint.
-    """
-    count = _counter(path, ask)
+    def make(self) -> None: ...
+    def is_taken(self) -> bool: ...
+
+
+class Hooks(NamedTuple):
+    """What is called around each step of an optimizer."""
+
+    before: Callable[[], None]
+    after: Callable[[], None]
+
+
+def install(path: str, request: Request) -> None:
+    """In the training process: count from now on, without importing torch if the script does not."""
+    hooks = _hooks(path, request)
     optimizers = sys.modules.get(OPTIMIZERS)
     if optimizers is not None:
-        _register(optimizers, count)
+        _register(optimizers, hooks)
     else:
-        sys.meta_path.insert(0, _WhenImported(count))
+        sys.meta_path.insert(0, _WhenImported(hooks))
 
 
-def _counter(path: str, ask: Callable[[], None]) -> Callable[[], None]:
+def _hooks(path: str, request: Request) -> Hooks:
     """Each number is written by itself, so that a reader never sees half of one."""
     with Path(path).open("r+b") as file:
         view = memoryview(mmap.mmap(file.fileno(), LAYOUT.size))
     counts, times, monotonic = view.cast("q"), view.cast("d"), time.monotonic
 
-    def count() -> None:
+    asked_after = 0
+
+    def before() -> None:
+        nonlocal asked_after
+        if asked_after and request.is_taken():
+            step, asked_after = asked_after, 0
+            _wait_while(lambda: counts[PROPOSED] == step)
+
+    def after() -> None:
+        nonlocal asked_after
         now = times[2] = monotonic()
         if not counts[0]:
             times[1] = now
         counts[0] = step = counts[0] + 1
         if step == counts[AGREED] or (step == counts[PROPOSED] and _is_agreed(counts, step)):
-            ask()
+            asked_after = step
+            request.make()
 
-    return count
+    return Hooks(before, after)
 
 
 def _is_agreed(counts: memoryview, step: int) -> bool:
     """Wait until it is agreed that a checkpoint is asked for after the step just done, or that it is not."""
     counts[WAITS_AT] = step
-    until = time.monotonic() + WAIT_SECONDS
-    while counts[PROPOSED] == step and counts[AGREED] != step and time.monotonic() < until:
-        time.sleep(LOOK_SECONDS)
+    _wait_while(lambda: counts[PROPOSED] == step and counts[AGREED] != step)
     return bool(counts[AGREED] == step)
 
 
-def _register(optimizers: ModuleType, count: Callable[[], None]) -> None:
-    """A compiler must find nothing to trace in the hook: it knows this question, and drops the rest."""
+def _wait_while(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while holds() and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+
+
+def _register(optimizers: ModuleType, hooks: Hooks) -> None:
+    """A compiler must find nothing to trace in the hooks: it knows this question, and drops the rest."""
     torch = sys.modules["torch"]
+
+    def before_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not torch.compiler.is_compiling():
+            hooks.before()
 
     def after_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not torch.compiler.is_compiling():
-            count()
+            hooks.after()
 
+    optimizers.register_optimizer_step_pre_hook(before_step)
     optimizers.register_optimizer_step_post_hook(after_step)
 
 
 class _WhenImported(MetaPathFinder):
-    """Registers the hook at the moment the script imports torch's optimizers."""
+    """Registers the hooks at the moment the script imports torch's optimizers."""
 
-    def __init__(self, count: Callable[[], None]) -> None:
-        self._count = count
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
 
     def find_spec(self, fullname: str, *_where: Any) -> ModuleSpec | None:
         if fullname != OPTIMIZERS:
@@ -136,15 +168,15 @@ class _WhenImported(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader, self._count)
+            spec.loader = _ThenRegister(spec.loader, self._hooks)
         return spec
 
 
 class _ThenRegister(Loader):
-    """The module's own loader, and the hook afterwards."""
+    """The module's own loader, and the hooks afterwards."""
 
-    def __init__(self, loader: Loader, count: Callable[[], None]) -> None:
-        self._loader, self._count = loader, count
+    def __init__(self, loader: Loader, hooks: Hooks) -> None:
+        self._loader, self._hooks = loader, hooks
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -154,4 +186,4 @@ class _ThenRegister(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        _register(module, self._count)
+        _register(module, self._hooks)
