@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from elastic_operator.api import pod_shape
 from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
-from elastic_operator.api.job import NEEDS_PATH, JobSpec
+from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
 from elastic_operator.api.policy import PolicySpec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import GPU_RESOURCES
@@ -138,13 +138,20 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
     if not spec.sizes():
         remedy = "must be at least minReplicas, with an allowed size between the two"
         yield FieldError(("spec", "maxReplicas"), remedy, spec.max_replicas)
-    if spec.elasticity.checkpoint_complete and not spec.elasticity.checkpoint_path:
-        yield FieldError(("spec", "elasticity", "checkpointComplete"), NEEDS_PATH, spec.elasticity.checkpoint_complete)
+    if not spec.elasticity.checkpoint_path:
+        yield from _need_path(spec)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)
+
+
+def _need_path(spec: JobSpec) -> Iterator[FieldError]:
+    if complete := spec.elasticity.checkpoint_complete:
+        yield FieldError(("spec", "elasticity", "checkpointComplete"), NEEDS_PATH, complete)
+    if number := spec.elasticity.checkpoint_signal:
+        yield FieldError(("spec", "elasticity", "checkpointSignal"), SIGNAL_NEEDS_PATH, number)
 
 
 def _size_errors(raw: object) -> Iterator[FieldError]:

@@ -81,10 +81,15 @@ class Finder:
         self._tree.close()
 
     def _judge(self, written: list[PurePath]) -> bool:
-        """Whether the newest of these is whole, and is not just an empty file; a marker may be empty."""
+        """Whether the newest of these is whole, and is not just an empty file; only the job's own marker may be empty.
+
+        A script that is killed between opening one and writing it leaves it empty.
+        """
         newest = self._tree.root() / written[-1]
         found = print_of(newest)
-        if found is None or (found.size == 0 and len(written) == 1 and not self.marked):
+        is_alone = len(written) == 1 and not self.marked
+        if found is None or (found.size == 0 and (is_alone or names.marker(written[-1]))):
+            self._newest = None
             return False
         # The name itself may be open once more; then it will also be closed once more.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):

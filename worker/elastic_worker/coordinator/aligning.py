@@ -36,7 +36,7 @@ class Aligning:
         self._whole.clear()
         self._in_vain.clear()
         self._end_round()
-        self._wait(self._here(), now)
+        self._wait(self._state.here(), now)
 
     def answered(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A pod's processes stand right after a checkpoint (`whole`), a `marked` one or not; or none came in time."""
@@ -47,7 +47,7 @@ class Aligning:
         if whole and self._state.still_until is None:
             self._round += 1
             self._state.still_until = now + STILL_SECONDS
-            self._tell(self._here() - self._whole, StandStill(self._round, marked))
+            self._tell(self._state.here() - self._whole, StandStill(self._round, marked))
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
@@ -70,7 +70,7 @@ class Aligning:
         self._wait(standing, now)
 
     def _look(self) -> None:
-        here, state = self._here(), self._state
+        here, state = self._state.here(), self._state
         if state.still_until is not None:
             state.aligned = here <= self._whole | self._still
         else:
@@ -85,9 +85,3 @@ class Aligning:
     def _end_round(self) -> None:
         self._still.clear()
         self._state.aligned, self._state.in_vain, self._state.still_until = False, False, None
-
-    def _here(self) -> set[str]:
-        """The pods of the group that can answer."""
-        state = self._state
-        assert state.group is not None
-        return {m.pod.uid for m in state.members_of(state.group.pods) if m.where.connected}

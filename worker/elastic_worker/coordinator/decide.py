@@ -31,6 +31,8 @@ MOST_STOP_SECONDS = 90.0
 """More than a launcher takes to end its processes, or to see that they cannot be ended."""
 LEAVE_MARGIN_SECONDS = 2.0
 """Of the time that a leaving pod has left; what stopping its processes takes."""
+HEED_SECONDS = 10.0
+"""What a script that is asked for a checkpoint gets to write one before it is said that it was asked."""
 CAUSE_SECONDS = 1.0
 """A rank that lost its peer is often heard first. So long the coordinator waits to hear what became of the peer."""
 
@@ -147,18 +149,32 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
     reason = "Leave" if going else "Join"
     sentence = what_changes(state, going, coming)
     if state.rules.align_seconds is None or state.aligned:
-        told = "; no checkpoint came in time" if state.in_vain else ""
+        told = _in_vain(state) if state.in_vain else ""
         return Decision("stop", f"{sentence}{told}", reason=reason)
     if state.still_until is not None and now >= state.still_until:
         return Decision("stop", f"{sentence}; some did not say whether they write", reason=reason)
     limit, last_call = _align_until(state, going, now)
     if last_call is not None and now >= last_call:
-        return Decision("stop", f"{sentence}; no checkpoint came in time", reason=reason)
+        return Decision("stop", f"{sentence}{_in_vain(state)}", reason=reason)
     if state.phase == Phase.ALIGNING and state.why == reason:
-        until = min((time for time in (last_call, state.still_until) if time is not None), default=None)
-        return Decision("stay", f"{sentence} after the next checkpoint", until=until)
+        return _awaits_checkpoint(state, sentence, last_call, now)
     begins, ends = (None if time is None else time - now for time in (limit, last_call))
     return Decision("align", f"{sentence} after the next checkpoint", reason=reason, seconds=begins, last_call=ends)
+
+
+def _awaits_checkpoint(state: CoordinatorState, sentence: str, last_call: float | None, now: float) -> Decision:
+    """Whether or not the script heeds that it was asked for one."""
+    heeds_until = None if state.asked_at is None else state.asked_at + HEED_SECONDS
+    is_late = heeds_until is not None and now >= heeds_until
+    told = f", for which the script was asked more than {HEED_SECONDS:.0f} s ago" if is_late else ""
+    times = [time for time in (last_call, state.still_until, heeds_until) if time is not None and time > now]
+    return Decision("stay", f"{sentence} after the next checkpoint{told}", until=min(times, default=None))
+
+
+def _in_vain(state: CoordinatorState) -> str:
+    """The end of a sentence."""
+    asked = "" if state.asked_at is None else ", although the script was asked for one"
+    return f"; no checkpoint came in time{asked}"
 
 
 def _align_until(state: CoordinatorState, going: list[Pod], now: float) -> tuple[float | None, float | None]:

@@ -16,6 +16,7 @@ from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.member import GivenUp, Leaving, Member
 from elastic_worker.coordinator.model import Failure, Generation
+from elastic_worker.coordinator.saving import Saving
 from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders
@@ -40,6 +41,7 @@ class Executor:
         self.changes = Changes()
         self.training: dict[str, Any] = {}
         self.aligning = Aligning(state, tell)
+        self.saving = Saving(state, tell)
         self.in_place = InPlaceExecutor(state, tell, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
@@ -75,6 +77,7 @@ class Executor:
             self.changes.decided(decision, len(self.state.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
+        self.saving.begin()
 
     def _resume(self, now: float) -> None:
         assert self.state.group is not None
@@ -261,7 +264,7 @@ class Executor:
     def _enter(self, phase: str, now: float) -> None:
         state = self.state
         state.phase, state.phase_since = phase, now
-        state.aligned, state.in_vain, state.still_until = False, False, None
+        state.aligned, state.in_vain, state.still_until, state.asked_at = False, False, None, None
 
     def _tell_all(self, message: Message) -> None:
         self._tell(self.state.members, message)

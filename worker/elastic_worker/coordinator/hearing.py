@@ -42,6 +42,7 @@ class Hearing:
             reports.Failed: self._failed,
             reports.Aligned: self._aligned,
             reports.StandsStill: self._stands_still,
+            reports.SaveReady: self._save_ready,
             reports.Stepped: self._stepped,
             reports.CheckpointFolder: self._checkpoint_folder,
             **executor.in_place.handlers,
@@ -139,6 +140,9 @@ class Hearing:
 
     def _stands_still(self, member: Member, said: reports.StandsStill, now: float) -> None:
         self._executor.aligning.stood(member, now, still=said.still, round_=said.round)
+
+    def _save_ready(self, member: Member, said: reports.SaveReady, now: float) -> None:
+        self._executor.saving.answered(member, said, now)
 
     def _stepped(self, _member: Member, said: reports.Stepped, now: float) -> None:
         self._executor.stepped(said.generation, said.pause, now)

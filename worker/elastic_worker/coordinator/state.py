@@ -76,7 +76,7 @@ class CoordinatorState:
 
     `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a
     checkpoint was just completed, or none is to be waited for any more (`in_vain`). `still_until`: so long pods have to
-    answer whether they write.
+    answer whether they write. `asked_at`: when the script was asked for that checkpoint, if it was.
     """
 
     me: str
@@ -94,6 +94,7 @@ class CoordinatorState:
     aligned: bool = False
     in_vain: bool = False
     still_until: float | None = None
+    asked_at: float | None = None
     failures: int = 0
     failure: Failure | None = None
     restart_at: float = 0.0
@@ -116,6 +117,11 @@ class CoordinatorState:
     def is_past(self) -> bool:
         """Whether a later master has taken over."""
         return self.newest_epoch > self.epoch
+
+    def here(self) -> set[str]:
+        """The pods of the group that are connected, by uid."""
+        assert self.group is not None
+        return {member.pod.uid for member in self.members_of(self.group.pods) if member.where.connected}
 
     def end_change(self) -> None:
         """No change in place is under way, or was tried, and nobody is parked."""

@@ -14,6 +14,7 @@ from elastic_worker import contract
 from elastic_worker.coordinator.part import Part, taken
 from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
+from elastic_worker.launcher.saving import Saving
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
@@ -75,6 +76,7 @@ class Group:
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
         self.aligning = Aligning(watch, self._living, tell, self.note_checkpoint)
+        self.saving = Saving(self._living, tell)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
@@ -177,6 +179,7 @@ class Group:
         self._stopping = True
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
+        self.saving.withdraw()
         self.aligning.cancel()  # none of them runs on between now and its end
         lost = self._count_lost(processes)
         if dump:

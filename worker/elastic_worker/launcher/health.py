@@ -96,7 +96,7 @@ class Health:
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
         """Steps of scripts that use the library are `_tell_stalls`' affair: it knows which of them take too long."""
-        count, last, first = process.steps
-        if last is None or self._group.trainees.kind:
+        steps = process.steps
+        if steps.last is None or self._group.trainees.kind:
             return Seen(process.cpu_seconds())
-        return Seen(process.cpu_seconds(), moved, count, first, last)
+        return Seen(process.cpu_seconds(), moved, steps.count, steps.first, steps.last)

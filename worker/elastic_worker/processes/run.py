@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from . import after_fork, failure, linux, program, quiesce, steps, store
+from . import after_fork, failure, linux, program, quiesce, saving, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def _prepare(ticket: Ticket) -> None:
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
     quiesce.install()
     if ticket.steps_file:
-        steps.install(ticket.steps_file)
+        steps.install(ticket.steps_file, saving.Request(ticket.environ))
 
 
 def _run_script(target: str, args: tuple[str, ...]) -> None:
