@@ -90,8 +90,8 @@ class Job:
 
     `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
     where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
-    fields that this release does not know, `ignored_priority` (reason, message) of a PriorityClass that is passed over.
-    `foreign_names` are pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each
+    fields that this release does not know, `unused_flags` of torchrun's in its templates, `ignored_priority` (reason,
+    message) of a PriorityClass that is passed over. `foreign_names` are pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each
     role must carry. `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API
     server takes no more of its pods for now, `refused` what it refused in this generation's pods: it will not take them
     until the spec changes. `fault` is why the job is set aside: the operator met an error of its own at it.
@@ -112,6 +112,7 @@ class Job:
     invalid: str = ""
     deleted: bool = False
     unknown_fields: str = ""
+    unused_flags: str = ""
     priority: int = 0
     ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()

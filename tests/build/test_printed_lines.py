@@ -1,0 +1,90 @@
+"""Lines and scripts as the field's tutorials print them, in pods of Torchrun mode with the newest torch."""
+
+import re
+
+import pytest
+
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import make_spec
+from tests.build.torchrun_pods import TorchrunPods
+
+pytestmark = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(300)]
+
+SECONDS = 200
+TRAIN = """\
+import os, sys
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+sum = torch.ones(1)
+dist.all_reduce(sum)
+print("rank", dist.get_rank(), "local", os.environ["LOCAL_RANK"], "sum", int(sum), *sys.argv[1:])
+dist.destroy_process_group()
+"""
+PARSES = """\
+import argparse, os
+
+parser = argparse.ArgumentParser()
+parser.add_argument("{flag}", type=int)
+args = parser.parse_args()
+print("local rank", args.local_rank, os.environ["LOCAL_RANK"])
+"""
+SAID = re.compile(r"rank (\d+) local (\d+) sum (\d+)(.*)")
+
+
+def template(line):
+    return make_template(make_container(args=line.split()))
+
+
+def ran(folder, spec, *, pods, script=TRAIN):
+    """Standard output of each pod, after all have ended well."""
+    (folder / "train.py").write_text(script)
+    with TorchrunPods(folder, spec) as job:
+        for number in range(pods):
+            job.begin(number)
+        ends = job.end(seconds=SECONDS)
+    assert [code for code, _, _ in ends] == [0] * pods, ends
+    return [out for _, out, _ in ends]
+
+
+def said(outputs):
+    """Of each process: rank, local rank, sum over the group, and its arguments; one list per pod."""
+    return [sorted((int(r), int(local), int(s), rest) for r, local, s, rest in SAID.findall(out)) for out in outputs]
+
+
+def test_a_whole_torchrun_line_with_an_endpoint_of_its_own_trains_on_two_pods(tmp_path):
+    line = (
+        "torchrun --nnodes=1:3 --nproc_per_node=4 --max_restarts=3 --rdzv_id=1 --rdzv_backend=c10d"
+        " --rdzv_endpoint=192.0.0.1:1234 train.py --lr 0.1"
+    )
+    ranks = said(ran(tmp_path, make_spec(template(line), min_=2, max_=3), pods=2))
+    assert [[local for _, local, _, _ in pod] for pod in ranks] == [[0, 1, 2, 3]] * 2
+    assert sorted(rank for pod in ranks for rank, *_ in pod) == list(range(8))
+    assert {(total, rest) for pod in ranks for *_, total, rest in pod} == {(8, " --lr 0.1")}
+
+
+def test_the_line_for_each_of_two_machines_with_its_node_rank_trains_on_two_pods(tmp_path):
+    line = "torchrun --nproc_per_node=1 --nnodes=2 --node_rank={} --rdzv_backend=c10d train.py"
+    master, worker = ({"template": template(line.format(rank))} for rank in (0, 1))
+    spec = make_spec(min_=2, max_=2, master=master, worker=worker)
+    ranks = said(ran(tmp_path, spec, pods=2))
+    assert sorted(pod[0][:3] for pod in ranks) == [(0, 0, 2), (1, 0, 2)]
+
+
+def test_standalone_trains_in_a_job_of_one_pod(tmp_path):
+    line = "torchrun --standalone --nproc_per_node=2 train.py"
+    (ranks,) = said(ran(tmp_path, make_spec(template(line), min_=1, max_=1), pods=1))
+    assert [one[:3] for one in ranks] == [(0, 0, 2), (1, 1, 2)]
+
+
+@pytest.mark.parametrize("options", ["--use_env ", ""])
+def test_the_older_launcher_runs_a_script_that_reads_its_local_rank(tmp_path, options):
+    line = f"python -m torch.distributed.launch {options}--nproc_per_node=2 train.py"
+    script = TRAIN if options else PARSES.format(flag="--local-rank")
+    (out,) = ran(tmp_path, make_spec(template(line), min_=1, max_=1), pods=1, script=script)
+    if options:
+        assert [one[:3] for one in said([out])[0]] == [(0, 0, 2), (1, 1, 2)]
+    else:
+        assert sorted(out.splitlines()) == ["local rank 0 0", "local rank 1 1"]
