@@ -8,11 +8,8 @@ from elastic_operator.api.parse import parse_spec, unused_flags
 from elastic_operator.api.template import main_container
 from tests.api.jobs import make_container, make_job, make_template
 
-PRINTED = (
-    "torchrun --nnodes=1:3 --nproc_per_node=4 --max_restarts=3 --rdzv_id=1 --rdzv_backend=c10d"
-    " --rdzv_endpoint=192.0.0.1:1234 train.py --lr 0.1"
-).split()
-KEPT = "--nproc_per_node=4 --max_restarts=3 --rdzv_backend=c10d train.py --lr 0.1".split()
+PRINTED = ["torchrun", "--nnodes=1:3", "--nproc_per_node=4", "--max_restarts=3", "--rdzv_id=1", "--rdzv_backend=c10d", "--rdzv_endpoint=192.0.0.1:1234", "train.py", "--lr", "0.1"]
+KEPT = ["--nproc_per_node=4", "--max_restarts=3", "--rdzv_backend=c10d", "train.py", "--lr", "0.1"]
 BY_HAND = (
     "--nnodes=2 --node_rank={} --nproc_per_node=1 --master_addr=10.0.0.1 --master_port=1234 train.py --master_port 3"
 )
@@ -128,7 +125,7 @@ def test_another_program_stays():
 
 
 def test_standalone_is_a_job_of_one_pod():
-    words = "torchrun --standalone --nproc_per_node=4 train.py".split()
+    words = ["torchrun", "--standalone", "--nproc_per_node=4", "train.py"]
     assert run(command=words, max=1) == (words, None)
     assert refusal(command=words) == (
         f"{AT}.command[1]: '--standalone': must be taken away, or maxReplicas be 1: with it each pod would train alone"
@@ -194,3 +191,12 @@ def test_each_role_has_a_line_of_its_own():
     template = make_template(make_container(name="a"), make_container(args=PRINTED))
     spec = parse_spec(make_job(master={"template": template}))
     assert unused_flags(spec).startswith("spec.master.template.spec.containers[1].args[1]: ")
+
+
+@pytest.mark.parametrize(("fewest", "fields"), [(1, {}), (4, ELASTIC)])
+def test_the_rank_of_a_pod_is_for_scripts_that_know_all_pods_beforehand(fewest, fields):
+    env = [{"name": "A"}, {"name": "RANK", "value": "$(ELASTIC_POD_RANK)"}]
+    template = make_template(make_container(env=env))
+    parse_spec(make_job(minReplicas=4, maxReplicas=4, template=template))
+    with pytest.raises(InvalidSpecError, match=r"env\[1\].value: '\$\(ELASTIC_POD_RANK\)': must stand in a job of one"):
+        parse_spec(make_job(minReplicas=fewest, maxReplicas=4, template=template, **fields))

@@ -3,7 +3,9 @@
 import re
 
 import pytest
+import yaml
 
+from elastic_operator.build.traceback import failure_of
 from tests.api.jobs import make_container, make_template
 from tests.build.objects import make_spec
 from tests.build.torchrun_pods import TorchrunPods
@@ -40,7 +42,8 @@ def template(line):
 
 def ran(folder, spec, *, pods, script=TRAIN):
     """Standard output of each pod, after all have ended well."""
-    (folder / "train.py").write_text(script)
+    if script is not None:
+        (folder / "train.py").write_text(script)
     with TorchrunPods(folder, spec) as job:
         for number in range(pods):
             job.begin(number)
@@ -88,3 +91,53 @@ def test_the_older_launcher_runs_a_script_that_reads_its_local_rank(tmp_path, op
         assert [one[:3] for one in said([out])[0]] == [(0, 0, 2), (1, 1, 2)]
     else:
         assert sorted(out.splitlines()) == ["local rank 0 0", "local rank 1 1"]
+
+
+def test_a_script_that_takes_local_rank_with_an_underscore_is_told_what_to_write_and_then_runs(tmp_path):
+    """`torch.distributed.launch` has passed `--local-rank` since torch 2.0."""
+    (tmp_path / "train.py").write_text(PARSES.format(flag="--local_rank"))
+    line = template("python -m torch.distributed.launch --max_restarts=0 ../train.py")
+    with TorchrunPods(tmp_path / "older", make_spec(line, min_=1, max_=1, nprocPerNode=2)) as job:
+        job.begin(0)
+        ((code, out, err),) = job.end(seconds=SECONDS)
+    told = failure_of(out + err).traceback
+    assert code == 1
+    instead = make_template(make_container(args=yaml.safe_load(re.search(r"as in (\[.*\])\.$", told)[1])))
+    (out,) = ran(tmp_path, make_spec(instead, min_=1, max_=1, nprocPerNode=2), pods=1, script=None)
+    assert sorted(out.splitlines()) == ["local rank 0 0", "local rank 1 1"]
+
+
+SPAWNS = """\
+import os
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def train(gpu, gpus, hosts, host):
+    dist.init_process_group("gloo", init_method="env://", rank=host * gpus + gpu, world_size=hosts * gpus)
+    sum = torch.ones(1)
+    dist.all_reduce(sum)
+    print("rank", dist.get_rank(), "local", gpu, "sum", int(sum))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    host, hosts = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    print("meeting at", os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
+    mp.spawn(train, nprocs=2, args=(2, hosts, host))
+"""
+
+
+def test_a_script_that_spawns_its_own_processes_counts_pods_under_torchrun_with_one_process_each(tmp_path):
+    spec = make_spec(template("train.py"), min_=1, max_=2, nprocPerNode=1)
+    ranks = said(ran(tmp_path, spec, pods=2, script=SPAWNS))
+    assert sorted(ranks) == [[(0, 0, 4, ""), (1, 1, 4, "")], [(2, 0, 4, ""), (3, 1, 4, "")]]
+
+
+def test_without_torchrun_such_a_script_gets_the_pods_rank_where_the_template_asks_for_it(tmp_path):
+    own = [{"name": "RANK", "value": "$(ELASTIC_POD_RANK)"}]
+    main = make_container(command=["python", "train.py"], args=None, env=own)
+    ranks = said(ran(tmp_path, make_spec(make_template(main), min_=2, max_=2), pods=2, script=SPAWNS))
+    assert ranks == [[(0, 0, 4, ""), (1, 1, 4, "")], [(2, 0, 4, ""), (3, 1, 4, "")]]

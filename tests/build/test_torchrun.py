@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.api.jobs import make_container, make_template
 from tests.build.objects import make_spec
 from tests.build.torchrun_pods import TorchrunPods
-from tests.api.jobs import make_container, make_template
 from tests.kit.wait import until
 
 SCRIPT = """\

@@ -65,6 +65,8 @@ ENV_JOB_UID = "ELASTIC_JOB_UID"
 ENV_ROLE = "ELASTIC_ROLE"
 ENV_INDEX = "ELASTIC_INDEX"
 ENV_INCARNATION = "ELASTIC_INCARNATION"
+ENV_POD_RANK = "ELASTIC_POD_RANK"
+"""In Torchrun mode: 0 for the master, from 1 on for workers. For scripts that mean by RANK the number of their host."""
 
 # What follows is set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's.
 ENV_POD_NAME = "ELASTIC_POD_NAME"

@@ -27,6 +27,10 @@ NOT_USED = "is not used, take it away: the operator sees to it, since {reason}"
 IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, since {reason}"
 STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
 BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
+RANK_OF_POD = (
+    "must stand in a job of one size in Torchrun mode; else write the script into args and nprocPerNode: 1, and RANK and"
+    " WORLD_SIZE are those of the pods there are"
+)
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
 """Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
@@ -95,9 +99,10 @@ def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
     """What of the torchrun line in the template at this path cannot be kept, nor be taken away."""
     main = main_container(template)
-    line = line_of(main)
+    yield from _rank_errors(template, spec, at=at)
     if spec.is_elastic or spec.sizes() == (1,):
         return
+    line = line_of(main)
     if line is not None:
         for option, remedy in _refused(line):
             yield FieldError(_place(template, line, option, at=at), remedy, _written(option))
@@ -109,6 +114,16 @@ def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> It
         for option, remedy in refused:
             if not (option.name == "--nnodes" and _allows(option.value, spec)):
                 yield FieldError(_word(template, number, at=at), remedy, _written(option))
+
+
+def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, maxReplicas."""
+    main = main_container(template)
+    for index, variable in enumerate(main.get("env") or ()):
+        value = variable.get("value") or ""
+        if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
+            number = template["spec"]["containers"].index(main)
+            yield FieldError((*at, "spec", "containers", number, "env", index, "value"), RANK_OF_POD, value)
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
