@@ -8,7 +8,11 @@ from elastic_operator.api.parse import parse_spec, unused_flags
 from elastic_operator.api.template import main_container
 from tests.api.jobs import make_container, make_job, make_template
 
-PRINTED = ["torchrun", "--nnodes=1:3", "--nproc_per_node=4", "--max_restarts=3", "--rdzv_id=1", "--rdzv_backend=c10d", "--rdzv_endpoint=192.0.0.1:1234", "train.py", "--lr", "0.1"]
+LINE = (
+    "torchrun --nnodes=1:3 --nproc_per_node=4 --max_restarts=3 --rdzv_id=1 --rdzv_backend=c10d"
+    " --rdzv_endpoint=192.0.0.1:1234 train.py --lr 0.1"
+)
+PRINTED = LINE.split()
 KEPT = ["--nproc_per_node=4", "--max_restarts=3", "--rdzv_backend=c10d", "train.py", "--lr", "0.1"]
 BY_HAND = (
     "--nnodes=2 --node_rank={} --nproc_per_node=1 --master_addr=10.0.0.1 --master_port=1234 train.py --master_port 3"

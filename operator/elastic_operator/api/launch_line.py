@@ -28,8 +28,8 @@ IN_A_SHELL = "must be taken away, or its value be a variable's: the operator see
 STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
 BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
 RANK_OF_POD = (
-    "must stand in a job of one size in Torchrun mode; else write the script into args and nprocPerNode: 1, and RANK and"
-    " WORLD_SIZE are those of the pods there are"
+    "must stand in a job of one size in Torchrun mode; else write the script into args, and nprocPerNode: 1, and RANK"
+    " and WORLD_SIZE are those of the pods there are"
 )
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")

@@ -41,8 +41,8 @@ _PEER_GONE = re.compile(
 _SIGTERM = 15
 _HINTS = {
     "error: unrecognized arguments: --local-rank=": (
-        "torch.distributed.launch passes --local-rank. Let the script take it too: parser.add_argument('--local_rank',"
-        " '--local-rank', type=int); or launch it by torchrun, as in [torchrun, train.py, '--local_rank=${local_rank}']."
+        "torch.distributed.launch passes --local-rank. Let the script take it too: add_argument('--local_rank',"
+        " '--local-rank', type=int); or launch it by torchrun: args as in [train.py, '--local_rank=${local_rank}']."
     )
 }
 """What to do about an end whose own words do not say it."""
