@@ -108,8 +108,8 @@ WISH_FILE = "membership"
 INJECT_FOLDER = "/elastic-pytorch"
 """Where the worker package is mounted in images that do not have it."""
 ELASTIC_BACKEND = "elastic-pytorch"
-"""PET_RDZV_BACKEND in Elastic pods: no torchrun knows it, so a torchrun that is not our stand-in stops at once instead
-of training alone."""
+"""PET_RDZV_BACKEND in Elastic pods: a torchrun that is not our stand-in hands over to the launcher by it, or stops at
+once where it does not know it, instead of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
 """A pod's main container says with it that another pod would fare no better: too many failures without progress, an

@@ -47,6 +47,7 @@ class WarmParent:
         on_change: Callable[[], None],
     ) -> None:
         self.environ = dict(environ)
+        self.python = sys.executable
         self.ready = False
         self.given_up = ""
         self.process: Process | None = None
@@ -83,9 +84,11 @@ class WarmParent:
             return None
         return int(answer["pid"])
 
-    def renew(self, environ: Mapping[str, str]) -> None:
-        """Replace the parent by one that is started in another environment."""
+    def renew(self, environ: Mapping[str, str], *, python: str = "") -> None:
+        """Replace the parent by one that is started in another environment, or by another interpreter."""
         self.environ = dict(environ)
+        if python:
+            self.python, self.ready = python, False
         self._kill()
 
     async def close(self) -> None:
@@ -141,7 +144,7 @@ class WarmParent:
         with channel.theirs as theirs:
             Orders(os.getpid(), theirs.fileno(), modules).write(path)
             theirs.set_inheritable(True)
-            pid = self._children.spawn([sys.executable, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
+            pid = self._children.spawn([self.python, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
             return self._children.adopt(pid)
 
     def _hear(self, message: Message) -> None:

@@ -18,7 +18,7 @@ NUMBERS_BY_DEVICE = ("gpu", "cpu", "xpu", "auto")
 class Torchrun(NamedTuple):
     """`nproc` is a number, or what to count (gpu, cpu, xpu, auto), or None where the command line does not say.
 
-    `ignored` are pairs of a flag and the reason.
+    `ignored` are pairs of a flag, as it was written, and the reason.
     """
 
     program: Program
@@ -29,14 +29,15 @@ class Torchrun(NamedTuple):
 def parse(argv: Sequence[str]) -> Torchrun:
     """Understand what stands after `torchrun`. Raises UsageError."""
     options, words = flags.read(argv)
-    names = {option.name for option in options}
+    given = {option.name: option for option in options}
+    names = set(given)
     if {"--module", "--no-python"} <= names:
         raise UsageError("--module and --no-python exclude each other: a module is run by python")
     numbers = [option.value for option in options if option.name == "--nproc-per-node"]
     return Torchrun(
         program=Program(_kind(names), words[0], words[1:]),
         nproc=_number(numbers[-1]) if numbers else None,
-        ignored=tuple((name, why) for name in sorted(names) if (why := _why_ignored(name))),
+        ignored=tuple((" ".join(given[name].words), why) for name in sorted(names) if (why := _why_ignored(name))),
     )
 
 
