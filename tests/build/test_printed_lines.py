@@ -9,6 +9,7 @@ from elastic_operator.build.traceback import failure_of
 from tests.api.jobs import make_container, make_template
 from tests.build.objects import make_spec
 from tests.build.torchrun_pods import TorchrunPods
+from tests.examples.torchrun import EXAMPLES
 
 pytestmark = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(300)]
 
@@ -105,6 +106,13 @@ def test_a_script_that_takes_local_rank_with_an_underscore_is_told_what_to_write
     instead = make_template(make_container(args=yaml.safe_load(re.search(r"as in (\[.*\])\.$", told)[1])))
     (out,) = ran(tmp_path, make_spec(instead, min_=1, max_=1, nprocPerNode=2), pods=1, script=None)
     assert sorted(out.splitlines()) == ["local rank 0 0", "local rank 1 1"]
+
+
+def test_the_launch_script_with_a_script_and_its_arguments_trains_on_two_pods(tmp_path):
+    (tmp_path / "launch.sh").write_text((EXAMPLES / "launch-sh" / "launch.sh").read_text())
+    main = make_container(command=["bash", "launch.sh"], args=["train.py", "--lr", "0.1"])
+    ranks = said(ran(tmp_path, make_spec(make_template(main), min_=2, max_=2), pods=2))
+    assert sorted(pod[0] for pod in ranks) == [(0, 0, 2, " --lr 0.1"), (1, 0, 2, " --lr 0.1")]
 
 
 SPAWNS = """\
