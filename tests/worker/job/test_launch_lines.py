@@ -57,3 +57,33 @@ def test_torchs_launchers_as_modules_reach_our_launcher(tmp_path, line, local):
         assert trains.wait_code(trains.pods[0], seconds=SECONDS) == 0, trains.report()
         for rank in range(2):
             assert f"rank {rank} of 2 local {rank if local == 0 else local} in /usr" in trains.pods[0].said()
+
+
+SPAWNS = """\
+import os
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def train(gpu, gpus, hosts, host):
+    dist.init_process_group("gloo", init_method="env://", rank=host * gpus + gpu, world_size=hosts * gpus)
+    sum = torch.ones(1)
+    dist.all_reduce(sum)
+    print("rank", dist.get_rank(), "sum", int(sum), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    mp.spawn(train, nprocs=2, args=(2, int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])))
+"""
+
+
+def test_a_script_that_spawns_its_own_processes_counts_pods_where_each_has_one_process(tmp_path):
+    (tmp_path / "train.py").write_text(SPAWNS)
+    with LocalJob(tmp_path, tree=REAL, fewest=2, nproc=1, command=["--", str(tmp_path / "train.py")]) as trains:
+        trains.start(0, 1)
+        assert [trains.wait_code(pod, seconds=SECONDS) for pod in trains.all_pods] == [0, 0], trains.report()
+        for host, pod in enumerate(trains.all_pods):
+            assert all(f"rank {2 * host + gpu} sum 4" in pod.said() for gpu in range(2))
