@@ -67,6 +67,8 @@ ENV_JOB_UID = "ELASTIC_JOB_UID"
 ENV_ROLE = "ELASTIC_ROLE"
 ENV_INDEX = "ELASTIC_INDEX"
 ENV_INCARNATION = "ELASTIC_INCARNATION"
+ENV_POD_RANK = "ELASTIC_POD_RANK"
+"""In Torchrun mode: 0 for the master, from 1 on for workers. For scripts that mean by RANK the number of their host."""
 
 # What follows is set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's.
 ENV_POD_NAME = "ELASTIC_POD_NAME"
@@ -113,8 +115,8 @@ WISH_FILE = "membership"
 INJECT_FOLDER = "/elastic-pytorch"
 """Where the worker package is mounted in images that do not have it."""
 ELASTIC_BACKEND = "elastic-pytorch"
-"""PET_RDZV_BACKEND in Elastic pods: no torchrun knows it, so a torchrun that is not our stand-in stops at once instead
-of training alone."""
+"""PET_RDZV_BACKEND in Elastic pods: a torchrun that is not our stand-in hands over to the launcher by it, or stops at
+once where it does not know it, instead of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
 """A pod's main container says with it that another pod would fare no better: too many failures without progress, an

@@ -16,6 +16,7 @@ from elastic_operator.api import pod_shape
 from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
 from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
+from elastic_operator.api.launch_line import flags_not_used, launch_errors
 from elastic_operator.api.policy import PolicySpec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import GPU_RESOURCES
@@ -75,6 +76,11 @@ def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
             raw = _without(raw, path)
         return raw, "; ".join(str(FieldError(("spec", *path), IGNORED)) for path in paths[:MOST_IGNORED])
     return raw, ""
+
+
+def unused_flags(spec: JobSpec) -> str:
+    """A warning of torchrun's flags in the templates that the job does not follow; "" where there are none."""
+    return flags_not_used(spec, _templates_in_use(spec))
 
 
 def _without(value: Any, path: Path) -> Any:
@@ -142,6 +148,7 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
         yield from _need_path(spec)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
+        yield from launch_errors(template, spec, at=path)
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)

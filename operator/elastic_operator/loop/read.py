@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.parse import known_part, parse_spec, parse_status
+from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
@@ -62,7 +62,7 @@ class Stores:
 class Parsed:
     """A job's spec of one generation; or the last that could be read, and the message that says why this cannot.
 
-    `unknown` is a warning of fields that were left out.
+    `unknown` is a warning of fields that were left out, `unused` of flags of torchrun.
     """
 
     generation: int
@@ -71,6 +71,7 @@ class Parsed:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
     unknown: str = ""
+    unused: str = ""
 
 
 class Facts(NamedTuple):
@@ -222,6 +223,7 @@ class Reader:
             spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
+            unused_flags=parsed.unused,
             priority=facts.priority,
             ignored_priority=facts.ignored_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
@@ -304,7 +306,7 @@ class Reader:
         try:
             spec, unknown = self._read_spec(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown)
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
             last = known or Parsed(meta.generation, None, "")
             parsed = replace(last, generation=meta.generation, invalid=str(error))

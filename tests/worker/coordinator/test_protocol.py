@@ -45,6 +45,7 @@ EXAMPLES = {
     "Said": 0.5,
     "list[str]": ["train.py"],
     "dict[str, str]": {"HOME": "/root"},
+    "Python | None": standin.Python("/usr/bin/python3", "/usr", [3, 11]),
 }
 
 

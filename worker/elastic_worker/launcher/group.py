@@ -168,7 +168,7 @@ class Group:
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
         assert self.program is not None
         process = await self.starter.start(
-            self.program, environ=environ, directory=self.directory, local_rank=local_rank
+            self.program.of_process(local_rank), environ=environ, directory=self.directory, local_rank=local_rank
         )
         self.processes.append(process)
         self._by_rank[local_rank] = process

@@ -32,11 +32,12 @@ from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.launcher.training import shown
-from elastic_worker.processes import torchrun
+from elastic_worker.processes import standin, torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import Message
+from elastic_worker.protocol.standin import Python, Run
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ FINISH_SECONDS = 15.0
 """For the end of a file of a checkpoint that is being written when the processes are stopped."""
 LEAVE_SECONDS = 1.0
 """What processes that were asked to end get before they are sent SIGTERM."""
+TOO_OLD = "torchrun was called by {}, which is Python {}.{}, and {}.{} or later is needed in Elastic mode"
 FAREWELL_SECONDS = 0.5
 """The master's last words to the others are on their way."""
 
@@ -169,10 +171,14 @@ class Launcher:
             self._membership.tell(reports.Processes(parsed.nproc))
             self._group.size = parsed.nproc
 
-    async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:
-        """A command has called torchrun."""
-        self._take_words(words)
-        self._group.directory, self._group.environ = directory, environ
+    async def _take_program(self, request: Run) -> None:
+        """A command has called torchrun, perhaps that of another python, which then runs the script."""
+        if request.python is not None and tuple(request.python.version) < contract.OLDEST_PYTHON:
+            raise torchrun.UsageError(_too_old(request.python))
+        self._take_words(request.argv)
+        self._group.directory, self._group.environ = request.directory, request.environ
+        if request.python is not None and not standin.is_ours(request.python):
+            self._starter.use_python(request.python.executable)
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
@@ -390,6 +396,10 @@ class Launcher:
         said = self._trainees.progress()
         self._training = (shown(said) if said is not None else {}) or self._training
         return self._training
+
+
+def _too_old(python: Python) -> str:
+    return TOO_OLD.format(python.executable, *python.version, *contract.OLDEST_PYTHON)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -49,6 +49,7 @@ class WarmParent:
         on_change: Callable[[], None],
     ) -> None:
         self.environ = dict(environ)
+        self.python = sys.executable
         self.ready = False
         self.given_up = ""
         self.process: Process | None = None
@@ -85,9 +86,11 @@ class WarmParent:
         logger.warning("the warm parent could not fork answer=%s", answer)
         return None
 
-    def renew(self, environ: Mapping[str, str]) -> None:
-        """Replace the parent by one that is started in another environment."""
+    def renew(self, environ: Mapping[str, str], *, python: str = "") -> None:
+        """Replace the parent by one that is started in another environment, or by another interpreter."""
         self.environ = dict(environ)
+        if python:
+            self.python, self.ready = python, False
         self._kill()
 
     async def close(self) -> None:
@@ -150,7 +153,7 @@ class WarmParent:
         with channel.theirs as theirs:
             Orders(os.getpid(), theirs.fileno(), modules).write(path)
             theirs.set_inheritable(True)
-            pid = self._children.spawn([sys.executable, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
+            pid = self._children.spawn([self.python, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
             return self._children.adopt(pid)
 
     def _is_ready(self, _said: Imported) -> None:

@@ -133,6 +133,7 @@ class Starter:
         self.changed = asyncio.Event()
         self._children, self._folder, self._count_steps = children, folder, count_steps
         self._numbers = itertools.count(1)
+        self._python = sys.executable
         self._stores: list[Process] = []
         self._outputs: list[Prefixed] = []
         self._parent: WarmParent | None = None
@@ -159,6 +160,12 @@ class Starter:
         """Start the warm parent in the background."""
         if self._parent is not None:
             self._parent.open()
+
+    def use_python(self, executable: str) -> None:
+        """From now on processes run in this interpreter, which has torch, instead of the launcher's."""
+        self._python = executable
+        if self._parent is not None:
+            self._parent.renew(self._parent.environ, python=executable)
 
     async def start(
         self, program: Program, *, environ: Mapping[str, str], directory: str, local_rank: int
@@ -253,7 +260,7 @@ class Starter:
             if pid is not None:
                 return pid
         ticket.write(mine, path)
-        command = [sys.executable, BOOTSTRAP, "run", str(path)]
+        command = [self._python, BOOTSTRAP, "run", str(path)]
         return self._children.spawn(command, environ=mine.environ, output=output)
 
     def _may_fork(self, parent: WarmParent, mine: Ticket) -> bool:
