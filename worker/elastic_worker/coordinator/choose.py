@@ -102,14 +102,16 @@ def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
     Two halves of a cut network must not both train. Pods that said goodbye are no half. A connected pod obeys this
-    coordinator, whether it can train or not. A wish newer than the group's is the operator's word.
+    coordinator, whether it can train or not. A wish newer than the group's is the operator's word. Where no other
+    master is made while this one runs, its part of the group is the only one that can train (134).
     """
     group = board.group
     if board.wish is None:
         return "the operator has not said yet who is to take part"
     if not pods:
         return _too_few(board)
-    if group is None or (board.epoch, board.wish.number) > (group.epoch, group.wish):
+    is_newer = group is None or (board.epoch, board.wish.number) > (group.epoch, group.wish)
+    if group is None or is_newer or not board.wish.has_successor:
         return ""
     goodbyes: set[str] = {m.pod.uid for m in board.members.values() if m.goodbye or m.leaving_until is not None}
     stay = group.uids - goodbyes

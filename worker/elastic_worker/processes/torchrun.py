@@ -73,17 +73,16 @@ class Torchrun(NamedTuple):
     ignored: tuple[tuple[str, str], ...]
 
 
-class _Option(NamedTuple):
+class Option(NamedTuple):
+    """`value` is empty where the option has none."""
+
     name: str
     value: str
 
 
 def parse(argv: Sequence[str]) -> Torchrun:
     """Understand what stands after `torchrun`. Raises UsageError."""
-    words = list(argv)
-    options = list(_options(words))
-    if not words:
-        raise UsageError("torchrun's command line names no script to run")
+    options, words = split(argv)
     names = {option.name for option in options}
     if {"--module", "--no-python"} <= names:
         raise UsageError("--module and --no-python exclude each other: a module is run by python")
@@ -93,6 +92,15 @@ def parse(argv: Sequence[str]) -> Torchrun:
         nproc=_number(numbers[-1]) if numbers else None,
         ignored=tuple((name, why) for name in sorted(names) if (why := _why_ignored(name))),
     )
+
+
+def split(argv: Sequence[str]) -> tuple[list[Option], list[str]]:
+    """The options, by their full names, and the script with its arguments. Raises UsageError."""
+    words = list(argv)
+    options = list(_options(words))
+    if not words:
+        raise UsageError("torchrun's command line names no script to run")
+    return options, words
 
 
 def _kind(names: set[str]) -> str:
@@ -117,7 +125,7 @@ def _number(value: str) -> int | str:
     return int(value)
 
 
-def _options(words: list[str]) -> Iterator[_Option]:
+def _options(words: list[str]) -> Iterator[Option]:
     """Take the options away from the front of the words, up to the script."""
     while words and words[0].startswith("-") and words[0] != "-":
         word = words.pop(0)
@@ -130,7 +138,7 @@ def _options(words: list[str]) -> Iterator[_Option]:
             value = words.pop(0)
         if name in WITHOUT_VALUE and value is not None:
             raise UsageError(f"{word}: {name} takes no value")
-        yield _Option(name, value or "")
+        yield Option(name, value or "")
 
 
 def _split(word: str) -> tuple[str, str | None]:
