@@ -124,8 +124,8 @@ class Slurm:
         self.nodes = [machine for name, machine in self.machines.items() if name != LOGIN]
 
     def __enter__(self):
-        self._configure()
         try:
+            self._configure()
             self.login.start(f"{self.program('sbin/slurmctld-wlm')} -D")
             for node in self.nodes:
                 node.start(f"{self.program('sbin/slurmd-wlm')} -D -d {self.program('sbin/slurmstepd-wlm')}")
