@@ -102,7 +102,7 @@ def test_both_scripts_of_the_readme_train_on_two_nodes_to_their_end(site):
 
 def test_what_the_page_shows_happens(site):
     by_torchrun, ours, down, again = (block.text for block in blocks("docs/slurm.md", "sh"))
-    assert "Training snapshot saved" in site.sh(by_torchrun)
+    assert "[GPU1] Epoch 49 " in site.sh(by_torchrun)
     told = site.sh(ours)
     job = re.search(r"^Submitted batch job (\d+)$", told, re.M)[1]
     at = site.wait_said(job, r"^epoch \d+ on 2 processes")
