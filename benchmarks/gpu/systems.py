@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.gpu.machine import Machine
+from benchmarks.local import cards, python
 from benchmarks.local.places import HERE, LAUNCHER, Place, launcher_variables, torchrun_variables
 from elastic_worker import contract
 
@@ -54,16 +54,8 @@ def command_of(system: System, machine: Machine, folder: Path) -> list[str]:
 
 def environ_of(system: System, machine: Machine, place: Place) -> dict[str, str]:
     """Of the pod's first process."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
-    common = {
-        "BENCH_POD": place.name,
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
-        **_card(machine, place.index),
-    }
-    return {**kept, **common, **_ours(system, place)}
+    own = {"BENCH_POD": place.name, **_card(machine, place.index)}
+    return {**python.environ(), **own, **_ours(system, place)}
 
 
 def _ours(system: System, place: Place) -> Mapping[str, str]:
@@ -73,11 +65,9 @@ def _ours(system: System, place: Place) -> Mapping[str, str]:
 
 
 def _card(machine: Machine, index: int) -> Mapping[str, str]:
-    cards = len(machine.gpus)
-    if not cards:
-        return {"CUDA_VISIBLE_DEVICES": ""}
-    # The user's own choice may name others than the first ones, by number or by UUID.
-    chosen = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
-    card = chosen[index % cards] if len(chosen) >= cards else str(index % cards)
+    number = len(machine.gpus)
+    if not number:
+        return {cards.VISIBLE: ""}
+    card = cards.names(number)[index % number]
     together = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if machine.shares_a_card else {}
-    return {"CUDA_VISIBLE_DEVICES": card, **together}
+    return {cards.VISIBLE: card, **together}

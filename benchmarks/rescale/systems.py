@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from benchmarks.local.places import HERE, LAUNCHER, UID, Place, launcher_variables, torchrun_variables
+from benchmarks.local.python import PYTHON, torch_environ
 from benchmarks.rescale.loads import Load
-from devcluster import torchtree
-from devcluster.progress import Progress
 from elastic_operator.build.wrapper import wrapped
 from elastic_worker import contract
 
-# The torch tree is installed for the base image's Python, Debian's own.
-PYTHON = "/usr/bin/python3.11"
 SCRIPT = Path(__file__).with_name("train.py")
 LIBRARY_SCRIPT = Path(__file__).with_name("train_library.py")
 TOY = Path(__file__).with_name("toy.py")
@@ -65,14 +60,6 @@ def environ_of(system: System, place: Place) -> dict[str, str]:
     """Of the pod's first process."""
     ours = _elastic(system, place) if system.is_elastic else _torchrun(system, place)
     return {**torch_environ(), **{key: str(value) for key, value in ours.items()}, "BENCH_POD": place.name}
-
-
-@cache
-def torch_environ() -> dict[str, str]:
-    """Of a process that finds torch, talks to loopback only, and computes on one core."""
-    tree = str(torchtree.ensure(Progress()))
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
-    return kept | {"PYTHONPATH": tree, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def import_seconds() -> float:
