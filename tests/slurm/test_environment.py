@@ -63,7 +63,7 @@ def test_nnodes_says_how_few_nodes_may_train_and_all_else_is_the_launchers(nnode
     line = [*nnodes, "--nproc_per_node", "4", "--rdzv_id=7", "train.py", "--nnodes", "50"]
     found, words = slurm.split(line)
     parsed = torchrun.parse(list(arguments.parse(words).words))
-    assert (found, parsed.nproc, [name for name, _ in parsed.ignored]) == (fewest, 4, ["--rdzv-id"])
+    assert (found, parsed.nproc, [name for name, _ in parsed.ignored]) == (fewest, 4, ["--rdzv-id=7"])
     assert (parsed.program.target, parsed.program.args) == ("train.py", ("--nnodes", "50"))
 
 
