@@ -3,9 +3,10 @@
 import pytest
 
 from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.launch_line import as_run
+from elastic_operator.api.launch_line import MOST_NAMED, as_run
 from elastic_operator.api.parse import parse_spec, unused_flags
 from elastic_operator.api.template import main_container
+from elastic_worker import flags
 from tests.api.jobs import make_container, make_job, make_template
 
 LINE = (
@@ -204,3 +205,41 @@ def test_the_rank_of_a_pod_is_for_scripts_that_know_all_pods_beforehand(fewest, 
     parse_spec(make_job(minReplicas=4, maxReplicas=4, template=template))
     with pytest.raises(InvalidSpecError, match=r"env\[1\].value: '\$\(ELASTIC_POD_RANK\)': must stand in a job of one"):
         parse_spec(make_job(minReplicas=fewest, maxReplicas=4, template=template, **fields))
+
+
+@pytest.mark.parametrize("nnodes", ["", ":3", ":", "9" * 5000, "1:" + "9" * 5000, "two"])
+def test_an_nnodes_that_is_no_number_is_named_as_it_is_written_or_left_to_the_shell(nnodes):
+    assert f"--nnodes={nnodes}"[:20] in unused_flags(job(args=["torchrun", f"--nnodes={nnodes}", "train.py"]))
+    job(command=["bash", "-c", f"torchrun --nnodes={nnodes} train.py"])
+
+
+def test_a_job_that_has_run_is_not_refused_for_its_line_but_named():
+    template = make_template(make_container(args=["torchrun", "--standalone", "sweep.py"]))
+    body = make_job(minReplicas=1, maxReplicas=4, template=template)
+    assert "each pod would train alone" in unused_flags(parse_spec(body, has_run=True))
+    with pytest.raises(InvalidSpecError):
+        parse_spec(body)
+
+
+def test_nodes_may_be_checked_one_by_one_before_the_line_that_trains():
+    job(command=["bash", "-c", "torchrun --standalone check.py && torchrun train.py"])
+    assert "--standalone" in refusal(command=["bash", "-c", "torchrun check.py && torchrun --standalone train.py"])
+
+
+def test_a_tenants_line_costs_no_more_than_a_limit_however_long_it_is(monkeypatch):
+    """Reading it takes the time of all jobs: options are looked up at most so often for each launcher in it."""
+    looked_up = []
+    known = flags._known
+    monkeypatch.setattr(flags, "_known", lambda *words: looked_up.append(1) or known(*words))
+    many = ["--nnodes=2"] * (flags.MOST_OPTIONS + 1)
+    assert run(args=["torchrun", *many, "train.py"]) == (None, ["torchrun", *many, "train.py"])
+    assert len(looked_up) <= 8 * flags.MOST_OPTIONS
+    looked_up.clear()
+    job(command=["bash", "-c", "torchrun --nnodes=4 train.py " * 4000])
+    assert not looked_up
+
+
+def test_a_message_names_a_few_flags_and_counts_the_others():
+    told = unused_flags(job(args=["torchrun", *["--rdzv-conf=x"] * 50, "train.py"]))
+    assert told.count("; ") == MOST_NAMED
+    assert told.endswith(f"and {50 - MOST_NAMED} more")

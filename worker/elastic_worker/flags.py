@@ -6,7 +6,7 @@ not the command line's to say in an Elastic job. Imports nothing, as the operato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MEMBERS = "who takes part is the job's to say (spec.elasticity), and may change while it runs"
@@ -54,6 +54,8 @@ WITHOUT_VALUE = {
 }
 USE_ENV = "--use-env"
 """Of `python -m torch.distributed.launch` alone: the script gets no argument --local-rank."""
+MOST_OPTIONS = 200
+"""torchrun has 40. The operator reads the lines of all tenants, so a longer one is not read."""
 SHORT = {"-m": "--module", "-r": "--redirects", "-t": "--tee"}
 
 
@@ -78,32 +80,34 @@ class Line(NamedTuple):
 
 
 def read(argv: Sequence[str], *, is_launch: bool = False) -> Line:
-    """What stands after `torchrun`, or after `torch.distributed.launch`. Raises UsageError."""
-    words = list(argv)
-    options = tuple(_options(words, (USE_ENV,) if is_launch else ()))
-    if not words:
-        raise UsageError("torchrun's command line names no script to run")
-    return Line(options, tuple(words))
-
-
-def _options(words: list[str], more: Sequence[str]) -> Iterator[Option]:
-    """Take the options away from the front of the words, up to the script; `more` are known beside the table's."""
+    """Read the words after `torchrun`, or after `torch.distributed.launch`. Raises UsageError."""
+    more = (USE_ENV,) if is_launch else ()
+    options: list[Option] = []
     at = 0
-    while words and words[0].startswith("-") and words[0] != "-":
-        word = words.pop(0)
-        if word == "--":
-            return
-        written = [word]
-        name, value = _split(word, more)
-        if name in WITH_VALUE and value is None:
-            if not words:
-                raise UsageError(f"{word} needs a value")
-            value = words.pop(0)
-            written.append(value)
-        if name not in WITH_VALUE and value is not None:
-            raise UsageError(f"{word}: {name} takes no value")
-        yield Option(name, value or "", at, tuple(written))
-        at += len(written)
+    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
+        if argv[at] == "--":
+            at += 1
+            break
+        if len(options) == MOST_OPTIONS:
+            raise UsageError(f"torchrun's command line has more than {MOST_OPTIONS} options")
+        options.append(_option(argv, at, more))
+        at += len(options[-1].words)
+    if at >= len(argv):
+        raise UsageError("torchrun's command line names no script to run")
+    return Line(tuple(options), tuple(argv[at:]))
+
+
+def _option(argv: Sequence[str], at: int, more: Sequence[str]) -> Option:
+    """The option that begins with word `at`; names in `more` are known beside the table's."""
+    word = argv[at]
+    name, value = _split(word, more)
+    if name not in WITH_VALUE and value is not None:
+        raise UsageError(f"{word}: {name} takes no value")
+    if name not in WITH_VALUE or value is not None:
+        return Option(name, value or "", at, (word,))
+    if at + 1 == len(argv):
+        raise UsageError(f"{word} needs a value")
+    return Option(name, argv[at + 1], at, (word, argv[at + 1]))
 
 
 def _split(word: str, more: Sequence[str]) -> tuple[str, str | None]:

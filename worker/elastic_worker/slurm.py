@@ -89,7 +89,7 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
     if name not in names:
         raise SlurmError(f"SLURMD_NODENAME={name} is none of the job's nodes: {', '.join(names)}")
     job = "-".join((environ.get("SLURM_CLUSTER_NAME", "slurm"), _text(environ, "SLURM_JOB_ID")))
-    return Node(tuple(names), names.index(name), job, int(environ.get("SLURM_RESTART_COUNT") or 0))
+    return Node(tuple(names), names.index(name), job, _number(environ, "SLURM_RESTART_COUNT", 0))
 
 
 def wish_of(node: Node, fewest: int) -> dict[str, object]:
@@ -105,7 +105,7 @@ def environment(node: Node, environ: Mapping[str, str], *, address: str) -> dict
     if not environ.get(contract.ENV_TOKEN):
         told = "export ELASTIC_TOKEN=$(cat /proc/sys/kernel/random/uuid)"
         raise SlurmError(f"{contract.ENV_TOKEN} is not set: write `{told}` before srun, so that no other job joins")
-    port = int(environ.get(contract.ENV_MASTER_PORT) or contract.MASTER_PORT)
+    port = _number(environ, contract.ENV_MASTER_PORT, contract.MASTER_PORT)
     values = {
         contract.ENV_JOB_UID: node.job,
         contract.ENV_INCARNATION: 1 + node.restarts,
@@ -143,6 +143,13 @@ def address_towards(peer: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise SlurmError(f"the node {peer} cannot be reached by its name: {error}") from error
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    value = environ.get(name) or str(default)
+    if not value.isdigit():
+        raise SlurmError(f"{name}={value}: write a whole number")
+    return int(value)
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:

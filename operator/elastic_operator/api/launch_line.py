@@ -35,10 +35,15 @@ RANK_OF_POD = (
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
 """Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
 LAUNCH = "torch.distributed.launch"
+MOST_NAMED = 8
+"""Flags in the message of a condition."""
+MOST_TEXT = 16_384
+"""Characters of a text for a shell that is read."""
 _MODULES = ("torch.distributed.run", LAUNCH)
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuv]+")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
+_NNODES = re.compile(r"([0-9]{1,6})(?::([0-9]{1,6}))?")
 _SHELL_TEXT = re.compile(r"-[a-z]*c")
 
 
@@ -86,14 +91,20 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
     """A warning of the flags that the job goes on without, by the paths of its templates; "" where there are none."""
-    return "; ".join(
-        str(FieldError(_place(template, line, option, at=path), NOT_USED.format(reason=reason), _written(option)))
-        for path, template in templates.items()
-        for line in [line_of(main_container(template))]
-        if line is not None
-        for option, reason in _not_followed(line, spec)
-        if not _is_as_the_job(option, spec)
-    )
+    found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
+    hidden = len(found) - MOST_NAMED
+    return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
+
+
+def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+    """Flags that are not used; and those that a job is refused for, where it has run before they were."""
+    yield from launch_errors(template, spec, at=at)
+    line = line_of(main_container(template))
+    if line is None:
+        return
+    for option, reason in _not_followed(line, spec):
+        if not _is_as_the_job(option, spec):
+            yield FieldError(_place(template, line, option, at=at), NOT_USED.format(reason=reason), _written(option))
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
@@ -109,7 +120,8 @@ def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> It
         return
     words = [*(main.get("command") or ()), *(main.get("args") or ())]
     number = _shell_text(words)
-    for line in _lines_in(words[number]) if number else ():
+    # The one that trains is the last: before it nodes may be checked, each by itself.
+    for line in [*_lines_in(words[number])][-1:] if number else ():
         refused = [*_refused(line), *((o, IN_A_SHELL.format(reason=why)) for o, why in _not_followed(line, spec))]
         for option, remedy in refused:
             if not (option.name == "--nnodes" and _allows(option.value, spec)):
@@ -202,8 +214,8 @@ def _allows(nnodes: str, spec: JobSpec) -> bool:
 
 
 def _nnodes(value: str) -> tuple[int, int] | None:
-    fewest, _, most = value.partition(":")
-    return (int(fewest), int(most or fewest)) if (fewest + (most or "0")).isdecimal() else None
+    found = _NNODES.fullmatch(value)
+    return (int(found[1]), int(found[2] or found[1])) if found else None
 
 
 def _written(option: Option) -> str:
@@ -231,7 +243,12 @@ def _shell_text(words: Sequence[str]) -> int:
 
 
 def _lines_in(text: str) -> Iterator[LaunchLine]:
-    """The calls of torchrun in a text for a shell, as far as its words can be told apart without running it."""
+    """The calls of torchrun in a text for a shell, where its words can be told apart without running it.
+
+    A longer text is not read: it is a tenant's, and reading it takes the time of all.
+    """
+    if len(text) > MOST_TEXT:
+        return
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -240,6 +257,6 @@ def _lines_in(text: str) -> Iterator[LaunchLine]:
         return
     for number, word in enumerate(words):
         if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
-            line = _read(words[number + 1 :], ())
+            line = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ())
             if line is not None:
                 yield line

@@ -38,12 +38,15 @@ _LEAVES = (str, int, float, bool, type(None))
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
 
 
-def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES) -> JobSpec:
+def parse_spec(
+    body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES, has_run: bool = False
+) -> JobSpec:
     """The spec of the job `body` (the whole object), its templates free of nulls.
 
     Args:
         body: The object as decoded from JSON.
         gpu_resources: Extended resources that count as GPUs.
+        has_run: The job has run, so a launch line that would be refused now is only named (`unused_flags`).
 
     Raises:
         InvalidSpecError: with every mistake that was found.
@@ -56,7 +59,10 @@ def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RE
     templates = _templates_in_use(spec)
     _refuse_any(error for path, template in templates.items() for error in _shape_errors(template, at=path))
     spec = _validated(_without_nulls(raw))
+    templates = _templates_in_use(spec)
     _refuse_any(_rule_errors(spec, gpu_resources))
+    if not has_run:
+        _refuse_any(e for path, each in templates.items() for e in launch_errors(each, spec, at=path))
     return spec
 
 
@@ -148,7 +154,6 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
         yield from _need_path(spec)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
-        yield from launch_errors(template, spec, at=path)
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)

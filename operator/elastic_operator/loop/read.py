@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -319,13 +320,15 @@ class Reader:
         It ran with them under a later release of the operator. One that has not run yet waits for somebody to look.
         Raises InvalidSpecError.
         """
+        has_run = self.status(body).start_time is not None
+        read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
         try:
-            return parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources), ""
+            return read({"spec": body.spec}), ""
         except InvalidSpecError:
-            spec, unknown = known_part(body.spec) if self.status(body).start_time else (body.spec, "")
+            spec, unknown = known_part(body.spec) if has_run else (body.spec, "")
             if not unknown:
                 raise
-            return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
+            return read({"spec": spec}), unknown
 
     def _priority(self, class_name: str | None) -> Priority:
         return priority_of(class_name or "", self.stores.priority_classes, self.settings)

@@ -123,3 +123,21 @@ def test_whatever_the_pods_do_meanwhile_all_are_asked_after_the_same_step_that_n
                 done[index] += min(1, max(0, proposed - done[index])) if held else 0
                 job.answer(index, done[index], is_held=held)
     raise AssertionError("nobody was asked")
+
+
+def test_a_pod_whose_line_breaks_when_all_are_asked_is_asked_when_it_is_back():
+    job = Asked()
+    for index in range(3):
+        job.answer(index, 7)
+    for index in range(3):
+        job.answer(index, 7, is_held=True)
+    job.told = {}
+    job.executor.saving.entered(job.state.members["u1"])
+    assert job.told == {"u1": [{"saveNow": 8}]}
+
+
+def test_a_pod_that_is_back_before_all_were_asked_is_asked_for_nothing():
+    job = Asked()
+    job.told = {}
+    job.executor.saving.entered(job.state.members["u1"])
+    assert not job.told

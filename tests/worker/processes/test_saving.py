@@ -47,7 +47,8 @@ class Script:
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    monkeypatch.setattr(steps, "WAIT_SECONDS", 60.0)
+    for name in ("AGREE_SECONDS", "STOP_SECONDS"):
+        monkeypatch.setattr(steps, name, 60.0)
     return Script(tmp_path / "1.steps")
 
 
@@ -99,7 +100,8 @@ def test_a_script_that_does_not_look_for_requests_is_not_held_up(script):
 
 
 def test_who_hears_nothing_of_what_was_proposed_goes_on_after_a_while(script, monkeypatch):
-    monkeypatch.setattr(steps, "WAIT_SECONDS", 0.05)
+    for name in ("AGREE_SECONDS", "STOP_SECONDS"):
+        monkeypatch.setattr(steps, name, 0.05)
     steps.propose(script.path, 1)
     script.do(2).join(20)
     assert (script.done, script.asked) == (2, [])

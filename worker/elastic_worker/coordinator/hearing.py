@@ -67,6 +67,7 @@ class Hearing:
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
         self._executor.check_runs(member)
         self.hear(member, hello, now)
+        self._executor.saving.entered(member)
 
     def hear(self, member: Member, line: wire.Message, now: float) -> None:
         """Take in one line. Of what makes no sense the rest is taken in, each message by itself."""

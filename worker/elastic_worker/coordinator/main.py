@@ -22,7 +22,12 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     set_up("coordinator")
-    asyncio.run(coordinator_of(read(os.environ)).serve(read(os.environ).port))
+    asyncio.run(_serve(read(os.environ)))
+
+
+async def _serve(settings: Settings) -> None:
+    """Python 3.9 binds an event to the loop in which it is made, so the coordinator is made in the one that it uses."""
+    await coordinator_of(settings).serve(settings.port)
 
 
 def coordinator_of(settings: Settings) -> Coordinator:

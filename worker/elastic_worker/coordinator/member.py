@@ -246,6 +246,8 @@ class Member:
     def stop(self, unkillable: str) -> None:
         """It says that its processes have ended, but for one that is `unkillable`."""
         self.processes = NoProcesses()
+        if isinstance(self.readiness, Starting):
+            self.readiness = NotReady()
         self.unkillable(unkillable)
 
     # -- whether they are ready ---------------------------------------------------------------------------------------
@@ -281,7 +283,8 @@ class Member:
             self.processes = Joined(number)
         elif said.joined != number and (isinstance(self.processes, Joined) or (self.has_state and not said.is_ready)):
             self.fall_out(number)
-        self.has_state, self.kind = said.holds, said.kind
+        # A pod that lacks one of its processes does not say the kind; the others have not changed theirs.
+        self.has_state, self.kind = said.holds, said.kind or self.kind
         if said.is_ready and isinstance(self.readiness, (NotReady, Starting)):
             self.readiness = Ready(now)
         elif not said.is_ready and isinstance(self.readiness, Ready):

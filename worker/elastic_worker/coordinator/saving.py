@@ -5,7 +5,8 @@
                         └──► a process counts no steps: ask all at once
 
 Who has passed a step cannot be asked there, and who waits at it does not go on before it is known whether it is asked:
-so no rank saves at another step than the others, which would hang where they save together. It takes no collective.
+so no rank saves at another step than the others, which would hang where they save together, as long as the answer
+reaches it within `processes.steps.AGREE_SECONDS`. It takes no collective.
 Launchers of the release before do not answer, and nobody is asked.
 """
 
@@ -28,7 +29,7 @@ class Saving:
     def __init__(self, state: CoordinatorState, tell: Tell) -> None:
         self._state, self._tell = state, tell
         self._answers: dict[str, SaveReady] = {}
-        self._round, self._step, self._margin = 0, 0, 1
+        self._round, self._step, self._margin, self._asked = 0, 0, 1, 0
 
     def begin(self) -> None:
         """Ask for a checkpoint, whatever was asked for before."""
@@ -53,12 +54,18 @@ class Saving:
             self._propose(max(answer.step for answer in known) + self._margin)
             self._margin *= 2
 
+    def entered(self, member: Member) -> None:
+        """A pod whose line broke is back: it may have missed that the script is asked."""
+        state = self._state
+        if state.phase == Phase.ALIGNING and state.asked_at is not None and member.pod.uid in state.here():
+            self._tell({member.pod.uid}, Save(self._asked))
+
     def _propose(self, step: int) -> None:
         self._round, self._step = self._round + 1, step
         self._answers.clear()
         self._tell(self._state.here(), AskSave(self._round, step))
 
     def _ask(self, step: int, now: float) -> None:
-        self._state.asked_at = now
+        self._state.asked_at, self._asked = now, step
         log.info("the script is asked for a checkpoint %s", f"after step {step} of its group" if step else "at once")
         self._tell(self._state.here(), Save(step))

@@ -170,6 +170,8 @@ class Launcher:
         if isinstance(parsed.nproc, int):
             self._membership.tell(reports.Processes(parsed.nproc))
             self._group.size = parsed.nproc
+        elif parsed.nproc is not None:
+            log.info("--nproc-per-node=%s is not used: the pod has %d processes", parsed.nproc, self._group.size)
 
     async def _take_program(self, request: Run) -> None:
         """A command has called torchrun, perhaps that of another python, which then runs the script."""

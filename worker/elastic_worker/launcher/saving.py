@@ -58,7 +58,9 @@ class Saving:
             await asyncio.sleep(SETTLE_SECONDS)
         steps = [process.steps for process in processes]
         counts = [each.count for each in steps] or [0]
-        is_held = bool(told.step) and all(each.count < told.step or each.waits_at == told.step for each in steps)
+        is_held = bool(told.step) and all(
+            each.count < told.step or each.count == each.waits_at == told.step for each in steps
+        )
         if not is_held:
             _propose(processes, 0)
         self._tell(SaveReady(max(counts) if min(counts) else 0, is_held, told.round))

@@ -91,7 +91,11 @@ class WarmParent:
         self.environ = dict(environ)
         if python:
             self.python, self.ready = python, False
+            self.given_up = ""
+            self._left_out.clear()
         self._kill()
+        if python and self._keeper is not None and self._keeper.done():
+            self.open()
 
     async def close(self) -> None:
         """End the parent for good."""

@@ -62,7 +62,8 @@ def handles(pid: int, name: str) -> bool:
 def should_save() -> bool:
     """Whether the script is asked for a checkpoint; True once for each request, on all ranks after the same step.
 
-    Outside of Elastic mode nobody asks.
+    Ranks may be a step apart where steps are not counted, or none was done within ten seconds of the start. Always
+    False outside of Elastic mode.
     """
     path = os.environ.get(contract.ENV_SAVE_FILE)
     if not path:

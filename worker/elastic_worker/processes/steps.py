@@ -30,8 +30,11 @@ LAYOUT = struct.Struct("=qddqqq")
 """Count, monotonic seconds of the first and of the last step; the steps that are proposed, agreed on, and waited at."""
 PROPOSED, AGREED, WAITS_AT = 3, 4, 5
 NUMBER = struct.Struct("=q")
-WAIT_SECONDS = 5.0
-"""The longest that a process waits to hear whether a step is agreed on, or to be stopped; then it goes on."""
+AGREE_SECONDS = 15.0
+"""The longest that a process waits to hear whether a step is agreed on. A pod whose line to the coordinator breaks then
+is missed after 5 s, and hears it once it is back; a process that went on before that would save at another step."""
+STOP_SECONDS = 5.0
+"""The longest that a process that has taken the request waits to be stopped."""
 LOOK_SECONDS = 0.001
 
 
@@ -112,7 +115,7 @@ def _hooks(path: str, request: Request) -> Hooks:
         nonlocal asked_after
         if asked_after and request.is_taken():
             step, asked_after = asked_after, 0
-            _wait_while(lambda: counts[PROPOSED] == step)
+            _wait_while(lambda: counts[PROPOSED] == step, STOP_SECONDS)
 
     def after() -> None:
         nonlocal asked_after
@@ -130,12 +133,12 @@ def _hooks(path: str, request: Request) -> Hooks:
 def _is_agreed(counts: memoryview, step: int) -> bool:
     """Wait until it is agreed that a checkpoint is asked for after the step just done, or that it is not."""
     counts[WAITS_AT] = step
-    _wait_while(lambda: counts[PROPOSED] == step and counts[AGREED] != step)
+    _wait_while(lambda: counts[PROPOSED] == step and counts[AGREED] != step, AGREE_SECONDS)
     return bool(counts[AGREED] == step)
 
 
-def _wait_while(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
+def _wait_while(holds: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
     while holds() and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
 
