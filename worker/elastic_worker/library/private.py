@@ -53,6 +53,8 @@ GROUPS: tuple[tuple[PrivateName, ...], ...] = (
 """Names that groups which change in place need; of each line at least one must exist."""
 OTHERS: tuple[tuple[PrivateName, ...], ...] = (
     ("torch.cuda:_is_in_bad_fork",),  # processes/fitness.py
+    # processes/standin_client.py
+    ("torch.distributed.elastic.rendezvous.api:RendezvousHandlerRegistry._registry",),
     ("torch.distributed.tensor:DTensor", "torch.distributed._tensor:DTensor"),  # ddp.py, checkpoint_state.py
 )
 OF_NCCL: tuple[tuple[PrivateName, ...], ...] = (

@@ -98,7 +98,7 @@ def _as_spelled(args: list[str]) -> list[str]:
     except OSError:
         return args
     is_older = b"--local_rank" in text and b"--local-rank" not in text
-    return [args[0], LOCAL_RANK.replace("-rank", "_rank"), *args[2:]] if is_older else args
+    return [args[0], LOCAL_RANK.replace("--local-rank", "--local_rank"), *args[2:]] if is_older else args
 
 
 def _failed(why: str) -> int:
