@@ -11,7 +11,7 @@ from torch import nn
 
 import elastic_worker as elastic
 
-FOLDER, RANK = Path(sys.argv[1]), os.environ["RANK"]
+FOLDER, RANK, WORLD = Path(sys.argv[1]), os.environ["RANK"], int(os.environ["WORLD_SIZE"])
 BATCH, MICRO = 8, 4
 
 
@@ -358,6 +358,6 @@ if __name__ == "__main__":
     except Exception as error:  # noqa: BLE001 (whatever it is, it is what the test wants to see)
         (FOLDER / f"error-{RANK}").write_text(f"{type(error).__name__}: {error}")
         # A rank that ends takes its connections with it: the others find their own error first.
-        ranks, until = range(int(os.environ.get("WORLD_SIZE", "1"))), time.monotonic() + 30
+        ranks, until = range(WORLD), time.monotonic() + 30
         while not all((FOLDER / f"error-{rank}").exists() for rank in ranks) and time.monotonic() < until:
             time.sleep(0.05)
