@@ -40,10 +40,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Wish:
-    """The pods that are to train, by uid, and the allowed sizes, in pods; `number` grows with each wish of a master.
-
-    `has_successor`: another master may be made while this one is cut off, so the smaller part of a group waits.
-    """
+    """The pods that are to train, by uid, and the allowed sizes, in pods; `number` grows with each wish of a master."""
 
     number: int
     members: frozenset[str]
@@ -51,7 +48,6 @@ class Wish:
     most: int = 4096
     sizes: tuple[int, ...] = ()
     step: int = 1
-    has_successor: bool = True
 
     def largest(self, available: int) -> int:
         """The largest allowed size for that many pods; 0 if they are too few."""
