@@ -77,6 +77,9 @@ bench-rescale: venv ## What a change of size, or a lost master, costs: torchrun,
 bench-overhead: venv ## What the library costs a training that never changes its size; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.overhead $(ARGS)
 
+bench-torch: venv ## How fast DataParallel, DDP, mixed precision, Elastic mode and the library train; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.torch $(ARGS)
+
 test-gpu: venv ## What only a machine with a GPU can show: NCCL, GPU tensors, the warm parent, AMP
 	@$(RUN) pytest tests/worker/gpu
 
@@ -130,4 +133,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

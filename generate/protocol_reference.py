@@ -1,43 +1,73 @@
-"""docs/protocol.md: every message between coordinator and launchers, from the dataclasses that they are."""
+"""docs/protocol.md: all messages in and between pods of Elastic mode, from the dataclasses that they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from elastic_worker.protocol import orders, reports
-from elastic_worker.protocol.codec import BESIDE, INSIDE, Message, wire_names
+from elastic_worker.protocol import orders, process_orders, process_reports, reports, standin, warm_parent
+from elastic_worker.protocol.codec import BESIDE, INSIDE, Message, wire_fields
 
 PATH = Path("docs/protocol.md")
 BAR = "\\|"
 
 _HEAD = """\
 <!-- Made from worker/elastic_worker/protocol by `make generated`; do not edit. -->
-# What coordinator and launchers say to each other
+# What coordinator, launchers and training processes say to each other
 
+All that is said is a JSON object. It holds one message or several, each under a key of its own. An unknown key is
+passed over, and a missing field has its default, so that two releases understand each other (decision 103).
+
+## Coordinator and launchers
 The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both prove first that they know
-the job's token (`wire.py`). Then each line is a JSON object. It holds one message or several, each under a key of its
-own. Both say `{"beat": 1}` every second. An unknown key is passed over, and a missing field has its default, so that
-pods of two releases understand each other (decision 103).
+the job's token (`wire.py`). Then each line is a JSON object, and both say `{"beat": 1}` every second. A `Group` is a
+launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. A `Key` names a change in
+place: the generation to be, and the number of the attempt.
+"""
+_PROCESSES = """\
+## A launcher and its training processes
+A process whose script uses [the library](library.md) connects to the Unix socket of its launcher (`ELASTIC_LIBRARY`),
+and says Hello. Each line is a JSON object. A *boundary* is a point that all processes of a group pass in the same
+order, at least one in each step; they are counted from the group's beginning. No step says anything by itself: Progress
+comes twice a second at most, AskWhere once a second. A `GroupPlace` has the first eight fields of Prepare. `Said` is
+whatever the script said.
+"""
+_STARTS = """\
+## A launcher and what it starts
+Launcher and warm parent have a socket pair, a packet is one message, and both are of the same release. A `torchrun`
+that a user's command calls connects to a Unix socket (`ELASTIC_SOCKET`), says one line, and is answered by one.
 """
 
 
 def text() -> str:
     """All of the page."""
-    sections = (
+    between_pods = (
         ("The coordinator tells a launcher", orders.ALL),
         ("A launcher says what is so, also in each hello", reports.LASTING),
         ("A launcher says what has happened", reports.EVENTS),
         ("A launcher answers", reports.ANSWERS),
     )
-    return "\n".join([_HEAD, *(line for title, kinds in sections for line in _section(title, kinds))])
+    with_processes = (
+        ("A launcher tells its processes", process_orders.ALL),
+        ("A process tells its launcher", process_reports.ALL),
+    )
+    at_starts = (
+        ("A launcher asks its warm parent", warm_parent.FROM_LAUNCHER),
+        ("The warm parent, or a process forked from it, says", warm_parent.FROM_PARENT),
+        ("The torchrun of a command, and its launcher", (standin.Run, standin.Ended)),
+    )
+    return "\n".join(
+        line
+        for head, sections in ((_HEAD, between_pods), (_PROCESSES, with_processes), (_STARTS, at_starts))
+        for line in (head, *(line for title, kinds in sections for line in _section(title, kinds)))
+    )
 
 
 def _section(title: str, kinds: Iterable[type[Message]]) -> Iterator[str]:
-    yield from (f"## {title}", "| message | as JSON | meaning |", "|---|---|---|")
+    yield from (f"### {title}", "| message | as JSON | meaning |", "|---|---|---|")
     for kind in kinds:
         meaning = " ".join((getdoc(kind) or "").split())
         # A bar ends a cell, also in code.
@@ -46,7 +76,7 @@ def _section(title: str, kinds: Iterable[type[Message]]) -> Iterator[str]:
 
 
 def _json(kind: type[Message]) -> str:
-    names = dict(zip(wire_names(kind), fields(kind), strict=True))
+    names = wire_fields(kind)
     if kind.shape == INSIDE:
         return f'{{"{kind.key}": {{{_members(names)}}}}}'
     if not names or kind.shape == BESIDE:

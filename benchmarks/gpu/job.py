@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 import urllib.request
 from collections.abc import Callable
@@ -12,9 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.gpu.machine import Machine
-from benchmarks.gpu.pods import Pod
-from benchmarks.gpu.systems import HERE, Place, System, command_of, environ_of
+from benchmarks.gpu.systems import System, command_of, environ_of
 from benchmarks.live.errors import BenchError
+from benchmarks.local.places import HERE, Place, free_port, write_wish
+from benchmarks.local.pods import Pod
 from benchmarks.rescale.steps import Step, read
 
 LOOK_SECONDS = 0.05
@@ -47,17 +47,14 @@ class Job:
             self._made += 1
             self._uids[index] = f"{index}-{self._made}"
             place = self._place(index)
-            environ, log = environ_of(self.system, place), self.folder / f"log-{place.name}.txt"
-            self.pods[index] = Pod(place.name, command_of(self.system, place), environ=environ, log=log)
+            command = command_of(self.system, self.machine, self.folder)
+            environ, log = environ_of(self.system, self.machine, place), self.folder / f"log-{place.name}.txt"
+            self.pods[index] = Pod(place.name, command, environ=environ, log=log)
 
     def wish(self, *indices: int) -> None:
         """Name who is to take part. torchrun takes everybody who comes."""
         self._wishes += 1
-        members = [{"name": self.pods[index].name, "uid": self._uids[index]} for index in indices]
-        wish = {"wish": self._wishes, "members": members, "min": self._fewest, "max": self.machine.most}
-        unfinished = self.folder / "wish.tmp"
-        unfinished.write_text(json.dumps(wish))
-        unfinished.replace(self.folder / "wish")
+        write_wish(map(self._place, indices), number=self._wishes)
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -106,29 +103,17 @@ class Job:
     def _logs(self) -> str:
         return "\n".join(f"--- {pod.name}\n{pod.said()[-LAST_WORDS:]}" for pod in self.pods.values())
 
-    @property
-    def _fewest(self) -> int:
-        return max(1, self.machine.most - 1)
-
     def _place(self, index: int) -> Place:
         return Place(
-            machine=self.machine,
             folder=self.folder,
             index=index,
             uid=self._uids[index],
             port=self._port,
             status_port=self._ports.setdefault(index, free_port()),
-            fewest=self._fewest,
+            fewest=max(1, self.machine.most - 1),
             most=self.machine.most,
         )
 
 
 STEADY_STEPS = 20
 """In a group, before it counts as training."""
-
-
-def free_port() -> int:
-    """One that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        return int(probe.getsockname()[1])

@@ -35,7 +35,7 @@ def overhead(
     """What a step costs more with the library than without it."""
     progress, load = Progress(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        runner = Runner(Path(folder), steps=steps, warm_up=WARM_UP, progress=progress)
+        runner = Runner(Path(folder), steps=steps, warm_up=WARM_UP)
         with progress.step("the library alone"):
             commit_us = runner.commit_us(ROUNDS)
         made = [_pair(runner, number, pairs, progress) for number in range(1, pairs + 1)]

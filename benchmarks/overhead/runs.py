@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.live.errors import BenchError
+from benchmarks.local.python import PYTHON, torch_environ
 from benchmarks.overhead.figures import Pair, Run
-from devcluster import torchtree
-from devcluster.progress import Progress
 from elastic_worker import contract
 
-# The torch tree is installed for the base image's Python, Debian's own.
-PYTHON = "/usr/bin/python3.11"
 PROCESSES = 2
 HERE = Path(__file__).parent
 WORKER = Path(contract.__file__).parents[1]
@@ -32,7 +28,6 @@ class Runner:
     folder: Path
     steps: int
     warm_up: int
-    progress: Progress
 
     def pair(self, number: int) -> Pair:
         """Both trainings, in turn the one and the other first. Raises BenchError."""
@@ -56,7 +51,7 @@ class Runner:
         command = [PYTHON, *program, str(file), *arguments]
         try:
             done = subprocess.run(
-                command, env=self._environ(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+                command, env=_environ(), capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise BenchError(f"{program[-1]} did not end within {LIMIT_SECONDS:.0f} s") from error
@@ -66,7 +61,7 @@ class Runner:
         assert isinstance(told, dict)
         return told
 
-    def _environ(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("ELASTIC_", "PET_"))}
-        path = f"{torchtree.ensure(self.progress)}:{WORKER}"
-        return kept | {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+def _environ() -> dict[str, str]:
+    told = torch_environ()
+    return told | {"PYTHONPATH": f"{told['PYTHONPATH']}:{WORKER}"}

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.live.errors import BenchError
+from benchmarks.local.places import HERE, Place, free_port, write_wish
+from benchmarks.local.pods import Pod
 from benchmarks.rescale import steps
 from benchmarks.rescale.loads import Load
-from benchmarks.rescale.pods import Pod
 from benchmarks.rescale.steps import Step
-from benchmarks.rescale.systems import FEWEST, HERE, MOST, Place, System, command_of, environ_of
+from benchmarks.rescale.systems import FEWEST, MOST, System, command_of, environ_of
 
 START_SECONDS = 180.0
 LOOK_SECONDS = 0.02
@@ -52,7 +53,7 @@ class Job:
             self._uids[index] = f"{index}-{self._made}"
             place = self._place(index)
             log = self.folder / f"log-{place.name}.txt"
-            command, environ = command_of(self.system, place), environ_of(self.system, place)
+            command, environ = command_of(self.system, self.folder, self.load), environ_of(self.system, place)
             self.pods[index] = Pod(place.name, command, environ=environ, log=log, first_pid=100 * self._made)
 
     def wish(self, *indices: int) -> None:
@@ -60,11 +61,7 @@ class Job:
         if not self.system.is_elastic:
             return
         self._wishes += 1
-        members = [{"name": self.pods[index].name, "uid": self._uids[index]} for index in indices]
-        wish = {"wish": self._wishes, "members": members, "min": FEWEST, "max": MOST}
-        unfinished = self.folder / "wish.tmp"
-        unfinished.write_text(json.dumps(wish))
-        unfinished.replace(self.folder / "wish")
+        write_wish(map(self._place, indices), number=self._wishes)
 
     def replace_master(self) -> None:
         """Make a new master for one that was lost. The operator starts a torchrun job anew as a whole."""
@@ -134,14 +131,8 @@ class Job:
             uid=self._uids[index],
             port=self._port,
             status_port=self._status_ports.setdefault(index, free_port()),
+            fewest=FEWEST,
+            most=MOST,
             epoch=max(1, self._epoch),
             incarnation=self._incarnation,
-            load=self.load,
         )
-
-
-def free_port() -> int:
-    """One that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        return int(probe.getsockname()[1])

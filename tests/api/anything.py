@@ -68,7 +68,12 @@ FULL = make_job(
         },
     },
     runtime={"mode": "Elastic", "inject": True, "python": "python3", "preload": ["numpy"]},
-    elasticity={"checkpointPath": "/v/last", "checkpointComplete": "done", "alignTimeoutSeconds": 5},
+    elasticity={
+        "checkpointPath": "/v/last",
+        "checkpointComplete": "done",
+        "checkpointSignal": "SIGUSR1",
+        "alignTimeoutSeconds": 5,
+    },
     recovery={"nodeLossSeconds": 10, "stallSeconds": 60},
 )
 

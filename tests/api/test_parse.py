@@ -3,16 +3,16 @@
 import json
 from copy import deepcopy
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import CleanPodPolicy, RuntimeMode
+from elastic_operator.api.job import CleanPodPolicy, Elasticity, RuntimeMode
 from elastic_operator.api.parse import MAX_DEPTH, MAX_TEMPLATE, known_part, parse_spec, parse_status
 from elastic_operator.api.status import ConditionType
 from elastic_operator.api.template import fingerprint, main_container
-from elastic_worker.contract import RESERVED_ENV
+from elastic_worker.contract import CHECKPOINT_SIGNALS, RESERVED_ENV
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
 from tests.api.mistakes import ELASTIC_MISTAKES, MISTAKES, Mistake
 
@@ -116,6 +116,11 @@ def test_parsing_leaves_the_object_as_it_is():
         ({"elasticity": {"checkpointPath": "c"}}, "spec.elasticity.checkpointPath: 'c': must be an absolute path"),
         ({"elasticity": {"checkpointComplete": "a/b"}}, "spec.elasticity.checkpointComplete: 'a/b': must be the name"),
         ({"elasticity": {"checkpointComplete": "a"}}, "'a': must be left out where elasticity.checkpointPath is"),
+        ({"elasticity": {"checkpointSignal": "SIGKILL"}}, "spec.elasticity.checkpointSignal: 'SIGKILL': must be"),
+        (
+            {"elasticity": {"checkpointSignal": "SIGUSR1"}},
+            "'SIGUSR1': must be left out where elasticity.checkpointPath",
+        ),
         ({"suspend": "maybe"}, "spec.suspend: 'maybe': must be true or false"),
         ({"elasticity": 3}, "spec.elasticity: 3: must be a mapping"),
         ({"bogus": 1}, "spec.bogus: 1: must be absent: there is no such field"),
@@ -286,3 +291,8 @@ def test_a_status_written_by_a_newer_operator_is_read():
 def test_a_field_of_the_status_that_cannot_be_read_counts_as_absent_and_the_others_stay():
     status = parse_status({"status": {"incarnation": 4, "startTime": "2026-01-01T00:00:00", "retry": {"reason": 1}}})
     assert (status.incarnation, status.start_time, status.retry) == (4, None, None)
+
+
+def test_the_signals_that_a_spec_may_name_are_those_that_launchers_know():
+    known = Elasticity.model_fields["checkpoint_signal"].annotation
+    assert get_args(known) == ("", *CHECKPOINT_SIGNALS)

@@ -46,6 +46,7 @@ def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
             "scaleUpDelaySeconds": 30,
             "checkpointPath": "",
             "checkpointComplete": "",
+            "checkpointSignal": "",
             "alignTimeoutSeconds": 60,
         },
         "recovery": {

@@ -23,6 +23,7 @@ COMMANDS = (
     "make bench-reclaim",
     "make bench-rescale",
     "make bench-overhead",
+    "make bench-torch",
     "uv run --frozen python -m devcluster prepare",
     "uv run --frozen python -m devcluster build",
 )

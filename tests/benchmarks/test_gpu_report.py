@@ -10,8 +10,9 @@ import pytest
 from benchmarks.gpu import machine as machines
 from benchmarks.gpu import report
 from benchmarks.gpu.machine import Machine
-from benchmarks.gpu.systems import SYSTEMS, Place, command_of, environ_of, systems_of
+from benchmarks.gpu.systems import SYSTEMS, command_of, environ_of, systems_of
 from benchmarks.live.errors import BenchError
+from benchmarks.local.places import Place
 from tests.worker.job.pod import PYTHON, torch_environment
 
 ROOT = machines.__file__.removesuffix("benchmarks/gpu/machine.py")
@@ -22,8 +23,10 @@ def machine_with(*cards):
     return Machine("/usr/bin/python3", "3.12.1", "2.15.0", "13.2", "2.30.7", cards)
 
 
-def place_on(machine, index):
-    return Place(machine, Path("/nowhere"), index, f"u{index}", port=4000, status_port=4001, fewest=1, most=2)
+def told_to(system, machine, index):
+    """The variables of that pod."""
+    place = Place(Path("/nowhere"), index, f"u{index}", port=4000, status_port=4001, fewest=1, most=2)
+    return environ_of(system, machine, place)
 
 
 def program_that_says(folder, text, code=0):
@@ -69,7 +72,7 @@ def test_each_card_has_a_rank_and_a_single_one_has_three(cards, most):
 def test_of_the_cards_that_the_user_has_chosen_each_pod_sees_one(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8a1b")
     machine = machine_with(CARD, CARD)
-    seen = [environ_of(SYSTEMS[0], place_on(machine, index))["CUDA_VISIBLE_DEVICES"] for index in range(3)]
+    seen = [told_to(SYSTEMS[0], machine, index)["CUDA_VISIBLE_DEVICES"] for index in range(3)]
     assert seen == ["4", "GPU-8a1b", "4"]
 
 
@@ -78,20 +81,20 @@ def test_each_pod_sees_its_own_card_and_ranks_share_one_only_where_there_is_no_o
         monkeypatch.delenv(name, raising=False)
     both, one, none = (machine_with(*[CARD] * cards) for cards in (2, 1, 0))
     system = SYSTEMS[1]
-    assert [environ_of(system, place_on(both, i))["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "1", "0"]
-    assert [environ_of(system, place_on(one, i))["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "0", "0"]
-    assert environ_of(system, place_on(one, 0))["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
-    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in environ_of(system, place_on(both, 0))
-    assert environ_of(system, place_on(none, 0))["CUDA_VISIBLE_DEVICES"] == ""
+    assert [told_to(system, both, i)["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "1", "0"]
+    assert [told_to(system, one, i)["CUDA_VISIBLE_DEVICES"] for i in range(3)] == ["0", "0", "0"]
+    assert told_to(system, one, 0)["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in told_to(system, both, 0)
+    assert told_to(system, none, 0)["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_both_modes_have_nccl_where_there_are_gpus_and_gloo_elsewhere():
     on_gpus, on_cpu = machine_with(CARD, CARD), machine_with()
-    backends = [command_of(each, place_on(on_gpus, 0))[-1:] for each in SYSTEMS[:2]]
+    backends = [command_of(each, on_gpus, Path("/nowhere"))[-1:] for each in SYSTEMS[:2]]
     assert backends == [["nccl"], ["nccl"]]
     assert [each.name for each in systems_of(on_gpus)] == ["torchrun", "elastic", "library", "in-place"]
     assert [each.name for each in systems_of(on_cpu)] == ["torchrun", "elastic", "in-place"]
-    assert all("nccl" not in command_of(each, place_on(on_cpu, 0)) for each in systems_of(on_cpu))
+    assert all("nccl" not in command_of(each, on_cpu, Path("/nowhere")) for each in systems_of(on_cpu))
 
 
 WHOLE = {

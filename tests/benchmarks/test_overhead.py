@@ -8,7 +8,6 @@ from benchmarks.overhead import figures
 from benchmarks.overhead.__main__ import summary
 from benchmarks.overhead.figures import Pair, Run
 from benchmarks.overhead.runs import Runner
-from devcluster.progress import Progress
 
 
 def make_pairs(*ratios, plain=0.01):
@@ -57,7 +56,7 @@ def test_the_line_has_what_the_benchmark_is_judged_by():
 @pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_a_pair_trains_with_and_without_the_library(tmp_path):
-    runner = Runner(tmp_path, steps=5, warm_up=2, progress=Progress(quiet=True))
+    runner = Runner(tmp_path, steps=5, warm_up=2)
     pair = runner.pair(1)
     assert pair.plain.step > 0
     assert pair.library.step > 0

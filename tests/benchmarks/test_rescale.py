@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.live.audit import Write
+from benchmarks.local.places import Place
 from benchmarks.rescale import lost_master, report, steps
 from benchmarks.rescale.changes import CHANGES, Options, measure
 from benchmarks.rescale.loads import SMALL, Load, loads
 from benchmarks.rescale.lost_master import BOUND, MADE
 from benchmarks.rescale.steps import Cost, Step
-from benchmarks.rescale.systems import SYSTEMS, Place, command_of, environ_of
+from benchmarks.rescale.systems import SYSTEMS, command_of, environ_of
 
 
 def make_steps(first, count, *, at=0.0, pace=0.05, world=2, process=1):
@@ -151,7 +152,7 @@ def test_the_parts_of_a_lost_master_begin_with_the_kill_and_leave_out_its_first_
 
 
 def make_place(tmp_path):
-    return Place(folder=tmp_path, index=0, uid="u", port=4000, status_port=4001, epoch=1, incarnation=1, load=SMALL)
+    return Place(folder=tmp_path, index=0, uid="u", port=4000, status_port=4001, fewest=2, most=4)
 
 
 @pytest.mark.programs
@@ -165,7 +166,7 @@ def test_only_the_tuned_torchrun_has_what_the_operator_sets(tmp_path):
 
 
 def test_all_systems_but_the_library_run_the_same_script(tmp_path):
-    ends = {name: command_of(system, make_place(tmp_path))[-2:] for name, system in SYSTEMS.items()}
+    ends = {name: command_of(system, tmp_path, SMALL)[-2:] for name, system in SYSTEMS.items()}
     assert Path(ends.pop("library")[0]).name == "train_library.py"
     assert len({tuple(end) for end in ends.values()}) == 1
     assert Path(ends["stock"][0]).name == "train.py"
@@ -174,7 +175,8 @@ def test_all_systems_but_the_library_run_the_same_script(tmp_path):
 @pytest.mark.programs
 def test_the_library_has_no_checkpoint_to_watch(tmp_path):
     plain, library = (environ_of(SYSTEMS[name], make_place(tmp_path)) for name in ("plain", "library"))
-    assert plain.keys() - library.keys() == {"ELASTIC_CHECKPOINT_PATH"}
+    assert plain["ELASTIC_CHECKPOINT_PATH"] == str(tmp_path / "checkpoint.pt")
+    assert library["ELASTIC_CHECKPOINT_PATH"] == ""
 
 
 @pytest.mark.extended

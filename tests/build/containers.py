@@ -51,7 +51,12 @@ class Container:
 
 
 def start(
-    shell: str, script: str, *args: str, name: str = "elastic-pytorch", env: Mapping[str, str] | None = None
+    shell: str,
+    script: str,
+    *args: str,
+    name: str = "elastic-pytorch",
+    env: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Container:
     """Starts `sh -c SCRIPT NAME ARGS...`; what is still there when the test ends is killed by `kill`."""
     program, *options = shell_command(shell)
@@ -62,7 +67,13 @@ def start(
     command = [*defaults, *unshare, program, *options, "-c", script, name, *args]
     environment = dict(os.environ) if env is None else dict(env)
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        cwd=folder,
     )
     return Container(process)
 

@@ -96,6 +96,7 @@ def test_the_environment_is_what_the_spec_says():
         elasticity={
             "checkpointPath": "/c",
             "checkpointComplete": "*.done",
+            "checkpointSignal": "SIGUSR1",
             "alignTimeoutSeconds": 7,
             "gracePeriodSeconds": 0,
         },
@@ -114,6 +115,7 @@ def test_the_environment_is_what_the_spec_says():
         "ELASTIC_PRELOAD": "numpy,torchvision.models",
         "ELASTIC_CHECKPOINT_PATH": "/c",
         "ELASTIC_CHECKPOINT_COMPLETE": "*.done",
+        "ELASTIC_CHECKPOINT_SIGNAL": "SIGUSR1",
         "ELASTIC_ALIGN_SECONDS": "7",
         "ELASTIC_GRACE_SECONDS": "1",
         "ELASTIC_STALL_SECONDS": "90",

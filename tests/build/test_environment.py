@@ -79,6 +79,14 @@ def test_a_users_own_command_gets_the_sizes_as_they_are_when_the_pods_are_made()
     assert env_of(make_pod(spec))["WORLD_SIZE"] == "4"
 
 
+def test_a_pasted_torchrun_line_runs_as_the_script_alone_would():
+    words = ["torchrun", "--nnodes=1:3", "--rdzv_endpoint=192.0.0.1:1234", "--max_restarts=3", "train.py"]
+    pasted, plain = (make_pod(make_spec(make_template(make_container(args=args)))) for args in (words, words[3:]))
+    main, other = (pod["spec"]["containers"][0] for pod in (pasted, plain))
+    assert main == other
+    assert main["args"] == ["--max_restarts=3", "train.py"]
+
+
 def test_a_pod_made_later_gets_the_sizes_of_its_incarnation():
     spec = make_spec(make_template(make_container(**COMMAND)), min_=1, max_=8)
     env = env_of(make_pod(spec, nnodes=(2, 4)))
@@ -121,7 +129,9 @@ def test_a_pod_knows_who_it_is():
         "ELASTIC_ROLE": "worker",
         "ELASTIC_INDEX": "5",
         "ELASTIC_INCARNATION": "2",
+        "ELASTIC_POD_RANK": "6",
     }
+    assert env_of(make_pod(role="master"))["ELASTIC_POD_RANK"] == "0"
 
 
 def test_the_store_is_not_shared_and_output_is_not_buffered():

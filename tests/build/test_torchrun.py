@@ -2,15 +2,10 @@
 
 import pytest
 
-from devcluster import torchtree
-from devcluster.progress import Progress
-from elastic_operator.build.wrapper import RUN_TORCHRUN
-from elastic_worker.contract import ENV_LOCAL_ADDR, ENV_RDZV_ENDPOINT
-from tests.build.containers import start
-from tests.build.objects import env_of, make_pod, make_spec
+from tests.api.jobs import make_container, make_template
+from tests.build.objects import make_spec
+from tests.build.torchrun_pods import TorchrunPods
 from tests.kit.wait import until
-from tests.worker.job.local import free_port
-from tests.worker.job.pod import RESOLVER
 
 SCRIPT = """\
 import sys
@@ -34,33 +29,15 @@ dist.barrier()
 pytestmark = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(180)]
 
 
-@pytest.fixture
-def begin(tmp_path):
-    """Starts the pod `number` of a job of two or three: 0 is the master."""
-    tree = torchtree.ensure(Progress(quiet=True), tree="oldest")
-    spec, port, pods = make_spec(min_=2, max_=3, nprocPerNode=1), free_port(), []
-    (tmp_path / "train.py").write_text(SCRIPT)
-
-    def begin(number):
-        pod = make_pod(spec, role="worker" if number else "master", index=max(0, number - 1))
-        own = {ENV_LOCAL_ADDR: f"127.0.0.{number + 1}", ENV_RDZV_ENDPOINT: f"127.0.0.1:{port}"}
-        torch = {"PATH": f"{tree}/bin:/usr/bin:/bin", "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-        alone = RESOLVER | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-        words = [str(tmp_path / "train.py"), str(tmp_path / "world")]
-        pods.append(start("dash", RUN_TORCHRUN, *words, env=env_of(pod) | own | torch | alone))
-        return pods[-1]
-
-    yield begin
-    for pod in pods:
-        pod.kill()
-
-
-def test_two_pods_train_a_third_joins_and_all_end_well(begin, tmp_path):
+def test_two_pods_train_a_third_joins_and_all_end_well(tmp_path):
     """In the environment of the pods of Torchrun mode."""
-    pods = [begin(0), begin(1)]
-    world = tmp_path / "world"
-    until("two train", lambda: world.exists() and world.read_text() == "2", seconds=60)
-    pods.append(begin(2))
-    until("all have ended", lambda: not any(pod.running() for pod in pods), seconds=90)
-    assert [pod.end()[0] for pod in pods] == [0, 0, 0]
-    assert world.read_text() == "3"
+    (tmp_path / "train.py").write_text(SCRIPT)
+    template = make_template(make_container(args=["train.py", "world"]))
+    with TorchrunPods(tmp_path, make_spec(template, min_=2, max_=3, nprocPerNode=1), tree="oldest") as job:
+        job.begin(0)
+        job.begin(1)
+        world = tmp_path / "world"
+        until("two train", lambda: world.exists() and world.read_text() == "2", seconds=60)
+        job.begin(2)
+        assert [code for code, _, _ in job.end(seconds=90)] == [0, 0, 0]
+        assert world.read_text() == "3"

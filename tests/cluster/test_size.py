@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.templates import job, script
+from tests.cluster.templates import command, job, script
 
 
 def test_a_newcomers_minimum_takes_the_surplus_of_a_running_job_highest_index_first_and_it_grows_back(team):
@@ -38,3 +38,16 @@ def test_a_master_with_one_gpu_and_workers_with_two_start_that_many_processes(te
     workers = team.wait_log("toy-worker-0", "of 3 local 2", times=2)
     ranks = sorted(line.split()[1] for line in (team.logs("toy-master-0") + workers).splitlines() if "of 3" in line)
     assert ranks == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("node", ["n2", "n1"])
+def test_a_master_runs_on_the_node_that_its_own_template_chooses_and_so_does_its_successor(team, node):
+    chosen = command(pod={"nodeSelector": {"kubernetes.io/hostname": node}})
+    team.apply(job(min=3, max=3, master={"template": chosen}))
+    team.wait_for("toy", "Running", pods=3)
+    assert team.nodes_of()[0] == node
+    before = team.uids()["toy-master-0"]
+    team.delete_pod("toy-master-0", "--force", "--grace-period=0")
+    team.wait("another master", lambda: team.uids().get("toy-master-0", before) != before)
+    team.wait_for("toy", "Running", pods=3)
+    assert team.nodes_of()[0] == node

@@ -190,6 +190,14 @@ def test_a_job_whose_template_names_a_class_that_preempts_says_so_and_runs_on():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
 
 
+def test_a_job_with_flags_that_it_does_not_follow_says_so_and_runs_on():
+    job = make_job(group(1), status=started(), unused_flags="args[1]: '--rdzv_id=1': is not used")
+    planned = plan(job, BOTH)
+    assert reasons(planned)["FlagsNotUsed"] == ("True", "SetByOperator")
+    assert [(event.reason, event.type) for event in planned.events] == [("FlagsNotUsed", "Warning")]
+    assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
+
+
 @pytest.mark.parametrize("limit", [0, 1])
 def test_zero_and_one_allowed_failures_fail_at_the_first(limit):
     spec = make_spec(recovery={"maxFailuresWithoutProgress": limit})

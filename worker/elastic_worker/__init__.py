@@ -1,8 +1,8 @@
-"""What runs inside the training pods. `contract` is shared with the operator; scripts call what is named here.
+"""Runs inside the training pods. `contract` is shared with the operator; scripts call the names exported here.
 
     import elastic_worker as elastic
 
-Nothing but those names imports torch, and only when it is used.
+Nothing but those names imports torch, and only when it is used; `should_save` does not.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "init": "job",
-    "Job": "job",
-    "NotFormedError": "job",
-    "Sampler": "sampler",
-    "SamplerError": "sampler",
-    "State": "state",
-    "StateError": "state",
-    "StepError": "step",
-    "CheckpointError": "checkpoints",
-    "DivergedError": "replicas",
-    "HuggingFaceCallback": "huggingface",
-    "LightningCallback": "lightning",
-    "accumulation_steps": "trainers",
-    "latest_checkpoint": "huggingface",
-    "lightning_world": "lightning",
+    "should_save": "processes.saving",
+    "init": "library.job",
+    "Job": "library.job",
+    "NotFormedError": "library.job",
+    "Sampler": "library.sampler",
+    "SamplerError": "library.sampler",
+    "State": "library.state",
+    "StateError": "library.state",
+    "StepError": "library.step",
+    "CheckpointError": "library.checkpoints",
+    "DivergedError": "library.replicas",
+    "HuggingFaceCallback": "library.huggingface",
+    "LightningCallback": "library.lightning",
+    "accumulation_steps": "library.trainers",
+    "latest_checkpoint": "library.huggingface",
+    "lightning_world": "library.lightning",
 }
 __all__ = [
     "CheckpointError",
@@ -43,10 +44,11 @@ __all__ = [
     "init",
     "latest_checkpoint",
     "lightning_world",
+    "should_save",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.library.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -16,7 +16,7 @@ def _note(number: int, _frame: FrameType | None) -> None:
 
 def main() -> int:
     """Run the pod; its exit code."""
-    # Process 1 ignores what it has no handler for: a pod that is told to go while this starts would sit out its grace.
+    # Process 1 ignores signals without a handler: a pod terminated during this start would use up its grace period.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)
     root = str(Path(__file__).resolve().parents[1])

@@ -6,8 +6,9 @@ Imports nothing. What stands here is read by pods of older releases, so values a
 VERSION = "1"
 """Of this contract; carried by every pod as an annotation. A new field does not raise it, a new meaning does."""
 UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
-"""Who says one of these is heard: an operator, or a master, is replaced while pods of the release before, or after,
-train on. What is not said is of version 1."""
+"""Versions that are accepted: an operator or a master may be replaced while pods of another release
+train on.
+A message without a version is of version 1."""
 
 GROUP = "elastic-pytorch.dev"
 
@@ -28,10 +29,11 @@ ANNOTATION_TEMPLATE = f"{GROUP}/template"
 """Fingerprint of what the pod was made from; a pod whose fingerprint differs from its job's is replaced."""
 
 ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
-"""On the master pod of an Elastic job: who is to take part. JSON `{"wish": 7, "members": [{"name": "toy-master-0",
-"uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`. A higher wish of the same master replaces a lower
-one; `sizes` (all that are allowed) and `step` (from min on) are absent where any size from min to max will do. Names
-are for people; members of large jobs have none, so that all of them fit."""
+"""On the master pod of an Elastic job: the pods that are to take part. JSON
+`{"wish": 7, "members": [{"name": "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`.
+A higher wish of the same master replaces a lower one; `sizes` (all that are allowed) and `step` (from min on) are
+absent where any size from min to max will do. Names are for people; members of large jobs have none, so that all of
+them fit."""
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
 """How many master pods the job has had. Members obey the highest they have seen."""
@@ -65,6 +67,8 @@ ENV_JOB_UID = "ELASTIC_JOB_UID"
 ENV_ROLE = "ELASTIC_ROLE"
 ENV_INDEX = "ELASTIC_INDEX"
 ENV_INCARNATION = "ELASTIC_INCARNATION"
+ENV_POD_RANK = "ELASTIC_POD_RANK"
+"""In Torchrun mode: 0 for the master, from 1 on for workers. For scripts that mean by RANK the number of their host."""
 
 # What follows is set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's.
 ENV_POD_NAME = "ELASTIC_POD_NAME"
@@ -82,6 +86,9 @@ ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
 ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
 ENV_CHECKPOINT_COMPLETE = "ELASTIC_CHECKPOINT_COMPLETE"
 """Name of the file that ends a checkpoint in that folder, with * and ?; empty or absent: known by its format."""
+ENV_CHECKPOINT_SIGNAL = "ELASTIC_CHECKPOINT_SIGNAL"
+"""The signal that asks training processes for a checkpoint, one of CHECKPOINT_SIGNALS; empty or absent: none."""
+CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2")
 ENV_ALIGN_SECONDS = "ELASTIC_ALIGN_SECONDS"
 ENV_GRACE_SECONDS = "ELASTIC_GRACE_SECONDS"
 ENV_STALL_SECONDS = "ELASTIC_STALL_SECONDS"
@@ -95,6 +102,8 @@ ENV_GENERATION = "ELASTIC_GENERATION"
 """0 in a process that is started to join a group that trains."""
 ENV_LIBRARY = "ELASTIC_LIBRARY"
 """Path of the launcher's socket for processes that use the library."""
+ENV_SAVE_FILE = "ELASTIC_SAVE_FILE"
+"""Path of a file that appears when the process is asked for a checkpoint (132)."""
 IN_PLACE, RESTART = "in-place", "restart"
 """How such processes change groups: as they are, or started again from a checkpoint of that moment."""
 
@@ -106,8 +115,8 @@ WISH_FILE = "membership"
 INJECT_FOLDER = "/elastic-pytorch"
 """Where the worker package is mounted in images that do not have it."""
 ELASTIC_BACKEND = "elastic-pytorch"
-"""PET_RDZV_BACKEND in Elastic pods: no torchrun knows it, so a torchrun that is not our stand-in stops at once instead
-of training alone."""
+"""PET_RDZV_BACKEND in Elastic pods: a torchrun that is not our stand-in hands over to the launcher by it, or stops at
+once where it does not know it, instead of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
 """A pod's main container says with it that another pod would fare no better: too many failures without progress, an

@@ -1,8 +1,8 @@
 """How the processes of this package log: one line per change, to stderr, beside what the script prints.
 
-stderr is a pipe that the container runtime empties onto a disk of the node. When that disk stalls, whoever writes
-waits, and who says nothing for `wire.SILENCE_SECONDS` is taken for lost: so a thread of its own writes. Lines for which
-it has no room are counted, and their number is written instead of them.
+stderr is a pipe that the container runtime empties onto a disk of the node. When that disk stalls, a writer blocks, and
+a pod that is silent for `wire.SILENCE_SECONDS` counts as lost. So a separate thread writes. Lines that do not fit its
+queue are counted, and their number is logged instead.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import threading
 from contextlib import suppress
 
 MOST_LINES = 1000
-"""That wait to be written: of a busy launcher minutes."""
+"""Length of the queue: minutes of a busy launcher's lines."""
 FLUSH_SECONDS = 1.0
-"""What a process waits at its end for its last lines to be written."""
+"""How long a process waits at its end for its last lines to be written."""
 
 
 class Background(logging.Handler):
-    """Writes to a file descriptor; nobody waits for it but `flush`."""
+    """Writes to a file descriptor from a thread; only `flush` waits for it."""
 
     def __init__(self, target: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Background(logging.Handler):
             self._lines.task_done()
 
     def _write(self, line: str) -> None:
-        """Not by a stream: its lock would be held while the disk stalls, also when the process ends."""
+        """Write without a stream, whose lock would be held while the disk stalls, also at exit."""
         data = line.encode(errors="backslashreplace") + b"\n"
         with suppress(OSError):
             while data:

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes in /proc."""
+"""Reads /proc."""
 
 from __future__ import annotations
 

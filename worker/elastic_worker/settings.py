@@ -1,4 +1,4 @@
-"""What the operator tells a pod, read from its environment in one place."""
+"""The settings that the operator gives a pod, read from its environment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from elastic_worker import contract
 
 
 class SettingsError(ValueError):
-    """A variable that is missing or cannot be used; the message names it."""
+    """A variable is missing or invalid; the message names it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one pod. Durations in seconds; `host` and `port` are the coordinator's."""
+    """Settings of one pod. Durations are in seconds; `host` and `port` are the coordinator's."""
 
     job_uid: str
     incarnation: int
@@ -35,6 +35,7 @@ class Settings:
     count_steps: bool
     checkpoint_path: str
     checkpoint_complete: str
+    checkpoint_signal: str
     align_seconds: float
     grace_seconds: float
     stall_seconds: float
@@ -50,7 +51,7 @@ class Settings:
 
     @property
     def leave_seconds(self) -> float:
-        """What a pod that is told to go has for its processes: the grace period without what its own end takes."""
+        """Time for the processes of a pod that is terminated: the grace period less the launcher's own end."""
         return max(1.0, self.grace_seconds - min(5.0, 0.2 * self.grace_seconds))
 
 
@@ -75,6 +76,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         count_steps=of.text(contract.ENV_COUNT_STEPS, "1") != "0",
         checkpoint_path=of.text(contract.ENV_CHECKPOINT_PATH, ""),
         checkpoint_complete=of.text(contract.ENV_CHECKPOINT_COMPLETE, ""),
+        checkpoint_signal=of.one_of(contract.ENV_CHECKPOINT_SIGNAL, ("", *contract.CHECKPOINT_SIGNALS)),
         align_seconds=of.number(contract.ENV_ALIGN_SECONDS, 60),
         grace_seconds=of.number(contract.ENV_GRACE_SECONDS, 30),
         stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),
@@ -96,6 +98,12 @@ class _Variables:
         if default is None:
             raise SettingsError(f"{name} is not set: this is run by the operator of elastic-pytorch.dev")
         return default
+
+    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+        value = self.text(name, known[0])
+        if value not in known:
+            raise SettingsError(f"{name} must be one of {', '.join(filter(None, known))}, not {value!r}")
+        return value
 
     def number(self, name: str, default: int | None = None) -> int:
         value = self.text(name, None if default is None else str(default))

@@ -1,12 +1,12 @@
-"""What members and coordinator say to each other: one JSON object per line over TCP, after both have shown the token.
+"""The connection of a member to the coordinator: one JSON object per line over TCP, after both have shown the token.
 
 The token itself never travels: each side sends a number used once, and proves with an HMAC over both that it knows the
-job's secret. Job and incarnation are part of what is proven, so a pod of an older incarnation is refused. Membership is
-what is protected; what training processes say among themselves is theirs.
+job's secret. The proof covers job and incarnation, so a pod of an older incarnation is refused. This protects
+membership only; traffic between training processes is not authenticated.
 
-The two may be of different releases (`contract.UNDERSTOOD`): a key that is not known is passed over, one that lacks has
-a default, and a message that makes no sense is logged, and costs nobody the connection (103). Both say in their
-greetings whether they know what a part of a group is (PARTS, 113).
+The two may be of different releases (`contract.UNDERSTOOD`): an unknown key is ignored, a missing one has a default,
+and a message that cannot be understood is logged without ending the connection (103). Greetings say whether a side
+knows parts of groups (PARTS, 113).
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from elastic_worker import contract
 Message = dict[str, Any]
 
 LINE_BYTES = 1 << 20
-"""A generation of 4,096 pods, which members of earlier releases say and are told, is about 700 KB."""
+"""Most bytes of a line: a generation of 4,096 pods, exchanged with members of earlier releases, is about 700 KB."""
 PARTS = "parts"
-"""In a greeting: a group may be told as one's part of it."""
+"""Key of a greeting: this side understands parts of groups."""
 HANDSHAKE_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
-"""A peer that has not been heard of for so long is taken for gone: it says something every second, and nothing that may
-stall is written on the way (`logs`)."""
+"""A peer that is silent for this long counts as lost: it sends every second, and nothing that may block is written on
+the way (`logs`)."""
 IN_PLACE_SILENCE_SECONDS = 3.0
-"""The same for a pod that changes groups in place (126). The others stand still while it is waited for; if it was
-missed by mistake, that costs them two changes of a tenth of a second."""
+"""The same for a pod that changes groups in place (126). The others stand still while they wait for it; a pod removed
+by mistake costs them two changes of a tenth of a second."""
 
 
 class RefusedError(Exception):
-    """The other side does not belong to this job, or says so of us; the message says why."""
+    """One side refuses the other as not of this job; the message says why."""
 
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading a message raises that makes no sense here."""
+"""Errors raised on reading a message that cannot be understood."""
 
 
 class EndedError(ConnectionError):
@@ -52,11 +52,11 @@ class EndedError(ConnectionError):
 
 
 class SilentError(ConnectionError):
-    """Nothing was heard for longer than a peer that is well is silent."""
+    """The peer was silent for too long."""
 
 
 def encode(message: Message) -> bytes:
-    """As a line."""
+    """Encode a message as a line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -73,16 +73,16 @@ class Line:
         return str(self._writer.get_extra_info("sockname")[0])
 
     def send(self, message: Message) -> None:
-        """Put a message on its way; `receive` notices a broken connection."""
+        """Queue a message; `receive` notices a broken connection."""
         self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> None:
-        """The same for one that is encoded already, since it goes to many."""
+        """Queue an encoded message, one that goes to many."""
         if not self._writer.is_closing():
             self._writer.write(line)
 
     async def receive(self, *, seconds: float = SILENCE_SECONDS) -> Message:
-        """The next message. Raises ConnectionError at the end, after silence, and for what is no message."""
+        """The next message. Raises ConnectionError after the end, after silence, or for a malformed line."""
         try:
             line = await asyncio.wait_for(self._reader.readline(), seconds)
         except asyncio.TimeoutError as error:
@@ -100,13 +100,13 @@ class Line:
         return message
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     def abort(self) -> None:
-        """End it without a word."""
+        """Close the connection at once, without sending what is queued."""
         self._writer.transport.abort()
 
 
@@ -159,7 +159,7 @@ def _check_welcome(welcome: Message, proof: str) -> None:
     if "refused" in welcome:
         raise RefusedError(str(welcome["refused"]))
     if not _equal(welcome.get("proof"), proof):
-        raise RefusedError("whoever answers at the master's address does not know the job's token")
+        raise RefusedError("the process that answers at the master's address does not know the job's token")
 
 
 def _proof(token: str, who: str, theirs: str, ours: str, hello: Message) -> str:
@@ -179,7 +179,7 @@ def _once(message: Message) -> str:
 
 
 def _notice_the_dead(connection: socket.socket) -> None:
-    """A machine that is off answers nothing, and a flow to an endpoint that is gone is not reset."""
+    """Set TCP options: a machine that is off answers nothing, and a flow to a removed endpoint is not reset."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)

@@ -36,6 +36,7 @@ RESERVED_ENV = frozenset(
         contract.ENV_PRELOAD,
         contract.ENV_CHECKPOINT_PATH,
         contract.ENV_CHECKPOINT_COMPLETE,
+        contract.ENV_CHECKPOINT_SIGNAL,
         contract.ENV_ALIGN_SECONDS,
         contract.ENV_GRACE_SECONDS,
         contract.ENV_STALL_SECONDS,
@@ -43,6 +44,7 @@ RESERVED_ENV = frozenset(
         contract.ENV_WISH_FILE,
         contract.ENV_STATUS_PORT,
         contract.ENV_GENERATION,
+        contract.ENV_SAVE_FILE,
     }
 )
 """ELASTIC_WARM and ELASTIC_COUNT_STEPS are the user's to set."""
@@ -52,6 +54,7 @@ _SETTING_OF = {
     contract.ENV_PRELOAD: "spec.runtime.preload",
     contract.ENV_CHECKPOINT_PATH: "spec.elasticity.checkpointPath",
     contract.ENV_CHECKPOINT_COMPLETE: "spec.elasticity.checkpointComplete",
+    contract.ENV_CHECKPOINT_SIGNAL: "spec.elasticity.checkpointSignal",
     contract.ENV_ALIGN_SECONDS: "spec.elasticity.alignTimeoutSeconds",
     contract.ENV_GRACE_SECONDS: "spec.elasticity.gracePeriodSeconds",
     contract.ENV_STALL_SECONDS: "spec.recovery.stallSeconds",

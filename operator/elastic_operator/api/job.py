@@ -35,6 +35,7 @@ MAX_PATH = 1024
 """Characters of a path in a container."""
 MAX_FILE_NAME = 255
 FILE_NAME = "must be the name of a file without its folder, such as trainer_state.json or *.done; or empty"
+SIGNAL_NEEDS_PATH = "must be left out where elasticity.checkpointPath is; or write there what the script saves"
 NEEDS_PATH = "must be left out where elasticity.checkpointPath is; or write there in which folder that file is"
 
 
@@ -145,6 +146,12 @@ class Elasticity(ApiModel):
         description="Elastic only. The name of the file that the script writes last of each checkpoint, where"
         " checkpointPath is a folder; * and ? as in a shell. Empty: known by the format of Hugging Face's trainer,"
         " Megatron, DeepSpeed or torch.distributed.checkpoint, else a second after the last write.",
+    )
+    checkpoint_signal: Literal["", "SIGUSR1", "SIGUSR2"] = Field(
+        default="",
+        description="Elastic only. The signal that asks every process of the script for a checkpoint when a change of"
+        " size is planned, after the same optimizer step in all. It is not sent to a process without a handler for it."
+        " Empty: the script is asked by elastic_worker.should_save() and the file $ELASTIC_SAVE_FILE only.",
     )
     align_timeout_seconds: int = Field(
         default=60,

@@ -6,7 +6,16 @@ What stands inside the opaque pod templates is checked by `parse.py`.
 from __future__ import annotations
 
 from elastic_operator.api.definition import Definition, Rule
-from elastic_operator.api.job import FILE_NAME, KIND, MAX_NAME_LENGTH, MODULE_NAME, NEEDS_PATH, PLURAL, JobSpec
+from elastic_operator.api.job import (
+    FILE_NAME,
+    KIND,
+    MAX_NAME_LENGTH,
+    MODULE_NAME,
+    NEEDS_PATH,
+    PLURAL,
+    SIGNAL_NEEDS_PATH,
+    JobSpec,
+)
 from elastic_operator.api.status import JobStatus
 
 
@@ -112,11 +121,20 @@ RULES = (
         field="elasticity.checkpointComplete",
         value="self.elasticity.checkpointComplete",
     ),
+    Rule(
+        at=("spec",),
+        rule="self.elasticity.checkpointSignal == '' || self.elasticity.checkpointPath != ''"
+        " || self.runtime.mode != 'Elastic'",
+        message=SIGNAL_NEEDS_PATH,
+        field="elasticity.checkpointSignal",
+        value="self.elasticity.checkpointSignal",
+    ),
     _elastic_only(("runtime",), "inject", "true"),
     _elastic_only(("runtime",), "python", "''"),
     _elastic_only(("runtime",), "preload", "[]"),
     _elastic_only(("elasticity",), "checkpointPath", "''"),
     _elastic_only(("elasticity",), "checkpointComplete", "''"),
+    _elastic_only(("elasticity",), "checkpointSignal", "''"),
     _elastic_only(("elasticity",), "alignTimeoutSeconds", "60"),
     _elastic_only(("recovery",), "stallSeconds", "1800"),
     _fixed_while_running("template"),

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from elastic_operator.api import pod_shape
 from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
-from elastic_operator.api.job import NEEDS_PATH, JobSpec
+from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
+from elastic_operator.api.launch_line import flags_not_used, launch_errors
 from elastic_operator.api.policy import PolicySpec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import GPU_RESOURCES
@@ -37,12 +38,15 @@ _LEAVES = (str, int, float, bool, type(None))
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
 
 
-def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES) -> JobSpec:
+def parse_spec(
+    body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RESOURCES, has_run: bool = False
+) -> JobSpec:
     """The spec of the job `body` (the whole object), its templates free of nulls.
 
     Args:
         body: The object as decoded from JSON.
         gpu_resources: Extended resources that count as GPUs.
+        has_run: The job has run, so a launch line that would be refused now is only named (`unused_flags`).
 
     Raises:
         InvalidSpecError: with every mistake that was found.
@@ -55,7 +59,10 @@ def parse_spec(body: Mapping[str, Any], *, gpu_resources: Sequence[str] = GPU_RE
     templates = _templates_in_use(spec)
     _refuse_any(error for path, template in templates.items() for error in _shape_errors(template, at=path))
     spec = _validated(_without_nulls(raw))
+    templates = _templates_in_use(spec)
     _refuse_any(_rule_errors(spec, gpu_resources))
+    if not has_run:
+        _refuse_any(e for path, each in templates.items() for e in launch_errors(each, spec, at=path))
     return spec
 
 
@@ -75,6 +82,11 @@ def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
             raw = _without(raw, path)
         return raw, "; ".join(str(FieldError(("spec", *path), IGNORED)) for path in paths[:MOST_IGNORED])
     return raw, ""
+
+
+def unused_flags(spec: JobSpec) -> str:
+    """A warning of torchrun's flags in the templates that the job does not follow; "" where there are none."""
+    return flags_not_used(spec, _templates_in_use(spec))
 
 
 def _without(value: Any, path: Path) -> Any:
@@ -138,13 +150,20 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
     if not spec.sizes():
         remedy = "must be at least minReplicas, with an allowed size between the two"
         yield FieldError(("spec", "maxReplicas"), remedy, spec.max_replicas)
-    if spec.elasticity.checkpoint_complete and not spec.elasticity.checkpoint_path:
-        yield FieldError(("spec", "elasticity", "checkpointComplete"), NEEDS_PATH, spec.elasticity.checkpoint_complete)
+    if not spec.elasticity.checkpoint_path:
+        yield from _need_path(spec)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)
+
+
+def _need_path(spec: JobSpec) -> Iterator[FieldError]:
+    if complete := spec.elasticity.checkpoint_complete:
+        yield FieldError(("spec", "elasticity", "checkpointComplete"), NEEDS_PATH, complete)
+    if number := spec.elasticity.checkpoint_signal:
+        yield FieldError(("spec", "elasticity", "checkpointSignal"), SIGNAL_NEEDS_PATH, number)
 
 
 def _size_errors(raw: object) -> Iterator[FieldError]:

@@ -62,6 +62,7 @@ class ConditionType(StrEnum):
     DEVICES_NOT_COUNTED = "DevicesNotCounted"
     PRIORITY_IGNORED = "PriorityIgnored"
     FIELDS_IGNORED = "FieldsIgnored"
+    FLAGS_NOT_USED = "FlagsNotUsed"
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
     PODS_GIVEN_UP = "PodsGivenUp"
 

@@ -128,6 +128,7 @@ def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
         contract.ENV_PRELOAD: ",".join(spec.runtime.preload),
         contract.ENV_CHECKPOINT_PATH: spec.elasticity.checkpoint_path,
         contract.ENV_CHECKPOINT_COMPLETE: spec.elasticity.checkpoint_complete,
+        contract.ENV_CHECKPOINT_SIGNAL: spec.elasticity.checkpoint_signal,
         contract.ENV_ALIGN_SECONDS: spec.elasticity.align_timeout_seconds,
         contract.ENV_GRACE_SECONDS: grace_seconds(spec),
         contract.ENV_STALL_SECONDS: spec.recovery.stall_seconds,

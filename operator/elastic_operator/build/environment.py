@@ -87,6 +87,7 @@ def environment(
         contract.ENV_ROLE: role,
         contract.ENV_INDEX: index,
         contract.ENV_INCARNATION: incarnation,
+        contract.ENV_POD_RANK: 0 if role == ROLE_MASTER else index + 1,
     }
     # Host names of pods do not resolve in other pods.
     pod_ip = {"name": contract.ENV_LOCAL_ADDR, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.launch_line import as_run
 from elastic_operator.api.ports import declared_ports
 from elastic_operator.api.template import fingerprint, main_container
 from elastic_operator.build import elastic
@@ -48,6 +49,7 @@ def build_pod(
     if create.node is not None:
         _pin(pod, create.node)
     main = main_container(template)
+    main.update(as_run(main, spec))
     main["env"] = main.get("env") or []
     # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")

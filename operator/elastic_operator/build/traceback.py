@@ -39,6 +39,13 @@ _PEER_GONE = re.compile(
     r"|ncclRemoteError|DistNetworkError|RendezvousConnectionError|RendezvousClosedError|SignalException"
 )
 _SIGTERM = 15
+_HINTS = {
+    "error: unrecognized arguments: --local-rank=": (
+        "torch.distributed.launch passes --local-rank. Let the script take it too: add_argument('--local_rank',"
+        " '--local-rank', type=int); or launch it by torchrun: args as in [train.py, '--local_rank=${local_rank}']."
+    )
+}
+"""What to do about an end whose own words do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,8 @@ def failure_of(log_tail: str) -> Failure:
     text = _recorded(summary)
     if not text:
         text = _printed_by(rank, _last_attempt(lines) if summary else lines)
-    return Failure(rank, exit_code, text.strip("\n")[-MAX_TRACEBACK:])
+    hints = [f"\n{hint}" for sign, hint in _HINTS.items() if sign in text]
+    return Failure(rank, exit_code, (text.strip("\n") + "".join(hints))[-MAX_TRACEBACK:])
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.job import JobSpec
-from elastic_operator.api.parse import known_part, parse_spec, parse_status
+from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
 from elastic_operator.cluster import convert, objects
@@ -62,7 +63,7 @@ class Stores:
 class Parsed:
     """A job's spec of one generation; or the last that could be read, and the message that says why this cannot.
 
-    `unknown` is a warning of fields that were left out.
+    `unknown` is a warning of fields that were left out, `unused` of flags of torchrun.
     """
 
     generation: int
@@ -71,6 +72,7 @@ class Parsed:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
     unknown: str = ""
+    unused: str = ""
 
 
 class Facts(NamedTuple):
@@ -222,6 +224,7 @@ class Reader:
             spec=_with_grace_up_to(facts.grace_ceiling, parsed.spec),
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
+            unused_flags=parsed.unused,
             priority=facts.priority,
             ignored_priority=facts.ignored_priority,
             pods=tuple(map(self._on_present_clock, facts.pods)),
@@ -304,7 +307,7 @@ class Reader:
         try:
             spec, unknown = self._read_spec(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown)
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
             last = known or Parsed(meta.generation, None, "")
             parsed = replace(last, generation=meta.generation, invalid=str(error))
@@ -317,13 +320,15 @@ class Reader:
         It ran with them under a later release of the operator. One that has not run yet waits for somebody to look.
         Raises InvalidSpecError.
         """
+        has_run = self.status(body).start_time is not None
+        read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
         try:
-            return parse_spec({"spec": body.spec}, gpu_resources=self._gpu_resources), ""
+            return read({"spec": body.spec}), ""
         except InvalidSpecError:
-            spec, unknown = known_part(body.spec) if self.status(body).start_time else (body.spec, "")
+            spec, unknown = known_part(body.spec) if has_run else (body.spec, "")
             if not unknown:
                 raise
-            return parse_spec({"spec": spec}, gpu_resources=self._gpu_resources), unknown
+            return read({"spec": spec}), unknown
 
     def _priority(self, class_name: str | None) -> Priority:
         return priority_of(class_name or "", self.stores.priority_classes, self.settings)

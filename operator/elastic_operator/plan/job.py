@@ -90,16 +90,17 @@ class Job:
 
     `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
     where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
-    fields that this release does not know, `ignored_priority` (reason, message) of a PriorityClass that is passed over.
-    `foreign_names` are pod names of this job that somebody else's pods bear. `fingerprints` are those that pods of each
-    role must carry. `trouble` says why the last write for this job failed, while that is retried, `blocked` why the API
-    server takes no more of its pods for now, `refused` what it refused in this generation's pods: it will not take them
-    until the spec changes. `fault` is why the job is set aside: the operator met an error of its own at it.
-    `provisioning` is there where its pods may ask for nodes. `report` is what a master of it last said. `heard` is when
-    one last answered, or since when one is asked often, whichever is later: None where that is about to begin, -inf
-    where nobody asks. `disruption` is there while too many nodes are away for any to be given up. `uncounted` names the
-    devices it asks for that are not counted, `left_out` the priorities in its templates that its pods do not get.
-    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
+    fields that this release does not know, `unused_flags` of torchrun's in its templates, `ignored_priority` (reason,
+    message) of a PriorityClass that is passed over. `foreign_names` are pod names of this job that somebody else's pods
+    bear. `fingerprints` are those that pods of each role must carry. `trouble` says why the last write for this job
+    failed, while that is retried, `blocked` why the API server takes no more of its pods for now, `refused` what it
+    refused in this generation's pods: it will not take them until the spec changes. `fault` is why the job is set
+    aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
+    `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
+    whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is there while too many
+    nodes are away for any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out`
+    the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
+    it gets, whatever the pod was made with.
     """
 
     namespace: str
@@ -112,6 +113,7 @@ class Job:
     invalid: str = ""
     deleted: bool = False
     unknown_fields: str = ""
+    unused_flags: str = ""
     priority: int = 0
     ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()

@@ -19,6 +19,7 @@ KINDS = (
     ConditionType.DEVICES_NOT_COUNTED,
     ConditionType.PRIORITY_IGNORED,
     ConditionType.FIELDS_IGNORED,
+    ConditionType.FLAGS_NOT_USED,
     ConditionType.POD_PRIORITY_IGNORED,
     ConditionType.PODS_GIVEN_UP,
 )
@@ -56,6 +57,8 @@ def _reasons(seen: Observation) -> Iterator[tuple[ConditionType, str, str]]:
         yield ConditionType.PRIORITY_IGNORED, reason, told
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
+    if job.unused_flags:
+        yield ConditionType.FLAGS_NOT_USED, "SetByOperator", job.unused_flags
     if job.left_out:
         yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.left_out
     given_up = _given_up(seen)

@@ -12,6 +12,9 @@ from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_sha
 TWO = (make_node("n1", 2), make_node("n2", 2))
 PORT: frozenset[HostPort] = frozenset({("", "TCP", 9000)})
 GPU8 = make_shape(8)
+CHOSEN = (make_node("n1", 4), make_node("n2", 1, labels={"kubernetes.io/hostname": "n2"}))
+"""A master on a chosen node: `master.template` has a nodeSelector."""
+ON_N2 = make_shape(node_selector={"kubernetes.io/hostname": "n2"})
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,17 @@ STARTING = {
         (make_node("n1", 1), make_node("n2", 8)),
         (make_job("a", 2, master=make_shape(1), shape=GPU8),),
         {"a": "+m0@n1 +w0@n2"},
+    ),
+    "a master whose template chooses a node is placed there, and its workers anywhere": Case(
+        CHOSEN, (make_job("a", 3, master=ON_N2),), {"a": "+m0@n2 +w0@n1 +w1@n1"}
+    ),
+    "a master whose chosen node is full waits for it": Case(
+        (CHOSEN[0], make_node("n2", 1, used=1, labels={"kubernetes.io/hostname": "n2"})),
+        (make_job("a", 1, master=ON_N2),),
+        {"a": ""},
+    ),
+    "a lost master is replaced on its chosen node, for which a worker of its own makes way": Case(
+        CHOSEN, (make_job("a", 2, 3, on="- n1 n2", master=ON_N2),), {"a": "w0 ~m0@n2 +w2@n1 -w1"}
     ),
     "a master leaves its best place to the workers that fit nowhere else": Case(
         (make_node("n1", 4, cpu=4), make_node("n2", 8, cpu=4)),

@@ -2,10 +2,9 @@
 
 import os
 import time
-from dataclasses import dataclass
 
-from elastic_operator.api.parse import parse_spec
-from elastic_operator.build.environment import environment
+from benchmarks.local.places import Place, torchrun_variables
+from benchmarks.local.pods import numbered
 from elastic_operator.build.wrapper import wrapped
 from elastic_worker import contract
 from tests.worker.chaos.operator import MASTER, Operator
@@ -16,8 +15,6 @@ from tests.worker.job.pod import PYTHON, WORKER
 MOST = 8
 STUCK_SECONDS = 60.0
 """A group that has lost a peer without a word waits for it for half an hour, torch's own limit; here somebody looks."""
-NUMBERED = 'echo "$1" >/proc/sys/kernel/ns_last_pid; shift; exec "$@"'
-"""torchrun's agents know each other by host name and pid, and the host name is the same for all."""
 
 
 class TorchrunJob(LibraryJob):
@@ -27,35 +24,25 @@ class TorchrunJob(LibraryJob):
 
     def _argv(self):
         torchrun = wrapped({"command": [PYTHON, "-m", "torch.distributed.run"]})["command"]
-        return ["/bin/sh", "-c", NUMBERED, "pod", str(100 * (len(self.all_pods) + 1)), *torchrun, *self.command[1:]]
+        return numbered([*torchrun, *self.command[1:]], 100 * (len(self.all_pods) + 1) + 1)
 
     def _pod(self, index, environ):
         return super()._pod(index, {**self._torchrun(index), **environ})
 
     def _torchrun(self, index):
-        container = {"name": contract.MAIN_CONTAINER, "image": "toy", "args": ["train.py"]}
-        template = {"spec": {"containers": [container]}}
-        variables = environment(
-            _Owner(),
-            parse_spec({"spec": {"minReplicas": self.fewest, "maxReplicas": MOST, "template": template}}),
-            role=contract.ROLE_WORKER if index else contract.ROLE_MASTER,
-            index=max(0, index - 1),
-            incarnation=self.incarnation,
-            nnodes=(self.fewest, MOST),
-            service_ip=SERVICE,
+        place = Place(
+            folder=self.folder,
+            index=index,
+            uid="",
             port=contract.MASTER_PORT,
-            gpu_resources=(),
+            status_port=0,
+            fewest=self.fewest,
+            most=MOST,
+            incarnation=self.incarnation,
         )
-        told = {variable["name"]: variable["value"] for variable in variables if "value" in variable}
         # Our launcher gives scripts the library; elsewhere somebody installs it.
-        return {**told, "PYTHONPATH": os.pathsep.join([self.environ["PYTHONPATH"], str(WORKER.parent)])}
-
-
-@dataclass(frozen=True)
-class _Owner:
-    namespace: str = "chaos"
-    name: str = "toy"
-    uid: str = "job-uid"
+        path = os.pathsep.join([self.environ["PYTHONPATH"], str(WORKER.parent)])
+        return {**torchrun_variables(place, service_ip=SERVICE), "PYTHONPATH": path}
 
 
 class Restarts(Operator):

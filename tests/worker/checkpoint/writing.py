@@ -42,6 +42,10 @@ class Script:
         self.thawed += 1
         os.killpg(self.pid, signal.SIGCONT)
 
+    def kill_now(self):
+        """As a loss does; `kill` takes away what is left of it."""
+        os.killpg(self.pid, signal.SIGKILL)
+
     def kill(self):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

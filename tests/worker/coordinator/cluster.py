@@ -3,10 +3,15 @@
 What must hold at all times is checked at each word the coordinator says.
 """
 
+from dataclasses import replace
+
+from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Rules
-from tests.worker.coordinator.boards import failure, make_pod, make_wish
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.model import Generation
+from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
+from tests.worker.coordinator.states import failure, make_pod, make_wish
 
 
 class Cluster:
@@ -14,8 +19,8 @@ class Cluster:
 
     def __init__(self, *, fewest=2, rules=None):
         self.now, self.fewest = 10.0, fewest
-        self.board = Board("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
-        self.executor = Executor(self.board, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
+        self.state = CoordinatorState("u0", 1, rules or Rules(), started=self.now, phase_since=self.now)
+        self.executor = self._executor()
         self.formed: list[Generation] = []
         self.stopping: set[str] = set()
         self.gone: set[str] = set()
@@ -23,6 +28,9 @@ class Cluster:
         self.asked: dict[str, int] = {}
         self.over = ""
         self.wishes = 0
+
+    def _executor(self):
+        return Executor(self.state, lambda uids, message: [self._post(uid, message.to_json()) for uid in uids])
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -36,7 +44,7 @@ class Cluster:
 
         New pods come under new names.
         """
-        here = {index for index in range(6) if (member := self._here(index)) and member.leaving_until is None}
+        here = {index for index in range(6) if (member := self._here(index)) and not member.leaves}
         if 0 not in here or self.over:
             return set()
         here |= set(range(10, 10 + max(0, self.fewest - len(here))))
@@ -47,9 +55,9 @@ class Cluster:
         return {f"u{index}" for index in here}
 
     def arrive(self, index):
-        pod = make_pod(index)
-        if pod.uid not in self.board.members and not self.over:
-            self.board.members[pod.uid] = Member(pod, since=self.now, store_port=4000)
+        pod = replace(make_pod(index), is_master=f"u{index}" == self.state.me)
+        if pod.uid not in self.state.members and not self.over:
+            self.state.members[pod.uid] = Member(pod, store_port=4000)
         self.look()
 
     def warm(self, index):
@@ -61,26 +69,26 @@ class Cluster:
     def lose(self, index):
         member = self._here(index)
         if member is not None:
-            member.connected, member.since = False, self.now
+            member.lose(self.now + RECONNECT_SECONDS)
             self.gone.add(member.pod.uid)
             self.stopping.discard(member.pod.uid)
         self.look()
 
     def leave(self, index):
         member = self._here(index)
-        if member is not None and member.leaving_until is None:
-            member.leaving_until = self.now + 30.0
+        if member is not None and not member.leaves:
+            member.leave(self.now + 30.0)
         self.look()
 
     def fail(self, index):
         member = self._here(index)
-        if member is not None and member.process_generation:
-            member.failure = failure(index, generation=member.process_generation)
+        if member is not None and (number := member.processes.number):
+            member.failure = failure(index, generation=number)
         self.look()
 
     def wish(self, indices):
         self.wishes += 1
-        self.board.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest)
+        self.state.wish = make_wish(*indices, number=self.wishes, fewest=self.fewest, most=4096)
         self.look()
 
     def checkpoint(self, index):
@@ -88,14 +96,14 @@ class Cluster:
         member = self._here(index)
         if member is not None:
             self.writing.discard(member.pod.uid)
-            if self.board.phase == Phase.ALIGNING and member.pod.uid in self.board.group.uids:
+            if self.state.phase == Phase.ALIGNING and member.pod.uid in self.state.group.uids:
                 self.executor.aligned(member, self.now, whole=True, marked=False)
         self.look()
 
     def write(self, index):
         """A pod begins to write one, unless it may have been asked to stand still."""
         member = self._here(index)
-        if member is not None and member.process_generation and self.board.still_until is None:
+        if member is not None and member.processes.number and self.state.still_until is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
@@ -103,13 +111,13 @@ class Cluster:
         asked, self.asked = self.asked, {}
         for uid, round_ in asked.items():
             still = uid not in self.writing
-            self.executor.aligning.stood(self.board.members[uid], self.now, still=still, round_=round_)
+            self.executor.aligning.stood(self.state.members[uid], self.now, still=still, round_=round_)
         self.look()
 
     def settle(self):
         """Everybody who was told to stop has stopped."""
         for uid in sorted(self.stopping):
-            self.executor.stopped(self.board.members[uid], None, unkillable="")
+            self.executor.stopped(self.state.members[uid], None, unkillable="")
         self.stopping.clear()
         self.look()
 
@@ -119,7 +127,7 @@ class Cluster:
 
     def look(self):
         for _ in range(50):
-            decision = decide(self.board, self.now)
+            decision = decide(self.state, self.now)
             if decision.act == "stay":
                 self.executor.release()
                 return
@@ -132,8 +140,8 @@ class Cluster:
     def _post(self, uid, message):
         if "done" in message or "fail" in message:
             self.over = "done" if "done" in message else "failed"
-        member = self.board.members.get(uid)
-        if member is None or not member.connected:
+        member = self.state.members.get(uid)
+        if member is None or not member.where.connected:
             return
         if "still" in message:
             self.asked[uid] = message["still"]["round"]
@@ -146,14 +154,14 @@ class Cluster:
             member.store_port = 4000
             self._check(Generation.from_message(message["form"]), uid)
         if "leave" in message:
-            assert not member.process_generation, f"{uid} may go while its processes run"
-            member.connected, member.goodbye, member.since = False, True, self.now
+            assert not member.processes.number, f"{uid} may go while its processes run"
+            member.go()
             self.gone.add(uid)
 
     def _check_nobody_writes(self, decision):
         planned = decision.act == "stop" and decision.reason in ("Join", "Leave")
-        if planned and self.board.rules.align_seconds is not None and "; " not in decision.sentence:
-            here = {uid for uid in self.board.group.uids if self.board.members[uid].connected}
+        if planned and self.state.rules.align_seconds is not None and "; " not in decision.sentence:
+            here = {uid for uid in self.state.group.uids if self.state.members[uid].where.connected}
             assert not here & self.writing, "it is stopped while it writes, and nothing is said of it"
 
     def _check(self, group, uid):
@@ -163,17 +171,17 @@ class Cluster:
             return
         assert all(group.number > earlier.number for earlier in self.formed)
         assert "u0" in group.uids
-        assert self.board.wish.largest(len(group.pods)) == len(group.pods)
-        assert group.uids <= self.board.wish.members | {"u0"}
+        assert self.state.wish.largest(len(group.pods)) == len(group.pods)
+        assert group.uids <= self.state.wish.members | {"u0"}
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
         if before is not None and before.wish == group.wish:
-            left = {m.pod.uid for m in self.board.members.values() if m.goodbye or m.leaving_until is not None}
+            left = {m.pod.uid for m in self.state.members.values() if m.leaves}
             others = before.uids - left
             stay = others & group.uids
             assert 2 * len(stay) > len(others) or stay == others, "two halves may train"
         self.formed.append(group)
 
     def _here(self, index):
-        member = self.board.members.get(f"u{index}")
-        return member if member is not None and member.connected else None
+        member = self.state.members.get(f"u{index}")
+        return member if member is not None and member.where.connected else None

@@ -5,48 +5,56 @@ between them, on which words travel until a history delivers them, and the main 
 step when all of its group have passed the boundary before it; no process can be more than one ahead.
 """
 
+import contextlib
 import json
 from collections import deque
 from pathlib import Path
 
+from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.model import Phase, Rules
-from elastic_worker.coordinator.part import taken
+from elastic_worker.coordinator.hearing import Hearing
+from elastic_worker.coordinator.part import remembered, taken
+from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
-from tests.worker.coordinator.boards import failure
+from elastic_worker.protocol import process_orders, process_reports, reports
+from elastic_worker.protocol.codec import to_line
 from tests.worker.coordinator.cluster import Cluster
+from tests.worker.coordinator.states import make_pod
 
 STORE = 4000
 
 
 class TrainingPod:
-    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs."""
+    """A launcher: the words that are on their way to it, and what it knows of its one process, if that runs.
+
+    A coordinator that starts anew is told what is so (`lasting`), and the pod's part of the last group (`group`).
+    """
 
     def __init__(self, uid, tell):
-        self.words = deque()
-        self.library = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
-        self.process, self.leaves = None, False
+        self.words, self.lasting, self.group = deque(), {}, None
+        self.trainees = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
         """A process in no group."""
-        self.process = TrainingProcess(self.library)
+        self.process = TrainingProcess(self.trainees)
         return self.process.state
 
     def end(self):
         """It has ended."""
         self.process = None
-        self.library.forget()
+        self.trainees.forget()
 
 
 class TrainingProcess:
     """The line of a process, on which nothing takes time, and where its main thread is: in a step, or at a boundary."""
 
-    def __init__(self, library):
-        self.library, self.waits = library, True
+    def __init__(self, trainees):
+        self.trainees, self.waits = trainees, True
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
-        self.trainee = library.enter({"localRank": 0, "kind": IN_PLACE}, self)
+        self.trainee = trainees.enter(process_reports.Hello(0, IN_PLACE).to_json(), self)
         self.state = LineState(self)
 
     def write(self, line):
@@ -55,8 +63,11 @@ class TrainingProcess:
     def is_closing(self):
         return False
 
-    def send(self, **message):
-        self.library.take(self.trainee, json.loads(json.dumps(message)))
+    def send(self, message):
+        self.trainees.take(self.trainee, json.loads(json.dumps(message.to_json())))
+
+    def say_where(self):
+        """Nobody asks here."""
 
     def form(self, _place, key, name):
         self.forming.append((key, name))
@@ -72,11 +83,21 @@ class TrainingProcess:
 
 
 class LibraryJob(Cluster):
-    """Processes that fail are started again for ever."""
+    """Processes that fail are started again for ever.
 
-    def __init__(self, *, fewest=2):
+    A coordinator that `gathers` looks once at all that is said in one turn of `round`, `steps` or `settle`, as it does
+    with many members (113). Else it looks after each word.
+    """
+
+    def __init__(self, *, fewest=2, gathers=False):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
+        self.hearing = Hearing(self.state, self.executor, None)
+        self.gathers, self.in_turn = gathers, False
         self.pods: dict[str, TrainingPod] = {}
+        self.silent: dict[str, TrainingPod] = {}
+        """Pods that are frozen: their connections stay, and nothing comes from them."""
+        self._slowest, self._torn = {}, {}
+        """Of this turn: the least step of each group's pods, and whether one of them is gone."""
         self.groups = {}
         """Those that came about, by number."""
         self.moments: dict[tuple[int, int], int] = {}
@@ -93,25 +114,51 @@ class LibraryJob(Cluster):
 
     def arrive(self, index):
         uid = f"u{index}"
-        if is_new := uid not in self.board.members:
+        if is_new := uid not in self.state.members:
             self.pods[uid] = TrainingPod(uid, lambda *said: self._say(uid, *said))
         super().arrive(index)
         if is_new and not self.over:
-            self.board.members[uid].takes_parts = True
+            self.state.members[uid].takes_parts = True
         self.warm(index)
 
     def lose(self, index):
         self.pods.pop(f"u{index}", None)
         super().lose(index)
 
+    def freeze(self, index):
+        """Nothing is heard of the pod any more, and the coordinator has missed it."""
+        if (member := self._here(index)) is not None and f"u{index}" in self.pods:
+            self.silent[f"u{index}"] = self.pods.pop(f"u{index}")
+            member.lose(self.now)
+        self.look()
+
+    def replace_master(self, index):
+        """The master's pod is gone, and the words on their way with it; the next one's coordinator asks the others."""
+        self.pods.pop(self.state.me, None)
+        self.state = CoordinatorState(
+            f"u{index}", self.state.epoch + 1, self.state.rules, self.now, phase_since=self.now
+        )
+        self.executor = self._executor()
+        self.hearing = Hearing(self.state, self.executor, None)
+        for uid, pod in self.pods.items():
+            pod.words.clear()
+            introduced = make_pod(int(uid[1:]))
+            group = remembered(self.state.group, pod.group, introduced)
+            said = {**to_line(*pod.lasting.values()), "warm": True, wire.PARTS: True}
+            self.hearing.enter(introduced, group, said, self.now)
+            pod.trainees.coordinator_is(self.state.epoch)
+        self.arrive(index)
+
     def crash(self, index):
-        """Its process dies."""
+        """Its process dies. One that was in no group is started again by its launcher, which says nothing."""
         member, pod = self._here(index), self.pods.get(f"u{index}")
         if member is None or pod.process is None:
             return
-        if generation := pod.process.state.generation:
-            member.failure = failure(index, generation=generation)
         pod.end()
+        if pod.runs:
+            self._say(f"u{index}", reports.Failed(pod.runs, message="boom"))
+        else:
+            pod.start().park()
         self.look()
 
     def deliver(self, index):
@@ -138,20 +185,35 @@ class LibraryJob(Cluster):
         elif state.is_broken:
             process.waits = True
         elif self._has_lost_a_peer(process):
-            process.send(lost=state.generation)
+            process.send(process_reports.Lost(state.generation))
+        self.look()
+
+    def look(self):
+        if not self.in_turn:
+            super().look()
+
+    @contextlib.contextmanager
+    def turn(self):
+        """What happens in it the coordinator sees together, if it `gathers`."""
+        self.in_turn = self.gathers
+        self._slowest, self._torn = {}, {}
+        yield
+        self.in_turn = False
         self.look()
 
     def round(self):
         """Each pod hears one word, and the groups that it forms connect."""
-        for uid in list(self.pods):
-            self.deliver(int(uid[1:]))
-            self.connect(int(uid[1:]))
+        with self.turn():
+            for uid in list(self.pods):
+                self.deliver(int(uid[1:]))
+                self.connect(int(uid[1:]))
 
     def steps(self, count):
         """So many steps of all who can, and no word is delivered meanwhile."""
         for _ in range(count):
-            for uid in list(self.pods):
-                self.train(int(uid[1:]))
+            with self.turn():
+                for uid in list(self.pods):
+                    self.train(int(uid[1:]))
 
     def connect(self, index):
         """Of the groups that form, the latest has: each connects on a thread of its own."""
@@ -162,38 +224,46 @@ class LibraryJob(Cluster):
             pod.process.state.take_formed(key, name)
         self.look()
 
-    def settle(self):
+    def settle(self, turns=25):
         """Everything that can happen by itself does."""
-        for _ in range(25):
-            for uid in list(self.pods):
-                index = int(uid[1:])
-                while (pod := self.pods.get(uid)) and pod.words:
-                    self.deliver(index)
-                while (pod := self.pods.get(uid)) and pod.process and pod.process.forming:
-                    self.connect(index)
-                self.train(index)
+        for _ in range(turns):
+            with self.turn():
+                for uid in list(self.pods):
+                    index = int(uid[1:])
+                    while (pod := self.pods.get(uid)) and pod.words:
+                        self.deliver(index)
+                    while (pod := self.pods.get(uid)) and pod.process and pod.process.forming:
+                        self.connect(index)
+                    self.train(index)
 
     # -- a launcher ---------------------------------------------------------------------------------------------------
 
     def _hear(self, uid, pod, word):
-        member = self.board.members[uid]
+        member = self.state.members[uid]
         if "form" in word:
             pod.end()
             state, number = pod.start(), taken(word["form"], uid).number
+            pod.runs, pod.group = number, word["form"]
+            self._say(uid, reports.Started(number), reports.Runs(number), reports.Finished(0))
             state.enter(number, f"started-{number}")
             self.formed_by[uid, f"started-{number}"] = pod.process
-            pod.process.send(joined=number)
+            pod.process.send(process_reports.Joined(number))
             pod.process.waits = False
         if "stop" in word:
             pod.end()
-            self.executor.stopped(member, None)
+            pod.runs = 0
+            self._say(uid, reports.Stopped(word["stop"]), reports.Runs(0))
+        if word.get("bind"):
+            part = taken(word["bind"], uid)
+            pod.runs, pod.group = (part.number, word["bind"]) if part.place >= 0 else (0, pod.group)
+            self._say(uid, reports.Runs(pod.runs))
         if "candidates" in word and pod.process is None:
             pod.start().park()
-        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == "u0":
+        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == self.state.me:
             member.store_port = member.store_port or STORE
         if "leave" in word:
             self._leave(uid, pod, save=word["save"])
-        pod.library.hear(word)
+        pod.trainees.hear(word)
 
     def _leave(self, uid, pod, *, save):
         if pod.process is None:
@@ -201,12 +271,11 @@ class LibraryJob(Cluster):
             return
         state = pod.process.state
         if save:
-            state.hear({"save": 1})
-        state.hear({"leave": 1})
+            state.hear(process_orders.Save().to_json())
+        state.hear(process_orders.Leave().to_json())
 
     def _go(self, uid):
-        member = self.board.members[uid]
-        member.connected, member.goodbye, member.since = False, True, self.now
+        self.state.members[uid].go()
         del self.pods[uid]
 
     # -- a process ----------------------------------------------------------------------------------------------------
@@ -214,17 +283,23 @@ class LibraryJob(Cluster):
     def _is_step_done(self, process):
         """Whether all of its group do the step that it is in, or have done it."""
         generation, step = process.state.generation, process.state.passed
-        return all(self._step_of(pod.uid, generation) >= step for pod in self.groups[generation].pods)
+        if not self.in_turn or generation not in self._slowest:
+            steps = (self._step_of(pod.uid, generation) for pod in self.groups[generation].pods)
+            self._slowest[generation] = min(steps)
+        return self._slowest[generation] >= step
 
     def _has_lost_a_peer(self, process):
         """Whether a process that its group was formed with is gone, so that its connection has ended."""
-        generation = process.state.generation
-        for pod in self.groups[generation].pods:
-            there = self.pods.get(pod.uid)
-            peer = self.formed_by.get((pod.uid, process.state.current))
-            if peer is not (there and there.process) and (pod.uid, generation) not in self.left:
-                return True
-        return False
+        generation, name = process.state.generation, process.state.current
+        if not self.in_turn or (generation, name) not in self._torn:
+            peers = self.groups[generation].pods
+            self._torn[generation, name] = any(self._is_cut_off(pod.uid, generation, name) for pod in peers)
+        return self._torn[generation, name]
+
+    def _is_cut_off(self, uid, generation, name):
+        there = self.pods.get(uid) or self.silent.get(uid)
+        peer = self.formed_by.get((uid, name))
+        return peer is not (there and there.process) and (uid, generation) not in self.left
 
     def _step_of(self, uid, generation):
         """Which step of that group the pod is in, or did last; -1: none that the others can end with it."""
@@ -251,7 +326,7 @@ class LibraryJob(Cluster):
         if turn.leave:
             self._go(uid)
         elif turn.is_out:
-            process.send(waits=1)
+            process.send(process_reports.Waits())
         elif place is not None and turn.verdict.formed is None:
             state.lose()
         elif place is not None:
@@ -262,7 +337,7 @@ class LibraryJob(Cluster):
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
             assert state.passed == 0, "it counts the boundaries of the group before"
             process.waits = False
-            process.send(joined=place.generation)
+            process.send(process_reports.Joined(place.generation))
 
     def _stepped(self, process):
         generation = process.state.generation
@@ -273,8 +348,8 @@ class LibraryJob(Cluster):
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _post(self, uid, word):
-        if self.board.group is not None and ("form" in word or word.get("bind")):
-            self.groups[self.board.group.number] = self.board.group
+        if self.state.group is not None and ("form" in word or word.get("bind")):
+            self.groups[self.state.group.number] = self.state.group
         pod = self.pods.get(uid)
         if pod is not None and not ("leave" in word and pod.leaves):
             pod.leaves = pod.leaves or "leave" in word
@@ -283,14 +358,16 @@ class LibraryJob(Cluster):
             self.over = "done" if "done" in word else "failed"
 
     def _say(self, uid, *said):
-        for message in said if uid in self.board.members else ():
-            self.executor.in_place.handlers[type(message)](self.board.members[uid], message, self.now)
+        pod = self.pods[uid]
+        pod.lasting.update({type(message): message for message in said if type(message) in reports.LASTING})
+        for message in said if uid in self.state.members else ():
+            self.hearing._handlers[type(message)](self.state.members[uid], message, self.now)
 
     @property
     def trains(self):
         """Which pods do steps together now; none is the empty set."""
-        group = self.board.group
-        if self.board.phase != Phase.RUNNING or group is None:
+        group = self.state.group
+        if self.state.phase != Phase.RUNNING or group is None:
             return set()
         pods = [self.pods.get(uid) for uid in group.uids]
         processes = [pod.process for pod in pods if pod is not None and pod.process is not None]

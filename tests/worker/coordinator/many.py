@@ -12,12 +12,12 @@ import time
 from collections import Counter
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.part import remembered
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
-from tests.worker.coordinator.boards import make_pod
+from tests.worker.coordinator.states import make_pod
 
 APART_SECONDS = 2e-5
 """Answers come in one after the other."""
@@ -98,10 +98,10 @@ class Job:
 
     def __init__(self, folder, *, in_place=False, older=False, seconds_a_byte=0.0):
         now = time.monotonic()
-        self.board, self.file = Board("u0", 1, Rules(), started=now, phase_since=now), folder / "wish"
+        self.state, self.file = CoordinatorState("u0", 1, Rules(), started=now, phase_since=now), folder / "wish"
         masters = Succession("", job_uid="job", epoch=1)
         self.coordinator = Coordinator(
-            self.board, WishFile(self.file), masters, token="secret", job_uid="job", incarnation=3
+            self.state, WishFile(self.file), masters, token="secret", job_uid="job", incarnation=3
         )
         self.in_place, self.older, self.seconds_a_byte = in_place, older, seconds_a_byte
         self.members, self.counted, self.wishes, self._tasks = {}, Counter(), 0, []
@@ -116,9 +116,9 @@ class Job:
         """These connect, warm."""
         for index in indices:
             self.members[index] = member = Played(index, self)
-            kind = {"ready": True, "joined": 0, "kind": "in-place"} if self.in_place and self.board.group else {}
+            kind = {"ready": True, "joined": 0, "kind": "in-place"} if self.in_place and self.state.group else {}
             hello = {"warm": True, "runs": 0, "parts": not self.older, **kind, **member._store(), **state}
-            group = remembered(self.board.group, hello.get("group"), member.pod)
+            group = remembered(self.state.group, hello.get("group"), member.pod)
             attending = self.coordinator.attend(member, member.pod, group, hello)
             self._tasks.append(asyncio.ensure_future(attending))
 
@@ -132,10 +132,10 @@ class Job:
     async def until(self, what, *, seconds=60):
         """Wait until that is so."""
         for _ in range(10 * seconds):
-            if what(self.board):
+            if what(self.state):
                 return
             await asyncio.sleep(0.1)
-        raise AssertionError(f"not so after {seconds} s: {self.board.phase}, {len(self.board.members)} members")
+        raise AssertionError(f"not so after {seconds} s: {self.state.phase}, {len(self.state.members)} members")
 
     async def end(self):
         for task in self._tasks:

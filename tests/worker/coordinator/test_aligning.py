@@ -3,8 +3,8 @@
 from elastic_worker.coordinator.aligning import STILL_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Phase, Rules
-from tests.worker.coordinator.boards import make_wish, training
+from elastic_worker.coordinator.state import Phase, Rules
+from tests.worker.coordinator.states import make_wish, training
 
 PLANNED = 5.0
 """When it is known that pod 2 is to go, within 300 s."""
@@ -15,10 +15,10 @@ class Played:
 
     def __init__(self):
         rules = Rules(align_seconds=60.0, grace_seconds=300.0)
-        self.board = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
-        self.board.members["u2"].leaving_until = PLANNED + 302.0
+        self.state = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
+        self.state.members["u2"].leave(PLANNED + 302.0)
         self.now, self.told = PLANNED, {}
-        self.executor = Executor(self.board, self.tell)
+        self.executor = Executor(self.state, self.tell)
         self.act()
 
     def tell(self, uids, message):
@@ -27,27 +27,27 @@ class Played:
 
     def act(self):
         """Do what is decided now; what was said by then."""
-        decision = decide(self.board, self.now)
+        decision = decide(self.state, self.now)
         if decision.act != "stay":
             self.executor.do(decision, self.now)
         told, self.told = self.told, {}
         return told
 
     def whole(self, index, *, marked=False):
-        self.executor.aligned(self.board.members[f"u{index}"], self.now, whole=True, marked=marked)
+        self.executor.aligned(self.state.members[f"u{index}"], self.now, whole=True, marked=marked)
 
     def in_vain(self, index):
-        self.executor.aligned(self.board.members[f"u{index}"], self.now, whole=False, marked=False)
+        self.executor.aligned(self.state.members[f"u{index}"], self.now, whole=False, marked=False)
 
     def still(self, index, still, round_=1):
-        self.executor.aligning.stood(self.board.members[f"u{index}"], self.now, still=still, round_=round_)
+        self.executor.aligning.stood(self.state.members[f"u{index}"], self.now, still=still, round_=round_)
 
 
 def test_all_are_asked_to_wait_for_a_checkpoint_and_for_the_end_of_one_as_long_as_the_leaver_has():
-    told = {"align": 60.0, "lastCall": 300.0}
+    told = [{"align": 60.0, "lastCall": 300.0}, {"askSave": {"round": 2, "step": 0}}]
     job = Played()
-    job.board.why = ""
-    assert job.act() == {"u0": [told], "u1": [told], "u2": [told]}
+    job.state.why = ""
+    assert job.act() == {"u0": told, "u1": told, "u2": told}
 
 
 def test_a_checkpoint_that_one_pod_sees_complete_is_one_when_no_other_pod_writes():
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_one_pod_sees_complete_is_one_when_no_other_pod_writes
     assert job.act() == {}
     job.still(2, True)
     assert all("stop" in words[0] for words in job.act().values())
-    assert job.board.phase == Phase.STOPPING
+    assert job.state.phase == Phase.STOPPING
     assert job.executor.changes.latest.lost == 0
 
 
@@ -78,7 +78,7 @@ def test_while_another_pod_writes_who_stands_still_goes_on():
     job.still(0, True, round_=2)
     job.whole(1)
     job.act()
-    assert job.board.phase == Phase.STOPPING
+    assert job.state.phase == Phase.STOPPING
 
 
 def test_a_pod_that_says_late_that_it_stands_still_goes_on_as_well():
@@ -98,8 +98,8 @@ def test_only_a_checkpoint_that_all_stood_still_for_loses_no_step():
     job.still(0, False)
     job.now = PLANNED + 300.0
     job.act()
-    assert job.board.phase == Phase.STOPPING
-    job.executor.stopped(job.board.members["u0"], 7)
+    assert job.state.phase == Phase.STOPPING
+    job.executor.stopped(job.state.members["u0"], 7)
     assert job.executor.changes.latest.lost == 7
 
 
@@ -135,7 +135,7 @@ def test_one_that_ends_meanwhile_counts():
     assert job.act().keys() == {"u1", "u2"}
     job.still(1, True)
     job.still(2, True)
-    assert "no checkpoint" not in decide(job.board, job.now).sentence
+    assert "no checkpoint" not in decide(job.state, job.now).sentence
     assert "stop" in job.act()["u0"][0]
 
 
@@ -143,6 +143,6 @@ def test_if_nobody_writes_when_time_is_over_all_stop():
     job = Played()
     for index in range(3):
         job.in_vain(index)
-    decision = decide(job.board, job.now)
+    decision = decide(job.state, job.now)
     assert (decision.act, decision.reason) == ("stop", "Leave")
     assert "no checkpoint came in time" in decision.sentence

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_worker.coordinator.model import Phase, Rules
+from elastic_worker.coordinator.state import Phase, Rules
 from tests.worker.coordinator.cluster import Cluster
 
 INDEX, FEWEST = st.integers(0, 5), st.integers(1, 3)
@@ -25,9 +25,9 @@ def test_whatever_happens_in_the_end_all_that_can_train_do(happenings, fewest, a
         return
     for _ in range(12):
         cluster.live([("settle",), *(("checkpoint", index) for index in range(6)), ("answer",), ("wait", 7.0)])
-    assert cluster.over == "failed" or cluster.board.phase == Phase.RUNNING
-    if cluster.board.phase == Phase.RUNNING:
-        assert cluster.board.group.uids == uids
+    assert cluster.over == "failed" or cluster.state.phase == Phase.RUNNING
+    if cluster.state.phase == Phase.RUNNING:
+        assert cluster.state.group.uids == uids
 
 
 def test_a_pod_that_left_an_earlier_group_excuses_no_failure_of_a_later_one():
@@ -36,10 +36,10 @@ def test_a_pod_that_left_an_earlier_group_excuses_no_failure_of_a_later_one():
         [*(("arrive", index) for index in range(3)), *(("warm", index) for index in range(3)), ("wish", {0, 1, 2})]
     )
     cluster.live([("leave", 2), ("settle",), ("wish", {0, 1})])
-    assert cluster.board.group.uids == {"u0", "u1"}
+    assert cluster.state.group.uids == {"u0", "u1"}
     for failures in (1, 2, 3):
-        assert cluster.board.phase == Phase.RUNNING
+        assert cluster.state.phase == Phase.RUNNING
         cluster.live([("fail", 1), ("settle",)])
-        assert (cluster.board.failures, cluster.board.why) == (failures, "Failure")
+        assert (cluster.state.failures, cluster.state.why) == (failures, "Failure")
         cluster.wait(60.0)
     assert cluster.over == "failed"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Phase
+from elastic_worker.coordinator.state import Phase
 from tests.worker.coordinator.many import calls_counted, playing
 
 MOST = 2.2
@@ -18,18 +18,18 @@ async def form(folder, size, *, in_place=False):
         with calls_counted(job.counted):
             job.dial(*range(size))
             job.wish(*range(size))
-            await job.until(lambda board: len(trained(board, 1)) == size)
+            await job.until(lambda state: len(trained(state, 1)) == size)
             if in_place:
                 job.dial(size)
                 job.wish(*range(size + 1))
-                await job.until(lambda board: len(trained(board, 2)) == size + 1)
-        assert job.board.phase == Phase.RUNNING
+                await job.until(lambda state: len(trained(state, 2)) == size + 1)
+        assert job.state.phase == Phase.RUNNING
     return job.counted
 
 
-def trained(board, number):
+def trained(state, number):
     """Who says that its processes are in that generation."""
-    return [member for member in board.members.values() if member.counts == number]
+    return [member for member in state.members.values() if member.tells_steps_of(number)]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -44,7 +44,7 @@ async def test_nobody_hears_nothing_for_longer_than_a_second_while_a_thousand_me
     async with playing(tmp_path, older=True, seconds_a_byte=4e-8) as job:
         job.dial(*range(1000))
         job.wish(*range(1000))
-        await job.until(lambda board: len(trained(board, 1)) == 1000)
+        await job.until(lambda state: len(trained(state, 1)) == 1000)
         await asyncio.sleep(3.0)
         assert job.counted["bytes told"] * job.seconds_a_byte > 3.0
         assert max(member.longest_silence for member in job.members.values()) < wire.BEAT_SECONDS + 0.05

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import as_whole, part_of, remembered, taken
-from tests.worker.coordinator.boards import make_group, make_pod
+from tests.worker.coordinator.states import make_group, make_pod
 
 PODS = (make_pod(0), make_pod(3, processes=4), make_pod(1, processes=2), make_pod(2))
 GROUP = Generation(7, 2, 5, PODS, "Join", failures=1, step=300, store_port=4000)

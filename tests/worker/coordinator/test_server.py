@@ -10,14 +10,14 @@ import time
 import pytest
 
 from elastic_worker import contract, wire
-from elastic_worker.coordinator.choose import RECONNECT_SECONDS
-from elastic_worker.coordinator.model import Board, Generation, Pod, Rules
+from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import part_of, taken
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.coordinator.wish import WishFile
 from tests.kit.wait import until_async, within
-from tests.worker.coordinator.boards import make_group, make_pod
+from tests.worker.coordinator.states import make_group, make_pod
 from tests.worker.job.local import free_port
 
 TOKEN = "secret"
@@ -31,10 +31,10 @@ async def coordinator(folder, *, wish=(), epoch=1):
         members = [{"name": make_pod(i).name, "uid": f"u{i}"} for i in wish]
         file.write_text(json.dumps({"wish": 1, "members": members, "min": 1, "max": 8}))
     now = time.monotonic()
-    board = Board("u0", epoch, Rules(), started=now, phase_since=now)
+    state = CoordinatorState("u0", epoch, Rules(), started=now, phase_since=now)
     masters = Succession("", job_uid="job", epoch=epoch)
-    serving = Coordinator(board, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
-    door = Door(free_port(), board)
+    serving = Coordinator(state, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
+    door = Door(free_port(), state)
     task = asyncio.ensure_future(serving.serve(door.port))
     try:
         yield door
@@ -49,8 +49,8 @@ async def coordinator(folder, *, wish=(), epoch=1):
 class Door:
     """Where members dial in; whatever they opened is closed in the end."""
 
-    def __init__(self, port, board):
-        self.port, self.board, self.lines = port, board, []
+    def __init__(self, port, state):
+        self.port, self.state, self.lines = port, state, []
 
     async def dial(self, index, **more):
         line, _ = await dial(self.port, index, **more)
@@ -142,8 +142,8 @@ async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, w
         line.send(wrong)
         line.send({"idle": 7.5})
         await hear(await door.dial(0), "form")
-        member = door.board.members["u1"]
-        assert (member.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
+        member = door.state.members["u1"]
+        assert (member.where.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
 
 
 async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
@@ -216,7 +216,7 @@ async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is
         line = await door.dial(0, parts=True, runs=7, group=parts[0])
         await door.dial(1, parts=True, runs=7, group=parts[1])
         assert await hear(line, "stop") == 7
-        assert door.board.why == "Loss"
+        assert door.state.why == "Loss"
 
 
 async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
@@ -302,19 +302,19 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
         line = await door.dial(0)
         for _ in range(2):
             await asyncio.sleep(wire.SILENCE_SECONDS - 1)
-            assert door.board.members["u0"].connected
+            assert door.state.members["u0"].where.connected
             line.send({"beat": 1})
         await asyncio.sleep(wire.SILENCE_SECONDS + 1)
-        assert not door.board.members["u0"].connected
+        assert not door.state.members["u0"].where.connected
 
 
 async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
     async with coordinator(tmp_path, wish=(0, 1)) as door:
         await door.dial(0, kind=contract.IN_PLACE, ready=True)
         await door.dial(1)
-        members = door.board.members
+        members = door.state.members
         await until_async(
-            "one is missed", lambda: not (members["u0"].connected and members["u1"].connected), seconds=30
+            "one is missed", lambda: not (members["u0"].where.connected and members["u1"].where.connected), seconds=30
         )
-        assert members["u1"].connected, "both are silent"
-        assert time.monotonic() >= members["u0"].since + RECONNECT_SECONDS, "it is not waited for"
+        assert members["u1"].where.connected, "both are silent"
+        assert time.monotonic() >= members["u0"].where.until, "it is not waited for"

@@ -3,6 +3,7 @@
 import enum
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 import elastic_worker as elastic
 
-FOLDER, RANK = Path(sys.argv[1]), os.environ["RANK"]
+FOLDER, RANK, WORLD = Path(sys.argv[1]), os.environ["RANK"], int(os.environ["WORLD_SIZE"])
 BATCH, MICRO = 8, 4
 
 
@@ -356,3 +357,7 @@ if __name__ == "__main__":
         globals()[sys.argv[2]]()
     except Exception as error:  # noqa: BLE001 (whatever it is, it is what the test wants to see)
         (FOLDER / f"error-{RANK}").write_text(f"{type(error).__name__}: {error}")
+        # A rank that ends takes its connections with it: the others find their own error first.
+        ranks, until = range(WORLD), time.monotonic() + 30
+        while not all((FOLDER / f"error-{rank}").exists() for rank in ranks) and time.monotonic() < until:
+            time.sleep(0.05)

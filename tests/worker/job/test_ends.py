@@ -98,7 +98,7 @@ def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing,
         assert {step["world"] for step in job.steps()} == {4}
         assert (tmp_path / "after-master").exists()
         assert (tmp_path / "after-worker").exists()
-        assert "--max_restarts is not used" in job.pods[0].said() or "--max-restarts is not used" in job.pods[0].said()
+        assert "--max_restarts=3 is not used" in job.pods[0].said()
         job.assert_nothing_left()
 
 

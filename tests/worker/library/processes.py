@@ -24,6 +24,7 @@ from elastic_worker.processes import linux, orders, ticket
 from elastic_worker.processes.parent import BOOTSTRAP
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
+from elastic_worker.protocol.warm_parent import Fork
 
 ROOT = Path(__file__).parents[3]
 PYTHON = "/usr/bin/python3.11"
@@ -73,7 +74,7 @@ class WarmParent:
         script.write_text(source)
         program = Program(SCRIPT, str(script), args)
         ticket.write(ticket.Ticket(os.getpid(), program, environment(), directory=str(self._folder)), path)
-        socket.send_fds(self._line, [orders.encode({"id": number, "ticket": str(path)})], [output, output])
+        socket.send_fds(self._line, [orders.encode(Fork(str(path), number))], [output, output])
         return self._hear("pid")
 
     def _hear(self, word):

@@ -16,6 +16,7 @@ from elastic_worker.library import private, trial
 
 PACKAGE = Path(elastic_worker.__file__).parent
 OF_PYTHON = {"_asdict", "_current_frames", "_exit", "_run_module_as_main", "_process_counter", "_resource_tracker"} | {
+    "_getframe",
     "_fd",  # of multiprocessing's resource tracker
     "_pid",
 }

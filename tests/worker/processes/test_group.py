@@ -66,7 +66,7 @@ async def a_group(tmp_path):
         tell = lambda *said: told.append(to_line(*said))  # noqa: E731
         library = Trainees(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
         group = Group(
-            settings.read(ENVIRON), lab.starter, tell, know_group=lambda _: None, environ=os.environ, library=library
+            settings.read(ENVIRON), lab.starter, tell, know_group=lambda _: None, environ=os.environ, trainees=library
         )
         group.program, group.directory = Program(SCRIPT, lab.script(HOLDS)), str(lab.folder)
         try:

@@ -18,7 +18,7 @@ parts = {
     "argv": sys.argv, "orig_argv": sys.orig_argv[1:], "path": sys.path, "file": __file__, "name": __name__,
     "main": main.__dict__ is globals(), "cwd": os.getcwd(), "spec": __spec__ and __spec__.name, "package": __package__,
     "builtins": type(__builtins__).__name__, "cached": "__cached__" in globals(), "loader": "__loader__" in globals(),
-    "environ": {k: v for k, v in os.environ.items() if k not in ("TORCHELASTIC_ERROR_FILE", "_")},
+    "environ": {k: v for k, v in os.environ.items() if k not in ("TORCHELASTIC_ERROR_FILE", "ELASTIC_SAVE_FILE", "_")},
     "signals": {n: str(signal.getsignal(n)).split(" at ")[0] for n in signal.valid_signals() if n < 32},
     "mask": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "wakeup": signal.set_wakeup_fd(-1),
     "threads": [t.name for t in threading.enumerate()], "leader": os.getsid(0) == os.getpid() == os.getpgid(0),

@@ -3,6 +3,9 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from importlib import metadata
 
 import pytest
 
@@ -39,7 +42,7 @@ async def test_the_call_is_passed_on_and_the_code_comes_back(tmp_path, code, see
         await asyncio.wait({serving})
         assert not (lab.folder / "socket").exists()
     (call,) = calls
-    assert call.argv == ("--nproc-per-node=2", "train.py", "a b")
+    assert call.argv == ["--nproc-per-node=2", "train.py", "a b"]
     assert (call.directory, call.environ["LR"]) == (str(tmp_path), "ü 1")
 
 
@@ -82,3 +85,104 @@ async def test_outside_a_pod_it_says_what_it_needs(tmp_path, capfd):
         process = lab.children.adopt(lab.children.spawn([str(standin.FOLDER / "torchrun")], environ=os.environ))
         assert await process.wait() == 1
     assert "ELASTIC_SOCKET is not set" in capfd.readouterr().err
+
+
+AGENT = """\
+import sys
+from types import SimpleNamespace
+
+import elastic_pytorch_torchrun
+
+
+def run_script_path():
+    pass
+
+
+def launch_agent(config, entrypoint, args):
+    return elastic_pytorch_torchrun.hand_over(None)
+
+
+launch_agent(SimpleNamespace(nproc_per_node=2), {entrypoint}, {args})
+"""
+"""What torch's agent is called with by torchrun and its kin, in a python that has no torch."""
+
+
+def door(folder):
+    folder.mkdir()
+    standin.open_door(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "args", "argv"),
+    [
+        ("sys.executable", ["-u", "train.py", "--lr", 1], ["--", "train.py", "--lr", "1"]),
+        ("sys.executable", ["-u", "-m", "train", "-m"], ["--module", "train", "-m"]),
+        ("run_script_path", ["/a/train.py", "x"], ["--run-path", "/a/train.py", "x"]),
+        ("'bash'", ["-c", "ls"], ["--no-python", "bash", "-c", "ls"]),
+        (
+            "sys.executable",
+            ["-u", "new.py", "--local-rank=${local_rank}"],
+            ["--", "new.py", "--local-rank=${local_rank}"],
+        ),
+        (
+            "sys.executable",
+            ["-u", "old.py", "--local-rank=${local_rank}"],
+            ["--", "old.py", "--local_rank=${local_rank}"],
+        ),
+        (
+            "sys.executable",
+            ["-u", "no.py", "--local-rank=${local_rank}"],
+            ["--", "no.py", "--local-rank=${local_rank}"],
+        ),
+    ],
+)
+async def test_any_launcher_that_starts_torchs_agent_reaches_the_launcher_instead(tmp_path, entrypoint, args, argv):
+    calls = []
+
+    async def on_run(request):
+        calls.append(request)
+        return 7
+
+    (tmp_path / "old.py").write_text("parser.add_argument('--local_rank')")
+    (tmp_path / "new.py").write_text("parser.add_argument('--local_rank', '--local-rank')")
+    (tmp_path / "agent.py").write_text(AGENT.format(entrypoint=entrypoint, args=args))
+    way = door(tmp_path / "door")
+    async with a_lab(tmp_path, warm=False) as lab:
+        serving = asyncio.ensure_future(standin.serve(lab.folder / "socket", on_run))
+        await asyncio.sleep(0)
+        environ = {**ENVIRON, standin.ENV_SOCKET: str(lab.folder / "socket"), "PYTHONPATH": str(way)}
+        script = f"cd {tmp_path} && exec {sys.executable} agent.py"
+        process = lab.children.adopt(lab.children.spawn(["/bin/sh", "-c", script], environ=environ))
+        assert await process.wait() == 7
+        serving.cancel()
+        await asyncio.wait({serving})
+    (call,) = calls
+    assert call.argv == ["--nproc-per-node=2", *argv]
+    assert standin.is_ours(call.python)
+    assert call.python.version == [*sys.version_info[:2]]
+    assert standin.without(way, call.environ).get("PYTHONPATH") is None
+
+
+def test_a_function_cannot_be_handed_over(tmp_path):
+    (tmp_path / "agent.py").write_text(AGENT.format(entrypoint="lambda: 1", args=[]))
+    environ = {**ENVIRON, "PYTHONPATH": str(door(tmp_path / "door"))}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "agent.py"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1].endswith("a function cannot be run in Elastic mode; call torchrun SCRIPT")
+
+
+def test_the_door_is_a_plug_in_for_torchruns_rendezvous(tmp_path):
+    (found,) = metadata.distributions(path=[str(door(tmp_path / "door"))])
+    (plugin,) = found.entry_points
+    assert (plugin.group, plugin.name, plugin.value) == (
+        "torchrun.handlers",
+        "elastic-pytorch",
+        "elastic_pytorch_torchrun:handler",
+    )
+
+
+def test_other_paths_stay_where_the_door_is_taken_away(tmp_path):
+    assert standin.without(tmp_path, {"PYTHONPATH": f"{tmp_path}:/mine", "A": "b"}) == {"PYTHONPATH": "/mine", "A": "b"}
+    assert standin.without(tmp_path, {"A": "b"}) == {"A": "b"}

@@ -168,7 +168,7 @@ async def test_steps_are_not_counted_where_that_is_turned_off(tmp_path):
     async with a_lab(tmp_path, warm=False, count_steps=False) as lab:
         process = await lab.start_script("import sys; assert len(sys.meta_path) < 6")
         assert await process.wait() == 0
-        assert process.steps == (0, None, None)
+        assert process.steps == (0, None, None, 0)
 
 
 async def test_a_store_is_served_without_a_warm_parent(tmp_path):

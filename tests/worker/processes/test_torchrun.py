@@ -22,9 +22,14 @@ from elastic_worker.processes.program import COMMAND, MODULE, SCRIPT, Program
         ("--no_python bash -c ls", Program(COMMAND, "bash", ("-c", "ls")), None, []),
         ("--run-path --no-python /a/t.py", Program(SCRIPT, "/a/t.py"), None, []),
         ("--standalone -- train.py", Program(SCRIPT, "train.py"), None, ["--standalone"]),
-        ("--nnodes=1:4 --max_restarts 3 t.py 7", Program(SCRIPT, "t.py", ("7",)), None, ["--max-restarts", "--nnodes"]),
-        ("-r 3 -t3 --log_dir=/tmp t.py", Program(SCRIPT, "t.py"), None, ["--log-dir", "--redirects", "--tee"]),
-        ("--rdzv_conf a=1,b=2 --rdzv-conf=a=1 t.py", Program(SCRIPT, "t.py"), None, ["--rdzv-conf"]),
+        (
+            "--nnodes=1:4 --max_restarts 3 t.py 7",
+            Program(SCRIPT, "t.py", ("7",)),
+            None,
+            ["--max_restarts 3", "--nnodes=1:4"],
+        ),
+        ("-r 3 -t3 --log_dir=/tmp t.py", Program(SCRIPT, "t.py"), None, ["--log_dir=/tmp", "-r 3", "-t3"]),
+        ("--rdzv_conf a=1,b=2 --rdzv-conf=a=1 t.py", Program(SCRIPT, "t.py"), None, ["--rdzv-conf=a=1"]),
         ("--master_port 1 --master_a h --node-rank=0 t.py", Program(SCRIPT, "t.py"), None, None),
     ],
 )

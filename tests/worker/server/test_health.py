@@ -13,7 +13,8 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
 from elastic_worker.launcher.trainees import Trainee, Trainees
 from elastic_worker.protocol.codec import to_line
-from tests.worker.coordinator.boards import make_group
+from elastic_worker.protocol.process_reports import Where
+from tests.worker.coordinator.states import make_group
 
 BUSY = 1.0
 
@@ -83,7 +84,7 @@ def test_only_who_has_done_no_step_for_a_quarter_of_the_limit_must_read_and_writ
     processes = [process(1, None), process(2, 74.0), process(3, 76.0), process(4, 0.0, ended=True)]
     group = SimpleNamespace(settings=SimpleNamespace(stall_seconds=100), processes=processes)
     for kind, silent in (("", [2]), (IN_PLACE, [])):
-        group.library = SimpleNamespace(kind=kind)
+        group.trainees = SimpleNamespace(kind=kind)
         assert Health(group, SimpleNamespace()).silent(100.0) == silent
 
 
@@ -115,10 +116,10 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     told = {}
     library = Trainees("u1", Path("socket"), tell=lambda *said: told.update(to_line(*said)), size=lambda: 1)
     trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
-    trainee.where = {"tick": 31, "seconds": seconds, "median": 0.1}
+    trainee.where = Where(tick=31, seconds=seconds, median=0.1)
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
-    group = SimpleNamespace(library=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
+    group = SimpleNamespace(trainees=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
     vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
     membership = SimpleNamespace(know=lambda *_: None, tell=lambda *said: told.update(to_line(*said)))
     Health(group, membership).look(0.0, {})
@@ -134,7 +135,7 @@ def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(kin
     library = SimpleNamespace(in_place=kind == IN_PLACE, kind=kind, ask_where=lambda _seconds: None)
     aligning = SimpleNamespace(frozen=False, under_way=False)
     settings = SimpleNamespace(stall_seconds=1800)
-    group = SimpleNamespace(library=library, settings=settings, record=None, running=True, step=0)
+    group = SimpleNamespace(trainees=library, settings=settings, record=None, running=True, step=0)
     vars(group).update(processes=[stopped], aligning=aligning)
     health = Health(group, SimpleNamespace(know=lambda *_: None, tell=lambda *_: None))
     for now in range(ended_after):

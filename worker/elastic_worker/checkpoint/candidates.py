@@ -19,7 +19,7 @@ QUIET_SECONDS = 1.0
 GATHER_SECONDS = 60.0
 """The longest between two files of a checkpoint; what was written before is a file that no marker follows."""
 LOOK_SECONDS = 0.1
-"""Until it is looked again whether the other files of a checkpoint are closed whose marker is there."""
+"""Interval at which a checkpoint with a marker is looked at until its other files are closed."""
 
 
 class Candidates:
@@ -43,7 +43,7 @@ class Candidates:
 
     @property
     def is_marked(self) -> bool:
-        """Whether that is known by a marker."""
+        """Whether a marker says so."""
         return bool(self._ends)
 
     def unfinished(self, now: float) -> bool:
@@ -57,11 +57,11 @@ class Candidates:
         return bool(self._open_parts) and since < QUIET_SECONDS
 
     def learn(self, lay_there: Iterable[Happening]) -> None:
-        """Take in which markers were written before anybody watched."""
+        """Note the markers that were written before the watch began."""
         self._known |= {names.marker(happening.below) for happening in lay_there} - {""}
 
     def note(self, happenings: Sequence[Happening], now: float, *, is_folder: bool) -> None:
-        """Take in what happened."""
+        """Note an event."""
         for happening in happenings:
             if not is_folder:
                 self._note_file(happening, now)
@@ -69,14 +69,14 @@ class Candidates:
                 self._note_below(happening, now)
 
     def due_at(self) -> float | None:
-        """When there is something to look at; None while there is not."""
+        """When to look next; None if there is nothing to look at."""
         if self.at_once:
             return self._not_before
         awaits = self._own or self._open_parts or self._known - {names.DCP_METADATA}
         return None if awaits or not self._makes_one() else self._changed_at + QUIET_SECONDS
 
     def take(self) -> list[PurePath]:
-        """What is to be looked at; it is forgotten here. The last one is the newest."""
+        """Take out the files to look at, the newest last."""
         taken = [below for below in self._written if below not in self._ends] + list(self._ends)
         self._ends.clear()
         self._written.clear()
@@ -84,7 +84,7 @@ class Candidates:
         return taken
 
     def postpone(self, now: float) -> None:
-        """Count the quiet time from now, and look at a marker again soon: somebody still writes."""
+        """Restart the quiet time and look at a marker again soon: a file is still being written."""
         self._changed_at, self._not_before = now, now + LOOK_SECONDS
 
     def _note_file(self, happening: Happening, now: float) -> None:

@@ -26,10 +26,10 @@ class Finder:
         self._candidates = Candidates(marker)
         self._ends = (*names.MARKERS, marker)
         self.marked = False
-        """Whether a marker told of the last complete checkpoint."""
+        """Whether a marker ended the last complete checkpoint."""
         self._newest: tuple[Path, Fingerprint] | None = None
         try:
-            self._candidates.learn(self._tree.watch())  # what lies there already is nobody's present work
+            self._candidates.learn(self._tree.watch())  # files that exist already are not being written
         except OSError:
             self._tree.close()
             raise
@@ -77,14 +77,19 @@ class Finder:
         return self._newest is not None and _is_good(*self._newest)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._tree.close()
 
     def _judge(self, written: list[PurePath]) -> bool:
-        """Whether the newest of these is whole, and is not just an empty file; a marker may be empty."""
+        """Whether the newest of these is whole, and is not just an empty file; only the job's own marker may be empty.
+
+        A script that is killed between opening one and writing it leaves it empty.
+        """
         newest = self._tree.root() / written[-1]
         found = print_of(newest)
-        if found is None or (found.size == 0 and len(written) == 1 and not self.marked):
+        is_alone = len(written) == 1 and not self.marked
+        if found is None or (found.size == 0 and (is_alone or names.marker(written[-1]))):
+            self._newest = None
             return False
         # The name itself may be open once more; then it will also be closed once more.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):

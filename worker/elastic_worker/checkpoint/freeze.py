@@ -12,11 +12,11 @@ from elastic_worker.checkpoint.writers import all_stopped
 
 LOOK_SECONDS = 0.05
 NOTICE_SECONDS = 0.2
-"""Until the watch has surely been told of a file that was just closed."""
+"""Time after which the watch has surely seen the event of a file that was just closed."""
 TURN_SECONDS = 0.001
-"""Of the event loop: it has seen by then what the kernel told it before."""
+"""One turn of the event loop, which then has read all earlier events of the kernel."""
 FREEZE_SECONDS = 2.0
-"""A process that waits for a disk stops only when that is done."""
+"""Time for a process to stop; one that waits for a disk stops only after that."""
 LONGEST_SECONDS = 10.0
 """How long processes stand still at most while a checkpoint is looked at, on a mount that hangs for instance."""
 
@@ -98,7 +98,7 @@ async def stand_still(watch: CheckpointWatch, processes: Sequence[Freezable], *,
 
 
 async def is_under_way(watch: CheckpointWatch) -> bool:
-    """Whether a checkpoint is, after a moment in which the watch is told of files that were just closed."""
+    """Whether a checkpoint is under way, after time for the events of files that were just closed."""
     until = time.monotonic() + FREEZE_SECONDS
     await asyncio.sleep(TURN_SECONDS)
     while watch.behind:
@@ -173,7 +173,7 @@ class _Deadline:
 
 
 async def _is_safe(watch: CheckpointWatch, processes: Sequence[Freezable]) -> bool:
-    """Whether everybody stands still, nobody is in the middle of writing, and what was written is whole."""
+    """Whether all processes are frozen, none has a file of the checkpoint open, and the checkpoint is whole."""
     if not await _stand_still(processes, time.monotonic() + FREEZE_SECONDS):
         return False
     return await asyncio.to_thread(lambda: not watch.being_written() and watch.verify())

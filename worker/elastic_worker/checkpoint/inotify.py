@@ -65,7 +65,7 @@ class Inotify:
             notices.extend(_parse(block))
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         os.close(self.descriptor)
 
     @staticmethod

@@ -23,7 +23,7 @@ _LARGEST_HEADER_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a file looked like from outside: another print is another file, or one that was written since."""
+    """Inode, size and times of a file: they differ for another file, or one written since."""
 
     inode: int
     size: int
@@ -31,7 +31,7 @@ class Fingerprint:
 
 
 def print_of(path: Path) -> Fingerprint | None:
-    """Of the file, or of what the symlink leads to; None if there is none."""
+    """Fingerprint of the file, or of a symlink's target; None if it is missing."""
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def print_of(path: Path) -> Fingerprint | None:
 
 
 def is_whole(path: Path) -> bool | None:
-    """Whether all of it is there; None if its format does not tell. Raises OSError if it cannot be read."""
+    """Whether the file is complete; None if its format does not show it. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         start = file.read(16)
         if start.startswith(_ZIP_START):
@@ -57,7 +57,7 @@ def is_whole(path: Path) -> bool | None:
 
 
 def _is_whole_zip(path: Path) -> bool:
-    """Its table of contents, written last, is there and so is what it tells of."""
+    """Whether the table of contents, which is written last, and everything that it lists are there."""
     try:
         with zipfile.ZipFile(path) as archive:
             last = max(archive.infolist(), key=lambda entry: entry.header_offset, default=None)

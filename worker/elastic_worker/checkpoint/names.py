@@ -1,4 +1,4 @@
-"""What the names of files say: a temporary one, a log, a description, a checkpoint's part, or its marker.
+"""Classifies files by name: temporary, log, description, part of a checkpoint, or its marker.
 
 A marker is the file that a format writes last of all. Formats contain each other: Hugging Face's trainer has a
 checkpoint of DeepSpeed, or two of torch, inside its own, so the marker of the outer one counts.
@@ -31,12 +31,12 @@ def is_temporary(below: PurePath) -> bool:
 
 
 def is_log(below: PurePath) -> bool:
-    """Whether it is written all the time: its being open or changed says nothing of checkpoints."""
+    """Whether the file is written all the time, so that an open or changed one says nothing of checkpoints."""
     return below.name.endswith(_LOG_ENDS) or "tfevents" in below.name
 
 
 def is_description(below: PurePath) -> bool:
-    """Whether it tells of the run or the model; alone it is no checkpoint."""
+    """Whether the file describes the run or the model; alone it is no checkpoint."""
     name = below.name
     return name.endswith(_DESCRIPTION_ENDS) or (name.endswith(".json") and "config" in name)
 

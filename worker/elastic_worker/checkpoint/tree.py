@@ -62,11 +62,11 @@ class Tree:
         return self.path.resolve()
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._inotify.close()
 
     def watch(self) -> list[Happening]:
-        """Watch what there is now, and tell of the files in folders that were not watched before, the oldest first."""
+        """Watch the present folders; returns the files of folders that were not watched before, the oldest first."""
         known = set(self._folders)
         self._root_name = self.root().name
         while True:
@@ -86,7 +86,7 @@ class Tree:
         return folders
 
     def read(self) -> list[inotify.Notice]:
-        """What the kernel has noticed since. Does not touch the files, so it takes no time."""
+        """Read the kernel's events since the last call. Does not touch the files, so it never blocks."""
         return self._inotify.read()
 
     def may_complete(self, notice: inotify.Notice, ends: Iterable[str]) -> bool:
@@ -149,7 +149,7 @@ class Tree:
         elif notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
             yield from self._arrived(entry, below)
         elif notice.says(inotify.CREATE):
-            # A link is complete when it is made: nobody writes to it afterwards.
+            # A link is complete when it is made: it is not written to afterwards.
             yield Happening(below, FileEvent.WRITTEN if _is_link(entry) else FileEvent.BEGUN)
 
     def _arrived(self, entry: Path, below: PurePath) -> Iterator[Happening]:

@@ -21,7 +21,7 @@ from elastic_worker.checkpoint.inotify import Notice
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
-"""Until it tries again to watch what it could not."""
+"""Pause before the next try to watch a path that could not be watched."""
 
 
 class CheckpointWatch:
@@ -54,7 +54,7 @@ class CheckpointWatch:
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -91,7 +91,7 @@ class CheckpointWatch:
 
     @property
     def marked(self) -> bool:
-        """Whether a marker told of the last complete checkpoint: then no pod has more of it to write."""
+        """Whether a marker ended the last complete checkpoint: then no pod has more of it to write."""
         return self._finder is not None and self._finder.marked
 
     @property
@@ -145,7 +145,7 @@ class CheckpointWatch:
             self._note_problem(error)
             self._drop()
             is_complete = False
-        except Exception as error:  # the waiter is told in any case: processes may stand still
+        except Exception as error:  # wake the waiter in any case: processes may be frozen
             log.exception("path=%s cannot be looked at; it is watched anew", self.path)
             self._note_surprise(error)
             is_complete = False

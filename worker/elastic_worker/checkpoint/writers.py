@@ -1,4 +1,4 @@
-"""Which files some processes have open for writing, as the kernel tells in /proc."""
+"""Finds the files that some processes have open for writing, from /proc."""
 
 from __future__ import annotations
 

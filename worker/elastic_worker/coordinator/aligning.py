@@ -10,7 +10,8 @@ Pods that said yes stand still, so nothing is begun between their answer and the
 
 from __future__ import annotations
 
-from elastic_worker.coordinator.model import Board, Member, Phase
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.telling import Tell
 from elastic_worker.protocol.orders import Align, StandStill
 
@@ -19,10 +20,10 @@ STILL_SECONDS = 15.0
 
 
 class Aligning:
-    """Of one board; `tell(uids, message)` reaches those of the members that are connected."""
+    """Of one coordinator; `tell(uids, message)` reaches those of the members that are connected."""
 
-    def __init__(self, board: Board, tell: Tell) -> None:
-        self._board, self._tell = board, tell
+    def __init__(self, state: CoordinatorState, tell: Tell) -> None:
+        self._state, self._tell = state, tell
         self._limits: list[float | None] = []
         self._whole: set[str] = set()
         self._in_vain: set[str] = set()
@@ -35,26 +36,26 @@ class Aligning:
         self._whole.clear()
         self._in_vain.clear()
         self._end_round()
-        self._wait(self._here(), now)
+        self._wait(self._state.here(), now)
 
     def answered(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
         """A pod's processes stand right after a checkpoint (`whole`), a `marked` one or not; or none came in time."""
-        if self._board.phase != Phase.ALIGNING:
+        if self._state.phase != Phase.ALIGNING:
             return
         uid = member.pod.uid
         (self._whole if whole else self._in_vain).add(uid)
-        if whole and self._board.still_until is None:
+        if whole and self._state.still_until is None:
             self._round += 1
-            self._board.still_until = now + STILL_SECONDS
-            self._tell(self._here() - self._whole, StandStill(self._round, marked))
+            self._state.still_until = now + STILL_SECONDS
+            self._tell(self._state.here() - self._whole, StandStill(self._round, marked))
         self._look()
 
     def stood(self, member: Member, now: float, *, still: bool, round_: int) -> None:
         """A pod's processes stand still and write nothing; or they do write, and it waits for a checkpoint itself."""
-        if self._board.phase != Phase.ALIGNING or round_ != self._round:
+        if self._state.phase != Phase.ALIGNING or round_ != self._round:
             return
         uid = member.pod.uid
-        if self._board.still_until is None:
+        if self._state.still_until is None:
             if still:  # another one's "no" has ended the round before this answer came
                 self._wait({uid}, now)
             return
@@ -69,12 +70,12 @@ class Aligning:
         self._wait(standing, now)
 
     def _look(self) -> None:
-        here, board = self._here(), self._board
-        if board.still_until is not None:
-            board.aligned = here <= self._whole | self._still
+        here, state = self._state.here(), self._state
+        if state.still_until is not None:
+            state.aligned = here <= self._whole | self._still
         else:
-            board.aligned = here <= self._in_vain
-            board.in_vain = board.aligned
+            state.aligned = here <= self._in_vain
+            state.in_vain = state.aligned
 
     def _wait(self, uids: set[str], now: float) -> None:
         seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
@@ -83,11 +84,4 @@ class Aligning:
 
     def _end_round(self) -> None:
         self._still.clear()
-        self._board.aligned, self._board.in_vain, self._board.still_until = False, False, None
-
-    def _here(self) -> set[str]:
-        """The pods of the group that can answer."""
-        board = self._board
-        assert board.group is not None
-        members = {uid: board.members.get(uid) for uid in board.group.uids}
-        return {uid for uid, member in members.items() if member is not None and member.connected}
+        self._state.aligned, self._state.in_vain, self._state.still_until = False, False, None

@@ -1,8 +1,10 @@
-"""Which pods make the next group, and whether they may: pure functions of the board."""
+"""Which pods make the next group, and whether they may: pure functions of the coordinator's state."""
 
 from __future__ import annotations
 
-from elastic_worker.coordinator.model import Board, Generation, Member, Pod
+from elastic_worker.coordinator.member import Away, Finished, GivenUp, Member
+from elastic_worker.coordinator.model import Generation, Pod
+from elastic_worker.coordinator.state import CoordinatorState
 
 NEWCOMER_SECONDS = 10.0
 """Further pods that are expected are waited for at most so long after the first newcomer is warm."""
@@ -10,131 +12,135 @@ RECONNECT_SECONDS = 1.0
 """A member whose connection broke may come back within this time, while nothing else speaks of its end."""
 
 
-def chosen(board: Board) -> tuple[Pod, ...]:
+def chosen(state: CoordinatorState) -> tuple[Pod, ...]:
     """The pods of the best group now, in the order of their ranks; none if there is no allowed size.
 
     The master's processes come first, survivors keep their order, newcomers follow by index.
     """
-    return in_order(board, [m for m in board.members.values() if _is_able(board, m)])
+    return in_order(state, [m for m in state.members.values() if _is_able(state, m)])
 
 
-def in_order(board: Board, able: list[Member]) -> tuple[Pod, ...]:
+def in_order(state: CoordinatorState, able: list[Member]) -> tuple[Pod, ...]:
     """As many of them as may train, in the order of their ranks; none without this master, or if they are too few."""
-    before = {pod.uid: place for place, pod in enumerate(board.group.pods)} if board.group else {}
-    if board.wish is None or not any(m.pod.uid == board.me for m in able):
+    before = {pod.uid: place for place, pod in enumerate(state.group.pods)} if state.group else {}
+    if state.wish is None or not any(m.pod.uid == state.me for m in able):
         return ()
-    able.sort(key=lambda m: (m.pod.uid != board.me, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
-    return tuple(m.pod for m in able[: board.wish.largest(len(able))])
+    able.sort(key=lambda m: (m.pod.uid != state.me, before.get(m.pod.uid, len(before)), m.pod.index, m.pod.uid))
+    return tuple(m.pod for m in able[: state.wish.largest(len(able))])
 
 
-def is_wanted(board: Board, uid: str) -> bool:
+def is_wanted(state: CoordinatorState, uid: str) -> bool:
     """Whether the wish names the pod; the coordinator's own takes part in any case."""
-    return board.wish is not None and (uid in board.wish.members or uid == board.me)
+    return state.wish is not None and (uid in state.wish.members or uid == state.me)
 
 
-def _is_able(board: Board, member: Member) -> bool:
+def _is_able(state: CoordinatorState, member: Member) -> bool:
     """Here, wanted, and warm; a pod of the last group may start its processes cold."""
-    is_warm = member.warm_at is not None or _was_in(board, member.pod.uid)
-    return member.here and is_wanted(board, member.pod.uid) and is_warm
+    is_warm = member.warm_at is not None or _was_in(state, member.pod.uid)
+    return member.here and is_wanted(state, member.pod.uid) and is_warm
 
 
-def _was_in(board: Board, uid: str) -> bool:
-    return board.group is not None and uid in board.group.uids
+def _was_in(state: CoordinatorState, uid: str) -> bool:
+    return state.group is not None and uid in state.group.uids
 
 
-def expected_newcomers(board: Board) -> list[str]:
+def expected_newcomers(state: CoordinatorState) -> list[str]:
     """Uids that the wish names and that could not take part yet: never seen here, or not warm yet."""
-    if board.wish is None:
+    if state.wish is None:
         return []
-    return sorted(uid for uid in board.wish.members | {board.me} if _is_awaited(board, uid))
+    return sorted(uid for uid in state.wish.members | {state.me} if _is_awaited(state, uid))
 
 
-def _is_awaited(board: Board, uid: str) -> bool:
-    member = board.member(uid)
+def _is_awaited(state: CoordinatorState, uid: str) -> bool:
+    member = state.members.get(uid)
     if member is None:
         return True
-    return member.here and member.warm_at is None and not _was_in(board, uid)
+    return member.here and member.warm_at is None and not _was_in(state, uid)
 
 
-def patient_until(board: Board) -> float:
+def patient_until(state: CoordinatorState) -> float:
     """Until when further newcomers are waited for: some seconds from the first one that is warm."""
-    before = board.group.uids if board.group else frozenset()
-    newcomers = [m for m in board.members.values() if m.here and m.pod.uid not in before]
+    before = state.group.uids if state.group else frozenset()
+    newcomers = [m for m in state.members.values() if m.here and m.pod.uid not in before]
     warm = [m.warm_at for m in newcomers if m.warm_at is not None]
-    return min(warm, default=board.started) + NEWCOMER_SECONDS
+    return min(warm, default=state.started) + NEWCOMER_SECONDS
 
 
-def lost(board: Board, group: Generation, now: float) -> list[Pod]:
-    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed."""
-    failing = any(m.failure is not None and m.failure.generation == group.number for m in board.members.values())
-    return [pod for pod in group.pods if _is_lost(board.member(pod.uid), failing, now)]
+def lost(state: CoordinatorState, group: Generation, now: float) -> list[Pod]:
+    """Pods of the group that are gone: the connection broke, and did not come back in time or something else failed.
+
+    Nobody misses a pod whose processes have ended well.
+    """
+    failing = any(m.failure is not None and m.failure.generation == group.number for m in state.members.values())
+    gone = [m for m in state.members_of(group.pods) if _is_lost(m, failing, now)]
+    return [m.pod for m in gone if m.processes != Finished(group.number)]
 
 
-def is_to_blame(board: Board, group: Generation, now: float) -> bool:
+def is_to_blame(state: CoordinatorState, group: Generation, now: float) -> bool:
     """Whether a failure in the group is the script's, and not that of pods which went."""
-    return not (lost(board, group, now) or leaving(board, group))
+    return not (lost(state, group, now) or leaving(state, group))
 
 
-def leaving(board: Board, group: Generation) -> list[float]:
+def leaving(state: CoordinatorState, group: Generation) -> list[float]:
     """When the processes of those pods of the group end that were asked to go; without pods that left an earlier group.
 
-    A pod stays on the board after it has gone, so that it is known if it comes back.
+    A pod stays a member after it has gone, so that it is known if it comes back.
     """
-    members = (board.member(pod.uid) for pod in group.pods)
-    return [member.leaving_until for member in members if member is not None and member.leaving_until is not None]
+    ends = [member.where.leaving_until for member in state.members_of(group.pods)]
+    return [end for end in ends if end is not None]
 
 
-def _is_lost(member: Member | None, failing: bool, now: float) -> bool:
-    if member is None or member.given_up:
+def _is_lost(member: Member, failing: bool, now: float) -> bool:
+    if isinstance(member.readiness, GivenUp):
         return True
-    if member.connected:
-        return False
-    return member.goodbye or failing or now >= member.since + RECONNECT_SECONDS
+    if isinstance(member.where, Away):
+        return failing or now >= member.where.until
+    return not member.where.connected
 
 
-def reconnects(board: Board) -> float | None:
-    """When a member that is away for a moment is given up; None if none is."""
-    absent = [m.since + RECONNECT_SECONDS for m in board.members.values() if not m.connected and m.process_generation]
-    return min(absent, default=None)
+def reconnects(state: CoordinatorState, group: Generation) -> float | None:
+    """When a pod of the group that is away for a moment is given up; None if none is."""
+    gone = [m for m in state.members_of(group.pods) if not m.where.connected]
+    unfinished = [m.where for m in gone if m.processes != Finished(group.number)]
+    return min((where.until for where in unfinished if isinstance(where, Away)), default=None)
 
 
-def why_not(board: Board, pods: tuple[Pod, ...]) -> str:
+def why_not(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
     Two halves of a cut network must not both train. Pods that said goodbye are no half. A connected pod obeys this
     coordinator, whether it can train or not. A wish newer than the group's is the operator's word.
     """
-    group = board.group
-    if board.wish is None:
+    group = state.group
+    if state.wish is None:
         return "the operator has not said yet who is to take part"
     if not pods:
-        return _too_few(board)
-    if group is None or (board.epoch, board.wish.number) > (group.epoch, group.wish):
+        return _too_few(state)
+    if group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish):
         return ""
-    goodbyes: set[str] = {m.pod.uid for m in board.members.values() if m.goodbye or m.leaving_until is not None}
-    stay = group.uids - goodbyes
-    here = {uid for uid in stay if (member := board.member(uid)) is not None and member.connected}
+    stay = [m for m in state.members_of(group.pods) if not m.leaves]
+    here = [m for m in stay if m.where.connected]
     if 2 * len(here) > len(stay) or here == stay:
         return ""
     told = f"only {len(here)} of the {len(stay)} pods of generation {group.number} are here, not more than half"
     return f"{told}: the others may be training; it goes on when they return, or when the operator says who takes part"
 
 
-def _too_few(board: Board) -> str:
-    assert board.wish is not None
-    here = sum(m.here and m.warm_at is not None for m in board.members.values())
-    master = board.member(board.me)
-    if master is None or not master.connected:
+def _too_few(state: CoordinatorState) -> str:
+    assert state.wish is not None
+    here = sum(m.here and m.warm_at is not None for m in state.members.values())
+    master = state.members.get(state.me)
+    if master is None or isinstance(master.where, Away):
         return "the master's own launcher is not connected yet"
-    if master.given_up:
-        return f"the master's pod is given up ({master.given_up}); the others wait for a new one"
+    if isinstance(master.readiness, GivenUp):
+        return f"the master's pod is given up ({master.readiness.why}); the others wait for a new one"
     if not master.here:
         return "the master is about to leave; the others wait for a new one"
-    if not _is_able(board, master):
+    if not _is_able(state, master):
         return "the master is not warm yet; all others wait for it"
-    return f"{here} pods are warm, the smallest allowed group has {_smallest(board)}"
+    return f"{here} pods are warm, the smallest allowed group has {_smallest(state)}"
 
 
-def _smallest(board: Board) -> int:
-    assert board.wish is not None
-    return min((s for s in board.wish.sizes if s >= board.wish.fewest), default=board.wish.fewest)
+def _smallest(state: CoordinatorState) -> int:
+    assert state.wish is not None
+    return min((s for s in state.wish.sizes if s >= state.wish.fewest), default=state.wish.fewest)

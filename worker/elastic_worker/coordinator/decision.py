@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_worker.coordinator.model import Board, Failure, Generation, Pod, Regroup
+from elastic_worker.coordinator.model import Failure, Generation, Pod
+from elastic_worker.coordinator.state import CoordinatorState, Regroup
 
 LOOK_SECONDS = 10.0
 """Whether anybody still does anything is asked so often."""
@@ -32,15 +33,15 @@ class Decision:
     attempt: Regroup | None = None
 
 
-def next_generation(board: Board, pods: tuple[Pod, ...], reason: str) -> Generation:
+def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str) -> Generation:
     """The one that these pods would make now."""
-    assert board.wish is not None
+    assert state.wish is not None
     return Generation(
-        number=(board.group.number if board.group else 0) + 1,
-        epoch=board.epoch,
-        wish=board.wish.number,
+        number=(state.group.number if state.group else 0) + 1,
+        epoch=state.epoch,
+        wish=state.wish.number,
         pods=pods,
         reason=reason,
-        failures=board.failures,
-        step=board.step,
+        failures=state.failures,
+        step=state.step,
     )

@@ -1,4 +1,4 @@
-"""Does what was decided: changes the board, tells the members, and keeps account of what each change cost."""
+"""Does what was decided: changes the coordinator's state, tells the members, and notes what each change cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase
+from elastic_worker.coordinator.member import GivenUp, Leaving, Member
+from elastic_worker.coordinator.model import Failure, Generation
+from elastic_worker.coordinator.saving import Saving
+from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders
 from elastic_worker.protocol.codec import Message
@@ -31,14 +34,15 @@ BROKEN_STOP_SECONDS = 5.0
 
 
 class Executor:
-    """Carries out decisions on `board`; `tell(uids, message)` reaches those of the members that are connected."""
+    """Carries out decisions on `state`; `tell(uids, message)` reaches those of the members that are connected."""
 
-    def __init__(self, board: Board, tell: Tell) -> None:
-        self.board, self._tell = board, tell
+    def __init__(self, state: CoordinatorState, tell: Tell) -> None:
+        self.state, self._tell = state, tell
         self.changes = Changes()
         self.training: dict[str, Any] = {}
-        self.aligning = Aligning(board, tell)
-        self.in_place = InPlaceExecutor(board, tell, self.changes)
+        self.aligning = Aligning(state, tell)
+        self.saving = Saving(state, tell)
+        self.in_place = InPlaceExecutor(state, tell, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
         """Carry out whatever is not "stay"."""
@@ -66,77 +70,75 @@ class Executor:
         self._tell_all(orders.Cancel())
 
     def _align(self, decision: Decision, now: float) -> None:
-        assert self.board.group is not None
-        again = self.board.phase == Phase.ALIGNING
-        self.board.why, self.board.planned_at = decision.reason, now
+        assert self.state.group is not None
+        again = self.state.phase == Phase.ALIGNING
+        self.state.why, self.state.planned_at = decision.reason, now
         if not again:
-            self.changes.decided(decision, len(self.board.group.pods), now)
+            self.changes.decided(decision, len(self.state.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
+        self.saving.begin()
 
     def _resume(self, now: float) -> None:
-        assert self.board.group is not None
+        assert self.state.group is not None
         self._enter(Phase.RUNNING, now)
         self.changes.drop_unfinished()
-        self._tell(self.board.group.places, orders.Resume())
+        self._tell(self.state.group.places, orders.Resume())
 
     def _stop(self, decision: Decision, now: float) -> None:
-        board = self.board
-        board.why, board.failure = decision.reason, decision.failure
-        board.end_change()
-        is_whole = board.aligned and not board.in_vain
-        self.changes.decided(decision, len(board.group.pods) if board.group else 0, now)
+        state = self.state
+        state.why, state.failure = decision.reason, decision.failure
+        state.end_change()
+        is_whole = state.aligned and not state.in_vain
+        self.changes.decided(decision, len(state.group.pods) if state.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
         self._enter(Phase.STOPPING, now)
         stalled = decision.failure is not None and decision.failure.is_stall
         seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
         running: dict[int, list[str]] = {}
-        for member in board.members.values():
-            if member.connected and member.process_generation:
-                running.setdefault(member.process_generation, []).append(member.pod.uid)
-            elif not member.connected:
-                member.process_generation = 0
-        for runs, uids in running.items():
-            self._tell(uids, orders.Stop(runs, seconds, dump=stalled))
+        for member in state.members.values():
+            if member.where.connected and (number := member.processes.number):
+                running.setdefault(number, []).append(member.pod.uid)
+        for number, uids in running.items():
+            self._tell(uids, orders.Stop(number, seconds, dump=stalled))
 
     def _give_up(self, decision: Decision) -> None:
         """Pods that do not say that their processes have ended; they may train again once they say so."""
         for pod in decision.pods:
-            self.board.members[pod.uid].given_up = "it does not say that its processes have ended"
+            self.state.members[pod.uid].give_up("it does not say that its processes have ended")
 
     def _stopped(self, now: float) -> None:
-        board = self.board
-        assert board.group is not None
+        state = self.state
+        assert state.group is not None
         self.changes.mark("stopped", now)
-        if board.why == "Failure":
-            self._count_failure(board.group, now)
+        if state.why == "Failure":
+            self._count_failure(state.group, now)
         self._enter(Phase.WAITING, now)
-        for member in board.members.values():
-            # Of processes that wait in no group, nothing is stopped: what their pods last said of them holds.
-            member.failure, member.finished = None, 0
+        for member in state.members.values():
+            member.failure = None
 
     def _count_failure(self, group: Generation, now: float) -> None:
         """A failure counts, unless a pod that went has caused it."""
-        board = self.board
-        if not is_to_blame(board, group, now):
-            board.why = "Loss"
+        state = self.state
+        if not is_to_blame(state, group, now):
+            state.why = "Loss"
             return
-        board.failures = 1 if board.progressed else board.failures + 1
-        board.restart_at = now + backoff(board.failures)
+        state.failures = 1 if state.progressed else state.failures + 1
+        state.restart_at = now + backoff(state.failures)
 
     def _form(self, decision: Decision, now: float) -> None:
-        board, group = self.board, decision.group
+        state, group = self.state, decision.group
         assert group is not None
-        if board.group is None:
+        if state.group is None:
             self.changes.decided(replace(decision, reason="Start", sentence="the first group"), 0, now)
-        before = len(board.group.pods) if board.group else 0
+        before = len(state.group.pods) if state.group else 0
         latest = self.changes.latest
-        board.step = max(0, board.step - ((latest.lost or 0) if latest and not latest.generation else 0))
+        state.step = max(0, state.step - ((latest.lost or 0) if latest and not latest.generation else 0))
         # A generation's store is its own: some versions of torch use the same keys in each.
-        store_port, board.members[board.me].store_port = board.members[board.me].store_port, 0
-        board.group = group = replace(group, store_port=store_port, step=board.step)
-        board.progressed, board.restart_at = False, 0.0
+        store_port, state.members[state.me].store_port = state.members[state.me].store_port, 0
+        state.group = group = replace(group, store_port=store_port, step=state.step)
+        state.progressed, state.restart_at = False, 0.0
         self.changes.formed(group, decision.sentence, before, now)
         self._enter(Phase.RUNNING, now)
         log.info(
@@ -147,8 +149,8 @@ class Executor:
             group.reason,
         )
         for pod in group.pods:
-            board.members[pod.uid].process_generation = group.number
-        tell_group(board, self._tell, group, group.places, orders.Form)
+            state.members[pod.uid].start(group.number)
+        tell_group(state, self._tell, group, group.places, orders.Form)
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
@@ -171,13 +173,14 @@ class Executor:
 
     def check_runs(self, member: Member) -> None:
         """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
-        board = self.board
-        group = board.group
-        mine = group is not None and member.pod.uid in group.uids and member.process_generation == group.number
-        is_over = board.phase == Phase.STOPPING or (board.phase == Phase.WAITING and board.phase_since > board.started)
-        if member.process_generation and (is_over or not mine):
-            self._tell([member.pod.uid], orders.Stop(member.process_generation, BROKEN_STOP_SECONDS))
-        if board.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
+        state = self.state
+        group = state.group
+        runs = member.processes.number
+        mine = group is not None and member.pod.uid in group.uids and runs == group.number
+        is_over = state.phase == Phase.STOPPING or (state.phase == Phase.WAITING and state.phase_since > state.started)
+        if runs and (is_over or not mine):
+            self._tell([member.pod.uid], orders.Stop(runs, BROKEN_STOP_SECONDS))
+        if state.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
             told = "its processes are gone"
             member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
 
@@ -186,11 +189,11 @@ class Executor:
         change = self.changes.of(generation)
         if change is not None:
             change.marks["started"] = now
-        member.process_generation = generation
+        member.runs(generation)
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
         """None of a member's processes runs, but for one that is `unkillable`."""
-        member.process_generation, member.given_up = 0, unkillable
+        member.stop(unkillable)
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
@@ -217,60 +220,62 @@ class Executor:
 
         Where all wait with their state in memory and no pod that stays has it, one of the leaving pods writes it down.
         """
-        board = self.board
-        for member in board.members.values():
-            if not member.connected or member.leaving_until is None or member.goodbye:
+        state = self.state
+        for member in state.members.values():
+            if not isinstance(member.where, Leaving):
                 continue
-            if member.still_runs and not board.parked:
+            if member.still_runs and not state.parked:
                 continue
-            if member.pod.uid == board.me and self._others_stop():
+            if member.pod.uid == state.me and self._others_stop():
                 continue
             if (
-                board.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED)
-                or board.parked
+                state.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED)
+                or state.parked
                 or not self._is_in_group(member)
             ):
-                after = LINGER_SECONDS if member.pod.uid == board.me and self._others_train() else 0.0
+                after = LINGER_SECONDS if member.pod.uid == state.me and self._others_train() else 0.0
                 self._tell([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
 
     # -- the account --------------------------------------------------------------------------------------------------
 
     def status(self, sentence: str) -> dict[str, Any]:
         """What the coordinator knows of what /status shows."""
-        board, group = self.board, self.board.group
-        training = board.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not board.parked
+        state, group = self.state, self.state.group
+        training = state.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not state.parked
         return {
             "contract": contract.VERSION,
-            "epoch": board.epoch,
+            "epoch": state.epoch,
             "generation": group.number if group else 0,
-            "wish": board.wish.number if board.wish else 0,
-            "state": Phase.WAITING if board.parked else board.phase,
+            "wish": state.wish.number if state.wish else 0,
+            "state": Phase.WAITING if state.parked else state.phase,
             "reason": sentence,
             "members": [pod.name for pod in group.pods if pod.is_known] if training and group else [],
             "worldSize": group.world_size if training and group else 0,
-            "failures": board.failures,
+            "failures": state.failures,
             "givenUp": [
-                {"pod": m.pod.name, "why": m.given_up} for m in board.members.values() if m.connected and m.given_up
+                {"pod": m.pod.name, "why": m.readiness.why}
+                for m in state.members.values()
+                if m.where.connected and isinstance(m.readiness, GivenUp)
             ],
-            "training": {**({"step": board.step} if board.step else {}), **self.training},
+            "training": {**({"step": state.step} if state.step else {}), **self.training},
             "changes": self.changes.shown(),
         }
 
     def _enter(self, phase: str, now: float) -> None:
-        board = self.board
-        board.phase, board.phase_since = phase, now
-        board.aligned, board.in_vain, board.still_until = False, False, None
+        state = self.state
+        state.phase, state.phase_since = phase, now
+        state.aligned, state.in_vain, state.still_until, state.asked_at = False, False, None, None
 
     def _tell_all(self, message: Message) -> None:
-        self._tell(self.board.members, message)
+        self._tell(self.state.members, message)
 
     def _others_stop(self) -> bool:
-        others = [m for m in self.board.members.values() if m.still_runs and m.pod.uid != self.board.me]
-        return bool(others) and not self.board.parked and not self._others_train()
+        others = [m for m in self.state.members.values() if m.still_runs and m.pod.uid != self.state.me]
+        return bool(others) and not self.state.parked and not self._others_train()
 
     def _others_train(self) -> bool:
-        board = self.board
-        return board.phase == Phase.RUNNING and board.group is not None and board.group.is_without_master
+        state = self.state
+        return state.phase == Phase.RUNNING and state.group is not None and state.group.is_without_master
 
     def _is_in_group(self, member: Member) -> bool:
-        return self.board.group is not None and member.pod.uid in self.board.group.uids
+        return self.state.group is not None and member.pod.uid in self.state.group.uids

@@ -11,7 +11,8 @@ from elastic_worker.coordinator.changes import Changes
 from elastic_worker.coordinator.choose import is_to_blame
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.in_place import failed_attempts
-from elastic_worker.coordinator.model import Board, Member, Regroup, Stage
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.state import CoordinatorState, Regroup, Stage
 from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import Message
@@ -22,10 +23,10 @@ MOST_MARGIN = 64
 
 
 class InPlaceExecutor:
-    """Carries out decisions on `board`; `handlers` take in what members answer."""
+    """Carries out decisions on `state`; `handlers` take in what members answer."""
 
-    def __init__(self, board: Board, tell: Tell, changes: Changes) -> None:
-        self._board, self._tell, self._changes = board, tell, changes
+    def __init__(self, state: CoordinatorState, tell: Tell, changes: Changes) -> None:
+        self._state, self._tell, self._changes = state, tell, changes
         self._progress_at_failure = -1
         self.acts: dict[str, Callable[[Decision, float], None]] = {
             "candidates": self._candidates,
@@ -55,30 +56,30 @@ class InPlaceExecutor:
 
     def _candidates(self, decision: Decision, _now: float) -> None:
         for pod in decision.pods:
-            self._board.members[pod.uid].starting = True
+            self._state.members[pod.uid].get_ready()
         self._tell([pod.uid for pod in decision.pods], orders.Candidates())
 
     def _host(self, decision: Decision, _now: float) -> None:
         (pod,) = decision.pods
-        self._board.members[pod.uid].hosts = True
+        self._state.members[pod.uid].hosts = True
         self._tell([pod.uid], orders.Host())
 
     def _prepare(self, decision: Decision, now: float) -> None:
         """Have the next group formed; it meets in the store that is kept ready for it."""
-        board, attempt = self._board, decision.attempt
+        state, attempt = self._state, decision.attempt
         assert attempt is not None
         attempt.since = now
-        host = board.members[attempt.group.pods[0].uid]
+        host = state.members[attempt.group.pods[0].uid]
         attempt.group = replace(attempt.group, store_port=host.store_port)
-        board.attempt, board.attempts = attempt, attempt.number
+        state.attempt, state.attempts = attempt, attempt.number
         self._decided(decision, now)
         concerned = self._concerned(attempt)
         tell_group(
-            board, self._tell, attempt.group, concerned, lambda told: orders.Prepare(told, attempt.key, attempt.broken)
+            state, self._tell, attempt.group, concerned, lambda told: orders.Prepare(told, attempt.key, attempt.broken)
         )
 
     def _decided(self, decision: Decision, now: float) -> None:
-        group = self._board.group
+        group = self._state.group
         self._changes.decided(decision, len(group.pods) if group else 0, now)
 
     def _ask(self, _decision: Decision, now: float) -> None:
@@ -97,72 +98,70 @@ class InPlaceExecutor:
 
     def _bind(self, decision: Decision, now: float) -> None:
         """All go over, each at the step that was agreed on."""
-        board, attempt, old = self._board, self._attempt(), self._board.group
+        state, attempt, old = self._state, self._attempt(), self._state.group
         assert old is not None
         if attempt.starts_again:
             attempt.stage, attempt.since = Stage.SAVING, now
             self._tell_old(orders.Bind(None, attempt.key, save=True))
             return
         concerned = self._concerned(attempt)
-        board.end_change()
+        state.end_change()
         if not attempt.group.pods:
-            board.parked = attempt.sentence
+            state.parked = attempt.sentence
             self._tell_old(orders.Bind(None, attempt.key))
             return
-        board.group = group = replace(attempt.group, step=board.step)
-        board.members[group.pods[0].uid].store_port, board.in_place = 0, group.number
+        state.group = group = replace(attempt.group, step=state.step)
+        state.members[group.pods[0].uid].store_port = 0
         self._changes.formed(group, decision.sentence, len(old.pods), now).lost = 0
         log.info("generation=%d pods=%d reason=%s in_place=1", group.number, len(group.pods), group.reason)
         for uid in concerned:
-            member = board.members[uid]
-            member.process_generation = group.number if uid in group.uids else 0
-            member.refused = False
-        tell_group(board, self._tell, group, concerned, lambda told: orders.Bind(told, attempt.key))
+            state.members[uid].go_over(group.number if uid in group.uids else 0)
+        tell_group(state, self._tell, group, concerned, lambda told: orders.Bind(told, attempt.key))
 
     def cancel(self) -> None:
         """Forget the change; members that wait for it go on."""
-        board = self._board
-        if board.attempt is not None:
-            self._tell(self._concerned(board.attempt), orders.Cancel())
-        board.attempt = None
+        state = self._state
+        if state.attempt is not None:
+            self._tell(self._concerned(state.attempt), orders.Cancel())
+        state.attempt = None
         self._changes.drop_unfinished()
 
     def _retry(self) -> None:
-        board, pods = self._board, self._attempt().group.pods
-        board.tried, board.failed_attempts = pods, failed_attempts(board, pods) + 1
+        state, pods = self._state, self._attempt().group.pods
+        state.tried, state.failed_attempts = pods, failed_attempts(state, pods) + 1
         self.cancel()
 
     def _refuse(self, _decision: Decision, _now: float) -> None:
-        board, attempt = self._board, self._attempt()
-        assert board.group is not None
+        state, attempt = self._state, self._attempt()
+        assert state.group is not None
         for pod in attempt.group.pods:
-            if pod.uid not in board.group.uids:
-                board.members[pod.uid].refused = True
+            if pod.uid not in state.group.uids:
+                state.members[pod.uid].refuse()
         self.cancel()
 
     def _park(self, decision: Decision, now: float) -> None:
         """Too few are left, or all go: everybody waits, with the same step done."""
-        board = self._board
-        assert board.group is not None
+        state = self._state
+        assert state.group is not None
         if decision.attempt is not None:
             self._decided(decision, now)
             decision.attempt.since = now
-            board.attempt = decision.attempt
+            state.attempt = decision.attempt
             return
-        board.parked = decision.sentence
-        self._tell_old(orders.Broken(board.group.number))
+        state.parked = decision.sentence
+        self._tell_old(orders.Broken(state.group.number))
 
     def _count(self, decision: Decision, now: float) -> None:
         """A process failed; the job goes on without it, unless it happens again and again without a step in between."""
-        board, failure = self._board, decision.failure
+        state, failure = self._state, decision.failure
         assert failure is not None
-        assert board.group is not None
-        if is_to_blame(board, board.group, now) and not failure.is_consequence:
-            board.failures = 1 if board.step > self._progress_at_failure else board.failures + 1
-            self._progress_at_failure = board.step
-            board.failure = failure
-        log.warning("failures=%d %s", board.failures, decision.sentence)
-        for member in board.members.values():
+        assert state.group is not None
+        if is_to_blame(state, state.group, now) and not failure.is_consequence:
+            state.failures = 1 if state.step > self._progress_at_failure else state.failures + 1
+            self._progress_at_failure = state.step
+            state.failure = failure
+        log.warning("failures=%d %s", state.failures, decision.sentence)
+        for member in state.members.values():
             member.failure = None
 
     def is_to_save(self, member: Member) -> bool:
@@ -170,16 +169,11 @@ class InPlaceExecutor:
 
         Of a group that has only just come about, its processes have the state when they are all in it.
         """
-        board = self._board
-        if not board.parked or board.group is None:
+        state = self._state
+        if not state.parked or state.group is None:
             return False
-        number = board.group.number
-        known = [board.members[uid] for uid in board.group.places if uid in board.members]
-        here = [
-            each
-            for each in known
-            if each.connected and each.process_generation == number and each.lost_generation != number
-        ]
+        members = state.members_of(state.group.pods)
+        here = [each for each in members if each.where.connected and each.takes_part(state.group.number)]
         return not any(each.here for each in here) and here[:1] == [member]
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ class InPlaceExecutor:
         member.stuck = said.rank
 
     def _cut_off(self, member: Member, said: reports.CutOff, _now: float) -> None:
-        member.lost_generation = said.generation
+        member.fall_out(said.generation)
 
     def _formed(self, member: Member, said: reports.Formed, _now: float) -> None:
         if attempt := self._attempt_of(said.at):
@@ -214,32 +208,25 @@ class InPlaceExecutor:
 
     def _attempt_of(self, key: list[int]) -> Regroup | None:
         """The change under way, if that is the one."""
-        attempt = self._board.attempt
+        attempt = self._state.attempt
         return attempt if attempt is not None and attempt.key == key else None
 
     def _ready(self, member: Member, said: reports.Ready, now: float) -> None:
-        """A pod whose processes have all left their group has lost it."""
-        member.ready_at = (member.ready_at or now) if said.is_ready else None
-        member.starting = member.starting and not said.is_ready
-        member.has_state, member.kind = said.holds, said.kind
-        if member.joined_generation and not said.joined:
-            member.lost_generation = member.joined_generation
-        if said.joined != member.joined_generation and (change := self._changes.of(said.joined)):
+        if member.ready(said, now) and (change := self._changes.of(said.joined)):
             change.marks["joined"] = now
-        member.joined_generation = said.joined
 
     # -- recipients ----------------------------------------------------------------------------------------------------
 
     def _attempt(self) -> Regroup:
-        assert self._board.attempt is not None
-        return self._board.attempt
+        assert self._state.attempt is not None
+        return self._state.attempt
 
     def _tell_old(self, message: Message) -> None:
-        assert self._board.group is not None
-        self._tell(self._board.group.places, message)
+        assert self._state.group is not None
+        self._tell(self._state.group.places, message)
 
     def _concerned(self, attempt: Regroup) -> list[str]:
         """The connected pods of both groups."""
-        assert self._board.group is not None
-        uids = self._board.group.uids | attempt.group.uids
-        return [uid for uid, member in self._board.members.items() if uid in uids and member.connected]
+        assert self._state.group is not None
+        uids = self._state.group.uids | attempt.group.uids
+        return [uid for uid, member in self._state.members.items() if uid in uids and member.where.connected]

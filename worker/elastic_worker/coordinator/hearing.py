@@ -9,7 +9,9 @@ from typing import Any
 
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.model import Board, Failure, Member
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.model import Failure, Generation, Pod
+from elastic_worker.coordinator.state import CoordinatorState
 from elastic_worker.coordinator.succession import Succession
 from elastic_worker.protocol import reports
 from elastic_worker.protocol.codec import Message
@@ -23,8 +25,8 @@ PROGRESS_SECONDS = 300.0
 class Hearing:
     """Of one coordinator."""
 
-    def __init__(self, board: Board, executor: Executor, succession: Succession) -> None:
-        self._board, self._executor, self._succession = board, executor, succession
+    def __init__(self, state: CoordinatorState, executor: Executor, succession: Succession) -> None:
+        self._state, self._executor, self._succession = state, executor, succession
         self._handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
             reports.Processes: self._processes,
             reports.Warm: self._warm,
@@ -40,6 +42,7 @@ class Hearing:
             reports.Failed: self._failed,
             reports.Aligned: self._aligned,
             reports.StandsStill: self._stands_still,
+            reports.SaveReady: self._save_ready,
             reports.Stepped: self._stepped,
             reports.CheckpointFolder: self._checkpoint_folder,
             **executor.in_place.handlers,
@@ -48,6 +51,23 @@ class Hearing:
             reports.LastCheckpointStep: self._last_checkpoint,
             reports.CheckpointError: self._checkpoint_error,
         }
+
+    def enter(self, pod: Pod, group: Generation | None, hello: wire.Message, now: float) -> None:
+        """A pod has connected; with it `group` is the latest one that is known."""
+        state = self._state
+        old = state.members.get(pod.uid)
+        member = Member(pod, takes_parts=bool(hello.get(wire.PARTS)), failure=old.failure if old is not None else None)
+        member.runs(int(hello.get("runs", 0)))
+        state.members[pod.uid] = member
+        if group is not None and (state.group is None or group.order > state.group.order):
+            state.failures, state.step = group.failures, max(state.step, group.step)
+            if group.epoch < state.epoch:
+                state.why = "MasterLost"
+        state.group = group
+        log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
+        self._executor.check_runs(member)
+        self.hear(member, hello, now)
+        self._executor.saving.entered(member)
 
     def hear(self, member: Member, line: wire.Message, now: float) -> None:
         """Take in one line. Of what makes no sense the rest is taken in, each message by itself."""
@@ -58,8 +78,8 @@ class Hearing:
                 handle(member, kind.from_json(line), now)
             except wire.UNREADABLE as error:
                 log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, line)
-        if self._board.group and now - self._board.phase_since >= PROGRESS_SECONDS:
-            self._board.progressed = True
+        if self._state.group and now - self._state.phase_since >= PROGRESS_SECONDS:
+            self._state.progressed = True
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 
@@ -70,16 +90,16 @@ class Hearing:
         member.warm_at = (member.warm_at or now) if said.is_warm else None
 
     def _runs(self, member: Member, said: reports.Runs, _now: float) -> None:
-        member.counts = said.generation
+        member.runs(said.generation)
 
     def _unkillable(self, member: Member, said: reports.Unkillable, _now: float) -> None:
-        member.given_up = said.process
+        member.unkillable(said.process)
 
     def _leaving(self, member: Member, said: reports.Leaving, now: float) -> None:
-        member.leaving_until = now + said.seconds
+        member.leave(now + said.seconds)
 
     def _goodbye(self, member: Member, _said: reports.Goodbye, _now: float) -> None:
-        member.goodbye = True
+        member.go()
 
     def _store_port(self, member: Member, said: reports.StorePort, _now: float) -> None:
         member.store_port = said.port
@@ -96,17 +116,17 @@ class Hearing:
         self._executor.started(member, said.generation, now)
 
     def _stopped(self, member: Member, said: reports.Stopped, _now: float) -> None:
-        board = self._board
-        if board.group and said.generation == board.group.number:
-            board.step = max(board.step, said.step)
+        state = self._state
+        if state.group and said.generation == state.group.number:
+            state.step = max(state.step, said.step)
         self._executor.stopped(member, said.lost, unkillable=said.unkillable)
 
     def _finished(self, member: Member, said: reports.Finished, _now: float) -> None:
-        member.finished = said.generation
+        member.finish(said.generation)
 
     def _failed(self, member: Member, said: reports.Failed, now: float) -> None:
         member.failure = Failure(
-            generation=member.process_generation if said.generation is None else said.generation,
+            generation=member.processes.number if said.generation is None else said.generation,
             rank=said.rank,
             exit_code=said.exit_code,
             message=said.message,
@@ -114,6 +134,7 @@ class Hearing:
             at=now - said.ago,
             is_consequence=said.is_consequence,
         )
+        member.fall_out(member.failure.generation)
 
     def _aligned(self, member: Member, said: reports.Aligned, now: float) -> None:
         self._executor.aligned(member, now, whole=said.whole, marked=said.marked)
@@ -121,19 +142,22 @@ class Hearing:
     def _stands_still(self, member: Member, said: reports.StandsStill, now: float) -> None:
         self._executor.aligning.stood(member, now, still=said.still, round_=said.round)
 
+    def _save_ready(self, member: Member, said: reports.SaveReady, now: float) -> None:
+        self._executor.saving.answered(member, said, now)
+
     def _stepped(self, _member: Member, said: reports.Stepped, now: float) -> None:
         self._executor.stepped(said.generation, said.pause, now)
 
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def _checkpoint(self, _member: Member, _said: reports.Checkpoint, _now: float) -> None:
-        self._board.progressed = True
+        self._state.progressed = True
 
     def _step(self, member: Member, said: reports.Step, _now: float) -> None:
         """What was on its way when the group formed is of the one before: some of it is done again (104)."""
-        board = self._board
-        if board.group and member.counts == board.group.number:
-            board.step = max(board.step, said.count)
+        state = self._state
+        if state.group and member.tells_steps_of(state.group.number):
+            state.step = max(state.step, said.count)
 
     def _last_checkpoint(self, _member: Member, said: reports.LastCheckpointStep, _now: float) -> None:
         self._executor.training.update(said.to_json())

@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from elastic_worker.coordinator.model import Board, Rules
 from elastic_worker.coordinator.server import Coordinator
+from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
 from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up
@@ -22,7 +22,12 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     set_up("coordinator")
-    asyncio.run(coordinator_of(read(os.environ)).serve(read(os.environ).port))
+    asyncio.run(_serve(read(os.environ)))
+
+
+async def _serve(settings: Settings) -> None:
+    """Python 3.9 binds an event to the loop in which it is made, so the coordinator is made in the one that it uses."""
+    await coordinator_of(settings).serve(settings.port)
 
 
 def coordinator_of(settings: Settings) -> Coordinator:
@@ -35,11 +40,11 @@ def coordinator_of(settings: Settings) -> Coordinator:
         stall_seconds=settings.stall_seconds,
     )
     masters = Succession(settings.checkpoint_path, job_uid=settings.job_uid, epoch=settings.epoch)
-    board = Board(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
+    state = CoordinatorState(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
     if settings.epoch > 1 and masters.is_known:
-        board.gives_way_until = now + GIVE_WAY_SECONDS
+        state.gives_way_until = now + GIVE_WAY_SECONDS
     return Coordinator(
-        board,
+        state,
         WishFile(Path(settings.wish_file)),
         masters,
         token=settings.token,

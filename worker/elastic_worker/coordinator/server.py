@@ -17,8 +17,10 @@ from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
 from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.model import Board, Generation, Member, Phase, Pod
+from elastic_worker.coordinator.member import Gone, Member
+from elastic_worker.coordinator.model import Generation, Pod
 from elastic_worker.coordinator.part import remembered
+from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
 from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
@@ -37,14 +39,21 @@ class Coordinator:
     """Serves the members of one incarnation."""
 
     def __init__(
-        self, board: Board, wishes: WishFile, succession: Succession, *, token: str, job_uid: str, incarnation: int
+        self,
+        state: CoordinatorState,
+        wishes: WishFile,
+        succession: Succession,
+        *,
+        token: str,
+        job_uid: str,
+        incarnation: int,
     ) -> None:
-        self.board, self._wishes, self._succession = board, wishes, succession
+        self.state, self._wishes, self._succession = state, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
         self._telling = Telling()
         self._lines, self._tell = self._telling.lines, self._telling.tell
-        self._executor = Executor(board, self._tell)
-        self._hearing = Hearing(board, self._executor, succession)
+        self._executor = Executor(state, self._tell)
+        self._hearing = Hearing(state, self._executor, succession)
         self._wake = asyncio.Event()
         self._said = ""
 
@@ -72,7 +81,7 @@ class Coordinator:
                 line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
             )
             pod = Pod.from_message(hello["pod"], address=str(writer.get_extra_info("peername")[0]))
-            group = remembered(self.board.group, hello.get("group"), pod)
+            group = remembered(self.state.group, hello.get("group"), pod)
             self._check_epoch(int(hello.get("epoch", 0)))
         except (wire.RefusedError, OSError, *wire.UNREADABLE) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
@@ -80,13 +89,13 @@ class Coordinator:
                 line.send({"refused": str(error)})
             await line.close()
             return
-        line.send({"proof": proof, "epoch": self.board.epoch})
+        line.send({"proof": proof, "epoch": self.state.epoch})
         await self.attend(line, pod, group, hello)
 
     def _check_epoch(self, seen: int) -> None:
         """A member that has obeyed a newer master shows that this one is the past."""
-        if seen > self.board.epoch:
-            raise wire.RefusedError(f"there is a newer master than that of epoch {self.board.epoch}")
+        if seen > self.state.epoch:
+            raise wire.RefusedError(f"there is a newer master than that of epoch {self.state.epoch}")
 
     async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
         """Listen to one member until its connection ends; with it `group` is the latest one that is known."""
@@ -94,13 +103,14 @@ class Coordinator:
         if before is not None:
             before.abort()
         self._lines[pod.uid] = line
-        self._enter(pod, group, hello)
+        self._hearing.enter(pod, group, hello, time.monotonic())
+        self._wake.set()
         try:
             while True:
                 message = await line.receive(seconds=self._patience(pod))
                 if self._lines.get(pod.uid) is not line:
                     return
-                self._hear(self.board.members[pod.uid], message)
+                self._hear(self.state.members[pod.uid], message)
         except ConnectionError as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
@@ -115,30 +125,13 @@ class Coordinator:
         return wire.IN_PLACE_SILENCE_SECONDS if self._changes_in_place(pod) else wire.SILENCE_SECONDS
 
     def _changes_in_place(self, pod: Pod) -> bool:
-        return self.board.members[pod.uid].kind == IN_PLACE
-
-    def _enter(self, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        board, now = self.board, time.monotonic()
-        old = board.members.get(pod.uid)
-        runs, takes_parts = int(hello.get("runs", 0)), bool(hello.get(wire.PARTS))
-        member = Member(pod, since=now, process_generation=runs, takes_parts=takes_parts)
-        if old is not None and old.failure is not None:
-            member.failure = old.failure
-        board.members[pod.uid] = member
-        if group is not None and (board.group is None or group.order > board.group.order):
-            board.failures, board.step = group.failures, max(board.step, group.step)
-            if group.epoch < board.epoch:
-                board.why = "MasterLost"
-        board.group = group
-        log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
-        self._executor.check_runs(member)
-        self._hear(member, hello)
+        return self.state.members[pod.uid].kind == IN_PLACE
 
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
         """A process that closes its connection has ended; a connection that breaks may be made again."""
-        member, now = self.board.members[pod.uid], time.monotonic()
-        member.connected, member.since = False, now if may_return else now - RECONNECT_SECONDS
-        log.info("%s is gone: %s", pod.name, "it left" if member.goodbye else why)
+        member, now = self.state.members[pod.uid], time.monotonic()
+        member.lose(now + RECONNECT_SECONDS if may_return else now)
+        log.info("%s is gone: %s", pod.name, "it left" if isinstance(member.where, Gone) else why)
         self._wake.set()
 
     def _hear(self, member: Member, message: wire.Message) -> None:
@@ -158,7 +151,7 @@ class Coordinator:
             await asyncio.sleep(due - time.monotonic())
 
     def _tell_status(self) -> None:
-        self._tell([self.board.me], orders.Status(self._executor.status(self._said)))
+        self._tell([self.state.me], orders.Status(self._executor.status(self._said)))
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -167,17 +160,17 @@ class Coordinator:
             if self._wishes.problem != problem:
                 problem = self._wishes.problem
                 log.warning("%s", problem or "the membership annotation can be read again")
-            if wish is not self.board.wish:
-                self.board.wish = wish
+            if wish is not self.state.wish:
+                self.state.wish = wish
                 self._wake.set()
             await asyncio.sleep(POLL_SECONDS)
 
     async def _watch_masters(self) -> None:
         """In a thread: storage may hang where the network is cut."""
-        while self.board.phase not in (Phase.DONE, Phase.FAILED):
+        while self.state.phase not in (Phase.DONE, Phase.FAILED):
             newest = await asyncio.to_thread(self._succession.look)
-            if newest > self.board.newest_epoch:
-                self.board.newest_epoch = newest
+            if newest > self.state.newest_epoch:
+                self.state.newest_epoch = newest
                 self._wake.set()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -195,10 +188,10 @@ class Coordinator:
         """Decide and do until there is nothing more to do now; when to look again."""
         while True:
             now = time.monotonic()
-            decision = decide(self.board, now)
+            decision = decide(self.state, now)
             if decision.sentence != self._said or decision.act != "stay":
                 self._said = decision.sentence
-                level = logging.DEBUG if self.board.phase == Phase.STOPPING else logging.INFO
+                level = logging.DEBUG if self.state.phase == Phase.STOPPING else logging.INFO
                 log.log(level, "%s: %s", decision.act, brief(decision.sentence))
             if decision.act == "stay":
                 self._executor.release()

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from elastic_worker import wire
-from elastic_worker.coordinator.model import Board, Generation
+from elastic_worker.coordinator.model import Generation
 from elastic_worker.coordinator.part import part_of
+from elastic_worker.coordinator.state import CoordinatorState
 from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.orders import Group
 
@@ -63,10 +64,10 @@ class Telling:
 
 
 def tell_group(
-    board: Board, tell: Tell, group: Generation, uids: Iterable[str], word: Callable[[Group], Message]
+    state: CoordinatorState, tell: Tell, group: Generation, uids: Iterable[str], word: Callable[[Group], Message]
 ) -> None:
     """Tell of a group: each member its own part of it, those of earlier releases the whole (113)."""
-    members = [board.members[uid] for uid in uids]
+    members = [state.members[uid] for uid in uids]
     older = [member.pod.uid for member in members if not member.takes_parts]
     if older:
         tell(older, word(group.to_message()))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from elastic_worker.coordinator.choose import is_wanted
-from elastic_worker.coordinator.model import Board, Member, Pod
+from elastic_worker.coordinator.member import Member
+from elastic_worker.coordinator.model import Pod
+from elastic_worker.coordinator.state import CoordinatorState
 
 
-def member(board: Board, pod: Pod) -> Member:
-    """The pod as it was last seen; one that was never connected here is not."""
-    return board.member(pod.uid) or Member(pod, since=board.started, connected=False)
-
-
-def what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
+def what_changes(state: CoordinatorState, going: list[Pod], coming: list[Pod]) -> str:
     """A sentence without its end, for lists of which not both are empty."""
-    leaving = [pod for pod in going if not _stays(board, pod)]
-    waiting = [pod for pod in going if _stays(board, pod)]
+    members = state.members_of(going)
+    leaving = [m.pod for m in members if not _stays(state, m)]
+    waiting = [m.pod for m in members if _stays(state, m)]
     parts = (
         _named(leaving, "leaves", "leave"),
         _named(waiting, "has to wait", "have to wait"),
@@ -23,8 +21,8 @@ def what_changes(board: Board, going: list[Pod], coming: list[Pod]) -> str:
     return " and ".join(part for part in parts if part)
 
 
-def _stays(board: Board, pod: Pod) -> bool:
-    return is_wanted(board, pod.uid) and member(board, pod).here
+def _stays(state: CoordinatorState, member: Member) -> bool:
+    return member.here and is_wanted(state, member.pod.uid)
 
 
 def _named(pods: list[Pod], one: str, many: str) -> str:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable
 
@@ -17,10 +18,11 @@ from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.processes import standin
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
+from elastic_worker.protocol.standin import Run
 
 log = logging.getLogger(__name__)
 
-TakeProgram = Callable[[list[str], str, Mapping[str, str]], Awaitable[None]]
+TakeProgram = Callable[[Run], Awaitable[None]]
 USAGE_CODE = 2
 """What torchrun itself ends with where it does not understand its command line."""
 END_SECONDS = 5.0
@@ -40,6 +42,7 @@ class Command:
         take: TakeProgram,
     ) -> None:
         self.words, self._environ, self._socket = list(words), environ, short_path(scratch, "torchrun.sock")
+        self._door = scratch / "door"
         self._children, self._take = children, take
         self._process: Process | None = None
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -88,20 +91,28 @@ class Command:
 
     def _start(self) -> int:
         """Start the command with the stand-in's folder first on PATH. Raises OSError where there is no such program."""
+        self._door.mkdir()
+        standin.open_door(self._door)
         path = f"{standin.FOLDER}{os.pathsep}{self._environ.get('PATH', os.defpath)}"
+        modules = os.pathsep.join(filter(None, [str(self._door), self._environ.get("PYTHONPATH", "")]))
         environ = {key: value for key, value in self._environ.items() if key != contract.ENV_TOKEN}
-        ours = {"PATH": path, standin.ENV_SOCKET: str(self._socket), standin.ENV_PYTHON: sys.executable}
+        ours = {
+            "PATH": path,
+            "PYTHONPATH": modules,
+            standin.ENV_SOCKET: str(self._socket),
+            standin.ENV_PYTHON: sys.executable,
+        }
         program = shutil.which(self.words[0], path=path)
         if program is None:
             raise FileNotFoundError(f"{self.words[0]}: there is no such program in the image")
         return self._children.spawn([program, *self.words[1:]], environ={**environ, **ours})
 
-    async def _on_run(self, request: standin.Request) -> int:
+    async def _on_run(self, request: Run) -> int:
         if self._called:
             log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
             return 1
         try:
-            await self._take(list(request.argv), request.directory, request.environ)
+            await self._take(replace(request, environ=standin.without(self._door, request.environ)))
         except UsageError as error:
             log.warning("%s", error)
             return USAGE_CODE

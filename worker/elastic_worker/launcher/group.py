@@ -14,6 +14,7 @@ from elastic_worker import contract
 from elastic_worker.coordinator.part import Part, taken
 from elastic_worker.launcher.aligning import Aligning
 from elastic_worker.launcher.describe import is_consequence, what_happened
+from elastic_worker.launcher.saving import Saving
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
@@ -62,11 +63,11 @@ class Group:
         *,
         know_group: Callable[[orders.Group], None],
         environ: Mapping[str, str],
-        library: Trainees,
+        trainees: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
         self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
-        self.library, self._know_group = library, know_group
+        self.trainees, self._know_group = trainees, know_group
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Part | None = None
@@ -75,6 +76,7 @@ class Group:
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
         self.aligning = Aligning(watch, self._living, tell, self.note_checkpoint)
+        self.saving = Saving(self._living, tell)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
@@ -96,8 +98,10 @@ class Group:
     @property
     def step(self) -> int:
         """Of the whole training: what the library says, else what was counted since the group formed."""
-        said = self.library.progress().get("step")
-        return int(said) if said is not None else (self.record.step if self.record else 0) + self.steps
+        said = self.trainees.progress()
+        if said is not None and said.step is not None:
+            return int(said.step)
+        return (self.record.step if self.record else 0) + self.steps
 
     def pids(self) -> list[int]:
         """Of the processes that still run."""
@@ -164,7 +168,7 @@ class Group:
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
         assert self.program is not None
         process = await self.starter.start(
-            self.program, environ=environ, directory=self.directory, local_rank=local_rank
+            self.program.of_process(local_rank), environ=environ, directory=self.directory, local_rank=local_rank
         )
         self.processes.append(process)
         self._by_rank[local_rank] = process
@@ -175,6 +179,7 @@ class Group:
         self._stopping = True
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
+        self.saving.withdraw()
         self.aligning.cancel()  # none of them runs on between now and its end
         lost = self._count_lost(processes)
         if dump:
@@ -185,7 +190,7 @@ class Group:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
-        self.library.forget()
+        self.trainees.forget()
         left = [Unkillable(unkillable)] if unkillable else []
         self.tell(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
 
@@ -221,7 +226,7 @@ class Group:
             return
         if code:
             self._failed.append(process)
-            self.library.gone(local_rank)
+            self.trainees.gone(local_rank)
         if record is None:
             told = what_happened(local_rank, code, process.error)
             log.warning("%s, before it was in a group", brief(told))
@@ -290,7 +295,7 @@ class Group:
             "TORCHELASTIC_USE_AGENT_STORE": True,
             contract.ENV_GENERATION: record.number,
             contract.ENV_MASTER_EPOCH: record.epoch,
-            contract.ENV_LIBRARY: self.library.path,
+            contract.ENV_LIBRARY: self.trainees.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
         # Data loaders' workers that are not forked look for the package that the script has imported.

@@ -50,7 +50,7 @@ class Health:
 
     def silent(self, now: float) -> list[int]:
         """Pids of the plain scripts' processes that must read and write, as they have done no step for long."""
-        if self._group.library.kind:
+        if self._group.trainees.kind:
             return []
         long = SILENT_SHARE * self._group.settings.stall_seconds
         return [p.pid for p in self._running() if p.steps[1] is not None and now >= p.steps[1] + long]
@@ -63,12 +63,13 @@ class Health:
 
     def _tell_stalls(self) -> None:
         """Once it is so, and once it is not any more."""
-        stuck = self._group.library.ask_where(self._group.settings.stall_seconds)
+        stuck = self._group.trainees.ask_where(self._group.settings.stall_seconds)
         record = self._group.record
         told = None
         if stuck is not None and record is not None and self._group.running:
-            rank = record.first_rank + stuck["rank"]
-            told = {"generation": record.number, "rank": rank, "tick": stuck["tick"], "seconds": stuck["seconds"]}
+            local_rank, where = stuck
+            rank = record.first_rank + local_rank
+            told = {"generation": record.number, "rank": rank, "tick": where.tick, "seconds": where.seconds}
         if (told is None) != (self._stuck is None):
             self._membership.tell(Stuck(told))
         self._stuck = told
@@ -76,7 +77,7 @@ class Health:
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.aligning.frozen and p.state() == "T"}
         self._frozen_since = {pid: self._frozen_since.get(pid, now) for pid in frozen}
-        patience = IN_PLACE_FROZEN_SECONDS if self._group.library.in_place else FROZEN_SECONDS
+        patience = IN_PLACE_FROZEN_SECONDS if self._group.trainees.in_place else FROZEN_SECONDS
         if self._group.aligning.under_way:
             patience = ALIGNING_FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
@@ -95,7 +96,7 @@ class Health:
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
         """Steps of scripts that use the library are `_tell_stalls`' affair: it knows which of them take too long."""
-        count, last, first = process.steps
-        if last is None or self._group.library.kind:
+        steps = process.steps
+        if steps.last is None or self._group.trainees.kind:
             return Seen(process.cpu_seconds())
-        return Seen(process.cpu_seconds(), moved, count, first, last)
+        return Seen(process.cpu_seconds(), moved, steps.count, steps.first, steps.last)

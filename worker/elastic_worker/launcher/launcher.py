@@ -32,11 +32,12 @@ from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.launcher.training import shown
-from elastic_worker.processes import torchrun
+from elastic_worker.processes import standin, torchrun
 from elastic_worker.processes.children import Children
 from elastic_worker.processes.starter import Starter
 from elastic_worker.protocol import orders, reports
 from elastic_worker.protocol.codec import Message
+from elastic_worker.protocol.standin import Python, Run
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ FINISH_SECONDS = 15.0
 """For the end of a file of a checkpoint that is being written when the processes are stopped."""
 LEAVE_SECONDS = 1.0
 """What processes that were asked to end get before they are sent SIGTERM."""
+TOO_OLD = "torchrun was called by {}, which is Python {}.{}, and {}.{} or later is needed in Elastic mode"
 FAREWELL_SECONDS = 0.5
 """The master's last words to the others are on their way."""
 
@@ -75,7 +77,7 @@ class Launcher:
         self._membership = Membership(settings, self._hear)
         path, marker = settings.checkpoint_path, settings.checkpoint_complete
         self._watch = CheckpointWatch(Path(path), writers=self._pids, marker=marker) if path else None
-        self._library = Trainees(
+        self._trainees = Trainees(
             settings.pod_uid,
             short_path(scratch, "library.sock"),
             tell=self._membership.tell,
@@ -87,11 +89,11 @@ class Launcher:
             self._membership.tell,
             know_group=self._membership.know_group,
             environ=self.environ,
-            library=self._library,
+            trainees=self._trainees,
             watch=self._watch,
         )
         self._readiness = Readiness(self._group, lambda told: self._end_with(Ending(1, told)))
-        self._membership.on_line = self._library.coordinator_is
+        self._membership.on_line = self._trainees.coordinator_is
         self._save = False
         self._command: Command | None = None
         if given.is_command:
@@ -105,6 +107,8 @@ class Launcher:
             orders.Form: self._form,
             orders.Align: self._align,
             orders.StandStill: self._stand_still,
+            orders.AskSave: self._ask_save,
+            orders.Save: self._save_now,
             orders.Resume: self._resume,
             orders.Stop: self._stop,
             orders.Done: self._done,
@@ -136,7 +140,7 @@ class Launcher:
             await _cancel(tasks)
             await self._starter.close()
             self._children.close()
-            remove_folder_of(self._library.path)
+            remove_folder_of(self._trainees.path)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         """What runs beside each other; none of them ends by itself."""
@@ -145,7 +149,7 @@ class Launcher:
             self._membership.run(),
             Health(self._group, self._membership).run(),
             self._serve_status(),
-            self._library.serve(),
+            self._trainees.serve(),
         ]
         if self.settings.is_master:
             parts.append(CoordinatorProcess(self._children, self.environ).run())
@@ -166,11 +170,17 @@ class Launcher:
         if isinstance(parsed.nproc, int):
             self._membership.tell(reports.Processes(parsed.nproc))
             self._group.size = parsed.nproc
+        elif parsed.nproc is not None:
+            log.info("--nproc-per-node=%s is not used: the pod has %d processes", parsed.nproc, self._group.size)
 
-    async def _take_program(self, words: list[str], directory: str, environ: Mapping[str, str]) -> None:
-        """A command has called torchrun."""
-        self._take_words(words)
-        self._group.directory, self._group.environ = directory, environ
+    async def _take_program(self, request: Run) -> None:
+        """A command has called torchrun, perhaps that of another python, which then runs the script."""
+        if request.python is not None and tuple(request.python.version) < contract.OLDEST_PYTHON:
+            raise torchrun.UsageError(_too_old(request.python))
+        self._take_words(request.argv)
+        self._group.directory, self._group.environ = request.directory, request.environ
+        if request.python is not None and not standin.is_ours(request.python):
+            self._starter.use_python(request.python.executable)
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
@@ -192,7 +202,7 @@ class Launcher:
         for kind, handle in self._handlers.items():
             if kind.key in line:
                 await handle(kind.from_json(line))
-        self._library.hear(line)
+        self._trainees.hear(line)
 
     async def _take_status(self, told: orders.Status) -> None:
         self._told = told.status
@@ -204,7 +214,14 @@ class Launcher:
     async def _stand_still(self, told: orders.StandStill) -> None:
         self._group.aligning.stand_still(told.round, marked=told.marked)
 
+    async def _ask_save(self, told: orders.AskSave) -> None:
+        self._group.saving.propose(told)
+
+    async def _save_now(self, told: orders.Save) -> None:
+        self._group.saving.ask(told)
+
     async def _resume(self, _told: orders.Resume) -> None:
+        self._group.saving.withdraw()
         self._group.aligning.cancel()
 
     async def _stop(self, told: orders.Stop) -> None:
@@ -303,11 +320,11 @@ class Launcher:
 
     async def _ask_to_end(self, ending: Ending) -> None:
         """Processes that use the library end as scripts do; where nobody else has the state, it is written first."""
-        if not self._library.in_place or ending is not LEFT:
+        if not self._trainees.in_place or ending is not LEFT:
             return
         self._group.expect_end()
         save = self._save or not self._membership.connected
-        await self._library.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
+        await self._trainees.leave(save=save, seconds=self._at_most(SAVE_SECONDS))
         running = [process.exited for process in self._group.processes if not process.exited.done()]
         if running:
             await asyncio.wait(running, timeout=self._at_most(LEAVE_SECONDS))
@@ -378,8 +395,13 @@ class Launcher:
 
     def _how_it_goes(self) -> dict[str, Any]:
         """What the first process here says of the training, or said last: between two groups there may be none."""
-        self._training = shown(self._library.progress()) or self._training
+        said = self._trainees.progress()
+        self._training = (shown(said) if said is not None else {}) or self._training
         return self._training
+
+
+def _too_old(python: Python) -> str:
+    return TOO_OLD.format(python.executable, *python.version, *contract.OLDEST_PYTHON)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

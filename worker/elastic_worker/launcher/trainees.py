@@ -10,18 +10,20 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.part import Part, taken
-from elastic_worker.protocol import reports
+from elastic_worker.protocol import orders, process_orders, process_reports, reports
+from elastic_worker.protocol.codec import Json, Message
+from elastic_worker.protocol.process_orders import GroupPlace
 
 log = logging.getLogger(__name__)
 
-Message = dict[str, Any]
-ANSWERS = {kind.key: kind for kind in reports.ANSWERS}
+M = TypeVar("M", bound=Message)
 LINE_BYTES = 1 << 20
 STALL_STEPS = 10.0
 """A step that takes this many times the median will not end."""
@@ -45,13 +47,13 @@ class Trainee:
     writer: Writer
     joined: int = 0
     waits: bool = False
-    progress: Message = field(default_factory=dict)
-    where: Message = field(default_factory=dict)
+    progress: process_reports.Progress | None = None
+    where: process_reports.Where | None = None
 
     def send(self, message: Message) -> None:
         """Put a message on its way."""
         if not self.writer.is_closing():
-            self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self.writer.write(wire.encode(message.to_json()))
 
 
 class Trainees:
@@ -60,9 +62,30 @@ class Trainees:
     def __init__(self, uid: str, path: Path, *, tell: Callable[..., None], size: Callable[[], int]) -> None:
         self._uid, self.path, self._tell, self._size = uid, path, tell, size
         self._trainees: dict[int, Trainee] = {}
-        self._answers: dict[str, dict[int, Any]] = {}
+        self._answers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self._ready, self._joined = False, 0
         self._saved: asyncio.Future[None] | None = None
+        self._handlers: dict[type[Message], Callable[[Trainee, Any], None]] = {
+            process_reports.Progress: self._progress,
+            process_reports.Where: self._where,
+            process_reports.Waits: self._waits,
+            process_reports.Joined: self._is_in,
+            process_reports.Stepped: self._stepped,
+            process_reports.Saved: self._has_saved,
+            process_reports.Lost: self._lost,
+            reports.Formed: self._formed,
+            reports.Unformed: self._unformed,
+            reports.Passed: self._passed,
+            reports.Agreed: self._agreed,
+            reports.SavedTogether: self._saved_together,
+            reports.LastCheckpointStep: self._last_checkpoint,
+            reports.CheckpointError: self._checkpoint_error,
+        }
+        self._orders: dict[type[Message], Callable[[Any], None]] = {
+            orders.Prepare: self._prepare,
+            **dict.fromkeys(process_orders.HANDED_ON, self._each),
+            orders.Bind: self._bind,
+        }
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -77,19 +100,23 @@ class Trainees:
         """Whether all of its processes go from group to group as they are."""
         return self.kind == IN_PLACE
 
-    def progress(self) -> Message:
-        """What its first process last said of the training; {} if nothing was said."""
-        return self._trainees[min(self._trainees)].progress if self._trainees else {}
+    def progress(self) -> process_reports.Progress | None:
+        """What its first process last said of the training, if it said something."""
+        return self._trainees[min(self._trainees)].progress if self._trainees else None
 
-    def ask_where(self, at_least: float) -> Message | None:
-        """The process that is least far of those whose step takes far too long, if all do; asks anew for the next time.
+    def ask_where(self, at_least: float) -> tuple[int, process_reports.Where] | None:
+        """The process that is least far of those whose step takes far too long, if all do, by its local rank.
 
-        Its `tick`, `seconds` in that step, and local `rank`.
+        Asks anew for the next time.
         """
-        said = [{**trainee.where, "rank": trainee.local_rank} for trainee in self._trainees.values()]
-        self._each(lambda _rank: {"where": 1})
-        is_stuck = [each.get("seconds", 0.0) > max(at_least, STALL_STEPS * each.get("median", 0.0)) for each in said]
-        return min(said, key=lambda each: each["tick"]) if said and all(is_stuck) else None
+        said = [(trainee.local_rank, trainee.where) for trainee in self._trainees.values()]
+        self._each(process_orders.AskWhere())
+        stuck = [
+            (local_rank, where)
+            for local_rank, where in said
+            if where is not None and where.seconds > max(at_least, STALL_STEPS * where.median)
+        ]
+        return min(stuck, key=lambda each: each[1].tick) if said and len(stuck) == len(said) else None
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
@@ -108,18 +135,27 @@ class Trainees:
         try:
             trainee = self.enter(json.loads(await reader.readline()), writer)
             while line := await reader.readline():
-                self.take(trainee, json.loads(line))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                self._hear(trainee, line)
+        except (OSError, *wire.UNREADABLE) as error:
             log.debug("a training process is heard no more: %s", error)
         finally:
             writer.close()
 
-    def enter(self, hello: Message, writer: Writer) -> Trainee:
-        """A process has dialled in. Raises KeyError, TypeError, ValueError for what is no hello."""
-        trainee = Trainee(int(hello["localRank"]), str(hello["kind"]), writer)
+    def _hear(self, trainee: Trainee, line: bytes) -> None:
+        """What cannot be read, of a library of another release, ends nobody's training (103)."""
+        try:
+            self.take(trainee, json.loads(line))
+        except wire.UNREADABLE as error:
+            told = "process %d says what cannot be read: %r in %.300r"
+            log.warning(told, trainee.local_rank, error, line, exc_info=True)
+
+    def enter(self, line: Json, writer: Writer) -> Trainee:
+        """A process has dialled in. Raises wire.UNREADABLE for what is no hello."""
+        hello = process_reports.Hello.from_json(line)
+        trainee = Trainee(hello.local_rank, hello.kind, writer)
         self._trainees[trainee.local_rank] = trainee
-        if folder := str(hello.get("checkpoints", "")):
-            self._tell(reports.CheckpointFolder(folder))
+        if hello.checkpoints:
+            self._tell(reports.CheckpointFolder(hello.checkpoints))
         self._look()
         return trainee
 
@@ -135,48 +171,72 @@ class Trainees:
 
     # -- from the processes to the coordinator -------------------------------------------------------------------------
 
-    def take(self, trainee: Trainee, message: Message) -> None:
-        """What a process says."""
-        if "progress" in message:
-            trainee.progress = message["progress"]
-        if "where" in message:
-            trainee.where = message["where"]
-        if "waits" in message:
-            trainee.waits, trainee.joined = bool(message["waits"]), 0
-            self._look()
-        if "joined" in message:
-            trainee.joined, trainee.waits = int(message["joined"]), False
-            self._look()
-        if "saved" in message and self._saved is not None and not self._saved.done():
-            self._saved.set_result(None)
-        if "savedTogether" in message:
-            self._collect("savedTogether", trainee, message)
-        if "lastCheckpointStep" in message:
-            self._tell(reports.Checkpoint(), reports.LastCheckpointStep.from_json(message))
-        if "checkpointError" in message:
-            self._tell(reports.CheckpointError.from_json(message))
-        for name in ("formed", "passed", "agreed", "stepped"):
-            if name in message:
-                self._collect(name, trainee, message)
-        if "lost" in message:
-            self._tell(reports.CutOff(int(message["lost"])))
-        if "unformed" in message:
-            self._tell(reports.Unformed.from_json(message))
+    def take(self, trainee: Trainee, line: Json) -> None:
+        """What a process says. Raises wire.UNREADABLE."""
+        for kind, handle in self._handlers.items():
+            if kind.key in line:
+                handle(trainee, kind.from_json(line))
 
-    def _collect(self, name: str, trainee: Trainee, message: Message) -> None:
-        """An answer counts when all have given it."""
-        key = f"{name} {message.get('at')} {message.get('tick')} {message.get('generation')}"
+    def _progress(self, trainee: Trainee, said: process_reports.Progress) -> None:
+        trainee.progress = said
+
+    def _where(self, trainee: Trainee, said: process_reports.Where) -> None:
+        trainee.where = said
+
+    def _waits(self, trainee: Trainee, _said: process_reports.Waits) -> None:
+        trainee.waits, trainee.joined = True, 0
+        self._look()
+
+    def _is_in(self, trainee: Trainee, said: process_reports.Joined) -> None:
+        trainee.waits, trainee.joined = False, said.generation
+        self._look()
+
+    def _stepped(self, trainee: Trainee, said: process_reports.Stepped) -> None:
+        if all_said := self._collect(trainee, said, said.generation):
+            pauses = [each.pause for each in all_said if each.pause > 0]
+            self._tell(reports.Stepped(said.generation, max(pauses) if pauses else None))
+
+    def _has_saved(self, _trainee: Trainee, _said: process_reports.Saved) -> None:
+        if self._saved is not None and not self._saved.done():
+            self._saved.set_result(None)
+
+    def _lost(self, _trainee: Trainee, said: process_reports.Lost) -> None:
+        self._tell(reports.CutOff(said.generation))
+
+    def _formed(self, trainee: Trainee, said: reports.Formed) -> None:
+        if self._collect(trainee, said, *said.at):
+            self._tell(said)
+
+    def _unformed(self, _trainee: Trainee, said: reports.Unformed) -> None:
+        self._tell(said)
+
+    def _passed(self, trainee: Trainee, said: reports.Passed) -> None:
+        if all_said := self._collect(trainee, said, *said.at):
+            self._tell(reports.Passed(max(each.boundaries for each in all_said), said.at))
+
+    def _agreed(self, trainee: Trainee, said: reports.Agreed) -> None:
+        if all_said := self._collect(trainee, said, said.tick, *said.at):
+            self._tell(reports.Agreed(all(each.is_agreed for each in all_said), said.tick, said.at))
+
+    def _saved_together(self, trainee: Trainee, said: reports.SavedTogether) -> None:
+        if all_said := self._collect(trainee, said, *said.at):
+            self._tell(reports.SavedTogether(all(each.is_saved for each in all_said), said.at))
+
+    def _last_checkpoint(self, _trainee: Trainee, said: reports.LastCheckpointStep) -> None:
+        self._tell(reports.Checkpoint(), said)
+
+    def _checkpoint_error(self, _trainee: Trainee, said: reports.CheckpointError) -> None:
+        self._tell(said)
+
+    def _collect(self, trainee: Trainee, said: M, *about: int) -> list[M]:
+        """What all processes have said about the same; nothing before all have."""
+        key = type(said), *about
         answers = self._answers.setdefault(key, {})
-        answers[trainee.local_rank] = message[name]
+        answers[trainee.local_rank] = said
         if len(answers) < self._size():
-            return
+            return []
         del self._answers[key]
-        together = max(answers.values()) if name in ("formed", "passed", "stepped") else all(answers.values())
-        if name == "stepped":
-            pauses = [pause for pause in answers.values() if pause > 0]
-            self._tell(reports.Stepped(int(message["generation"]), max(pauses) if pauses else None))
-        else:
-            self._tell(ANSWERS[name].from_json({**message, name: together}))
+        return list(answers.values())
 
     def _look(self) -> None:
         """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
@@ -191,26 +251,27 @@ class Trainees:
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 
-    def hear(self, message: Message) -> None:
-        """Hand on what concerns groups that change in place."""
-        if "prepare" in message:
-            self._answers.clear()
-            told = message["prepare"]
-            part = taken(told["group"], self._uid)
-            self._each(lambda rank: {"prepare": {**told, "group": None, **_place(part, rank)}})
-        for name in ("ask", "propose", "cancel", "broken"):
-            if name in message:
-                self._each(lambda _rank: message)
-        if "bind" in message:
-            if message["bind"] is None:
-                self._each(lambda _rank: message)
-            else:
-                part = taken(message["bind"], self._uid)
-                self._each(lambda rank: {"bind": _place(part, rank), "at": message.get("at")})
+    def hear(self, line: Json) -> None:
+        """Hand on what concerns groups that change in place. Raises wire.UNREADABLE."""
+        for kind, handle in self._orders.items():
+            if kind.key in line:
+                handle(kind.from_json(line))
+
+    def _prepare(self, told: orders.Prepare) -> None:
+        self._answers.clear()
+        part = taken(told.group, self._uid)
+        for rank, trainee in self._trainees.items():
+            trainee.send(process_orders.Prepare(_place(part, rank), told.at, told.broken))
+
+    def _bind(self, told: orders.Bind) -> None:
+        part = None if told.group is None else taken(told.group, self._uid)
+        for rank, trainee in self._trainees.items():
+            place = None if part is None else _place(part, rank)
+            trainee.send(process_orders.Bind(place, told.at, told.save))
 
     def coordinator_is(self, epoch: int | None) -> None:
         """The epoch of the coordinator; None while there is none, as then nobody can say which pods are lost."""
-        self._each(lambda _rank: {"away": True} if epoch is None else {"away": False, "epoch": epoch})
+        self._each(process_orders.Away(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:
         """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""
@@ -219,28 +280,21 @@ class Trainees:
         first = min(self._trainees)
         if save:
             self._saved = asyncio.get_running_loop().create_future()
-            self._trainees[first].send({"save": 1})
+            self._trainees[first].send(process_orders.Save())
             await asyncio.wait({self._saved}, timeout=seconds)
-        self._each(lambda _rank: {"leave": 1})
+        self._each(process_orders.Leave())
         for trainee in list(self._trainees.values()):
             with suppress(OSError):
                 await trainee.writer.drain()
 
-    def _each(self, message: Callable[[int], Message]) -> None:
-        for rank, trainee in self._trainees.items():
-            trainee.send(message(rank))
+    def _each(self, message: Message) -> None:
+        for trainee in self._trainees.values():
+            trainee.send(message)
 
 
-def _place(part: Part, local_rank: int) -> Message:
+def _place(part: Part, local_rank: int) -> GroupPlace:
     """What one process needs to know of a group; rank -1 if it is not in it."""
-    place = {
-        "generation": part.number,
-        "epoch": part.epoch,
-        "world": part.world_size,
-        "host": part.host,
-        "port": part.store_port,
-        "rank": -1,
-    }
+    place = GroupPlace(part.number, -1, part.world_size, part.host, part.store_port, part.epoch)
     if part.place < 0:
         return place
-    return {**place, "rank": part.first_rank + local_rank, "pods": part.pods, "pod": part.place}
+    return replace(place, rank=part.first_rank + local_rank, pods=part.pods, pod=part.place)

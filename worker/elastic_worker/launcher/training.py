@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_worker.protocol.process_reports import Progress
+
 MOST_PARTS = 16
 LONGEST_NAME = 32
 """Of a part, in an account of time."""
@@ -16,13 +18,13 @@ MOST_COUNTED, MOST_SECONDS = 2**53, 1e10
 """Readers of /status take no larger number."""
 
 
-def shown(said: Mapping[str, Any]) -> dict[str, Any]:
+def shown(said: Progress) -> dict[str, Any]:
     """`epoch`, `samplesSeen`, `loss`, and `goodput`: its `share` (0 to 1) and the `seconds` by part; what is known."""
     about = {
-        "epoch": _count(said.get("epoch")),
-        "samplesSeen": _count(said.get("samples")),
-        "loss": _number(said.get("loss")),
-        "goodput": _goodput(said.get("goodput")),
+        "epoch": _count(said.epoch),
+        "samplesSeen": _count(said.samples),
+        "loss": _number(said.loss),
+        "goodput": _goodput(said.goodput),
     }
     return {name: value for name, value in about.items() if value is not None}
 

@@ -1,7 +1,7 @@
-"""Has the ranks of a group check a checkpoint together: each reads a share of its files, and all hear what was found.
+"""Checks a checkpoint with all ranks of a group: each reads a share of the files, and all get the result.
 
-A file is read by the rank that wrote it, where there are as many ranks: the same that loads it right after, from memory
-still. One rank that read all for the others would keep them waiting for longer than their group does.
+With as many ranks as when it was saved, each reads the files that it wrote: it loads the same files right after, from
+the page cache. If one rank read all files, the others would wait for longer than their group's time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class CheckedTogether(Generic[T]):
-    """Of one group, all ranks of which make one: the first `check`s and `end`s, the others `follow`."""
+    """Every rank of a group makes one: the first rank calls `check` and `end`, the others `follow`."""
 
     def __init__(self, group: Any) -> None:
         self._group = group
@@ -33,29 +33,29 @@ class CheckedTogether(Generic[T]):
         return self._rank == 0
 
     def check(self, manifest: Manifest, folder: Path) -> None:
-        """All ranks read their shares. Raises TornError with what the first of them found wrong."""
+        """Let all ranks read their shares. Raises TornError with the first error found."""
         manifest.check_sizes(folder)
         self._say((manifest, folder))
         self._read_share(manifest, folder)
 
     def end(self, outcome: T | Exception) -> None:
-        """All ranks have the same outcome."""
+        """Give all ranks the same outcome."""
         self._say(outcome)
 
     def follow(self) -> T:
-        """Read what is asked for until the first rank comes to an end. Raises what it has come to."""
+        """Read the shares asked for, until the first rank ends; returns its outcome, or raises its error."""
         while True:
-            told: list[Any] = [None]
-            dist.broadcast_object_list(told, src=dist.get_global_rank(self._group, 0), group=self._group)
-            if isinstance(told[0], Exception):
-                raise told[0]
-            if not isinstance(told[0], tuple):
-                outcome: T = told[0]
+            sent: list[Any] = [None]
+            dist.broadcast_object_list(sent, src=dist.get_global_rank(self._group, 0), group=self._group)
+            if isinstance(sent[0], Exception):
+                raise sent[0]
+            if not isinstance(sent[0], tuple):
+                outcome: T = sent[0]
                 return outcome
             try:
-                self._read_share(*told[0])
+                self._read_share(*sent[0])
             except TornError:
-                continue  # the first rank has heard it, too
+                continue  # the first rank has the error, too
 
     def _say(self, what: Any) -> None:
         dist.broadcast_object_list([what], src=dist.get_global_rank(self._group, 0), group=self._group)
@@ -64,7 +64,7 @@ class CheckedTogether(Generic[T]):
         problem = ""
         try:
             manifest.check_content(folder, [name for name in manifest.files if self._reader_of(name) == self._rank])
-        except Exception as error:  # noqa: BLE001  # the others wait for an answer, whatever it is
+        except Exception as error:  # noqa: BLE001  # the others wait for an answer, also for an error
             problem = str(error) or repr(error)
         problems: list[str] = [""] * self._world
         dist.all_gather_object(problems, problem, group=self._group)

@@ -22,11 +22,11 @@ __all__ = ["FailedOnRanks", "empty", "files_of_rank", "read_into", "saved_tensor
 
 
 def write_alone(tensors: Tensors, folder: Path) -> None:
-    """This process writes all of them, durably, and speaks with nobody. They must be on the CPU and contiguous.
+    """Write all tensors from this process alone, durably. They must be on the CPU and contiguous.
 
     Raises OSError, or what torch finds wrong with the tensors.
     """
-    # Copying ahead would use a stream of CUDA device 0, from whichever process this is.
+    # Copying ahead would use a stream of CUDA device 0 in every process.
     writer = _Writer(folder, per_thread_copy_ahead=0)
     planner = dcp.DefaultSavePlanner()
     _ignore_storage_warning()
@@ -39,29 +39,29 @@ def write_alone(tensors: Tensors, folder: Path) -> None:
 
 
 def write_together(tensors: Tensors, folder: Path, group: Any) -> None:
-    """Every rank of the group calls and writes its shards. Raises FailedOnRanks, on all of them alike."""
+    """Write the shards of each rank; all ranks of the group call this. Raises FailedOnRanks on all of them."""
     _ignore_storage_warning()
     dcp.save(tensors, storage_writer=_Writer(folder), process_group=group)
 
 
 def files_of_rank(folder: Path, rank: int) -> list[Path]:
-    """What DCP wrote for this rank of the group."""
+    """Files that DCP wrote for this rank of the group."""
     return list(folder.glob(f"__{rank}_*"))
 
 
 def saved_tensors(folder: Path) -> dict[str, TensorStorageMetadata]:
-    """Sizes and types of the tensors that lie there, by name."""
+    """Sizes and types of the saved tensors by name."""
     entries: Mapping[str, Any] = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
     return {name: entry for name, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
 
 
 def empty(entry: TensorStorageMetadata) -> Any:
-    """Host memory for a tensor."""
+    """Uninitialized host memory for a tensor."""
     return torch.empty(entry.size, dtype=entry.properties.dtype)
 
 
 def read_into(tensors: Tensors, folder: Path) -> None:
-    """Fill them, also sharded ones: each rank reads what it needs, and speaks with nobody."""
+    """Fill the tensors, also sharded ones: each rank reads what it needs, without communication."""
     reader = dcp.FileSystemReader(folder)
     planner = dcp.DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     metadata = reader.read_metadata()
@@ -74,7 +74,7 @@ def read_into(tensors: Tensors, folder: Path) -> None:
 
 
 class _Writer(dcp.FileSystemWriter):  # type: ignore[misc]
-    """Raises what the disk said: torch raises another error, of which only the context, lost between ranks, says it."""
+    """Raises the disk's own error: torch raises another one with that as context, which is lost between ranks."""
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         try:

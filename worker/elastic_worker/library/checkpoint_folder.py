@@ -1,10 +1,9 @@
-"""What lies in the folder of checkpoints: `step-N`, unfinished `step-N.EPOCH-GENERATION.tmp`, and `latest`.
+"""The layout of a folder of checkpoints: `step-N`, unfinished `step-N.EPOCH-GENERATION.tmp`, and `latest`.
 
 `step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
 first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
-swaps two, is not to be had on NFS. `latest` is for people and for a quick look at who
-wrote last; the truth is the manifests. Unfinished folders carry their writer's order, so that two masters never write
-into the same one and a newer one knows what is left over.
+swaps two, does not exist on NFS. `latest` names the newest one for people; the manifests decide. Unfinished folders
+carry their writer's order, so that two masters never write into the same one and a newer one knows what is left over.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from elastic_worker.library.manifest import Manifest, Order, TornError, sync_fol
 
 LATEST = "latest"
 TAKEN_OVER_SECONDS = 5.0
-"""A new master leaves its epoch when it starts; until it is connected to the group that it takes over, a save waits."""
+"""How long a save waits for a new master, which leaves its epoch at its start, to take the group over."""
 LOOK_SECONDS = 0.1
 _COMPLETE = re.compile(r"step-(\d+)")
 _PUT_AWAY = re.compile(r"old-(\d+)\.\d+-\d+\.tmp")
@@ -33,38 +32,38 @@ logger = logging.getLogger(__name__)
 
 
 class OutdatedError(Exception):
-    """Somebody with a higher order has written here."""
+    """A writer with a higher order has written here."""
 
 
 class Folder:
-    """The names in one folder of checkpoints; every method may raise OSError."""
+    """One folder of checkpoints; every method may raise OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.masters: Succession | None = None
-        """Where the masters of this job leave their epochs; None if nothing is known of masters."""
+        """Where the masters of this job leave their epochs; None without masters."""
         self.obeyed: Callable[[], int] = lambda: 0
         """The epoch of the master that the writer obeys; it may be later than that of its group (125)."""
 
     def create(self) -> None:
-        """With its parents."""
+        """Create the folder and its parents."""
         if not self.path.is_dir():
             self.path.mkdir(parents=True, exist_ok=True)
             sync_folder(self.path.parent)
 
     def checkpoint(self, step: int) -> Path:
-        """Where the complete one lies."""
+        """Path of the complete checkpoint of a step."""
         return self.path / f"step-{step}"
 
     def unfinished(self, step: int, order: Order) -> Path:
-        """Where it is written."""
+        """Path of the unfinished checkpoint of a step."""
         return self.path / f"step-{step}.{order.epoch}-{order.generation}.tmp"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
-        """Steps and folders that claim to be complete, the newest first; none if there is no folder.
+        """Steps and folders of checkpoints with a final name, the newest first; empty without a folder.
 
-        The later master's are the newer ones (109): an earlier one may have got further before it was cut off. What
-        nobody can say who wrote stands where its step is.
+        A later master's are newer (109): an earlier one may have got further before it was cut off. A checkpoint of an
+        unknown writer is sorted by its step.
         """
         order = Order(0, 0)
         keyed = []
@@ -75,7 +74,7 @@ class Folder:
         return [(step, path) for _, step, path in sorted(keyed, reverse=True)]
 
     def leftovers(self) -> list[tuple[Order, Path]]:
-        """What is being written, or was when its writer was killed."""
+        """Unfinished folders: being written, or left by a killed writer."""
         kept = [path for _, path in self._put_away_alone()]
         found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
         return [(Order(int(match[1]), int(match[2])), path) for match, path in found if match]
@@ -92,7 +91,7 @@ class Folder:
             raise OutdatedError(_outdated(newest, order))
 
     def _refuse_if_cut_off(self) -> None:
-        """A group whose master is gone is taken over by the next one, moments after that one has left its epoch."""
+        """Refuse a group that was cut off, but give a new master time to take it over after leaving its epoch."""
         if self.masters is None:
             return
         until = time.monotonic() + TAKEN_OVER_SECONDS
@@ -104,20 +103,20 @@ class Folder:
             time.sleep(LOOK_SECONDS)
 
     def remove_leftovers(self, order: Order) -> None:
-        """Of saves up to this order, whose writers are gone or cut off."""
+        """Remove unfinished saves up to this order, whose writers are gone or cut off."""
         for theirs, path in self.leftovers():
             if theirs <= order:
                 logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)
                 _remove(path)
 
     def remove_unfinished(self, step: int, order: Order) -> None:
-        """Give the space back."""
+        """Remove an unfinished checkpoint."""
         _remove(self.unfinished(step, order))
 
     def publish(self, manifest: Manifest) -> None:
-        """Make what was written the checkpoint of its step, in one rename.
+        """Make an unfinished folder the checkpoint of its step, by one rename.
 
-        A torn one of the same step gives way, and that of an earlier master, which is removed when this one is there.
+        It replaces a torn one of the same step, and an earlier master's, which is removed once this one is in place.
         Raises OutdatedError if a newer master came meanwhile.
         """
         unfinished = self.unfinished(manifest.step, manifest.order)
@@ -131,7 +130,7 @@ class Folder:
             _remove(doomed)
 
     def prune(self, *, keep: int, order: Order) -> None:
-        """Remove what is older than the `keep` newest complete ones, unless a newer master wrote it."""
+        """Keep the `keep` newest complete checkpoints, remove older ones that no newer master wrote."""
         kept = 0
         for _, path in self.checkpoints():
             try:
@@ -146,7 +145,7 @@ class Folder:
             kept += 1
 
     def write_latest(self, step: int, order: Order) -> None:
-        """Name the newest checkpoint; raises OutdatedError rather than hide that of a newer master."""
+        """Point `latest` to a checkpoint. Raises OutdatedError if that would hide a newer master's."""
         self.refuse_if_outdated(order)
         fields = {"folder": self.checkpoint(step).name, "step": step, "order": list(order)}
         draft = self.path / f"{LATEST}.{order.epoch}-{order.generation}.tmp"
@@ -155,7 +154,7 @@ class Folder:
         sync_folder(self.path)
 
     def _discard(self, checkpoint: Path, order: Order) -> None:
-        """Renamed first: killed half way through, it must not look like a checkpoint."""
+        """Rename, then remove: a folder half removed must not look like a checkpoint."""
         is_published = _COMPLETE.fullmatch(checkpoint.name)
         _remove(self._put_away(checkpoint, order) if is_published else checkpoint)
 
@@ -164,7 +163,7 @@ class Folder:
         return [(int(match[1]), path) for match, path in found if match]
 
     def _put_away_alone(self) -> list[tuple[int, Path]]:
-        """Whole ones whose writer was killed before the one that was to replace them, or its removal, was done."""
+        """Complete checkpoints put aside by a writer that was killed before it had replaced or removed them."""
         published = {step for step, _ in self._published()}
         alone = []
         for path in self._entries():
@@ -205,7 +204,7 @@ def _outdated(newest: Order, order: Order) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Nothing is said of what cannot be removed, or is removed by somebody else: the next save tries again."""
+    """Remove silently: another process may have removed it, and the next save tries again."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SaveAttempt:
-    """What is saved, where, and in which order of writers."""
+    """One save of one step by one writer."""
 
     place: Folder
     step: int
@@ -35,11 +35,11 @@ class SaveAttempt:
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder that the files are written to."""
         return self.place.unfinished(self.step, self.order)
 
     def begin(self, structure: bytes) -> bool:
-        """Make the folder; False if this step is saved already. Raises OutdatedError, OSError."""
+        """Create the folder; False if this step is saved already. Raises OutdatedError, OSError."""
         self.place.create()
         self.place.refuse_if_outdated(self.order)
         if self._is_there():
@@ -50,7 +50,7 @@ class SaveAttempt:
         return True
 
     def complete(self, files: Mapping[str, Digest]) -> None:
-        """All files are written durably: make them the checkpoint of this step. Raises OutdatedError, OSError."""
+        """Make the durably written files the checkpoint of this step. Raises OutdatedError, OSError."""
         manifest = Manifest(self.step, self.order, str(torch.__version__), self.world, self.meta, files)
         sync_folder(self.folder)
         manifest.write(self.folder)
@@ -62,11 +62,11 @@ class SaveAttempt:
             logger.warning("checkpoint step=%d saved, but the folder was not tidied reason=%s", self.step, error)
 
     def abandon(self) -> None:
-        """Give the space back."""
+        """Remove what was written."""
         self.place.remove_unfinished(self.step, self.order)
 
     def reason(self, error: BaseException) -> str:
-        """Why it failed, for a person. A newer master removes what an old one is writing: that is said first."""
+        """Why the save failed, for people. A newer master that removed the files is named first."""
         if isinstance(error, (OutdatedError, StateError)):
             return str(error)
         try:
@@ -78,7 +78,7 @@ class SaveAttempt:
         return _describe(error, self.place.path)
 
     def _is_there(self) -> bool:
-        """What an earlier master wrote is another training's."""
+        """Whether this step is saved; a checkpoint of an earlier master does not count."""
         path = self.place.checkpoint(self.step)
         try:
             manifest = Manifest.read(path)

@@ -1,4 +1,4 @@
-"""Copies tensors to host memory that is kept for the next time, so that saving again and again allocates nothing."""
+"""Copies tensors to host memory that is reused, so that repeated saves allocate nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from elastic_worker.library.checkpoint_state import Tensors
 
 
 class Staging:
-    """One host copy of a state. Its reader must be done before the next `copy`."""
+    """A host copy of a state. Finish reading it before the next `copy`."""
 
     def __init__(self) -> None:
         self._buffers: Tensors = {}
 
     def copy(self, tensors: Tensors) -> Tensors:
-        """The values of this moment, contiguous, by name. Memory of names that are gone is given back first."""
+        """Copy the present values, contiguous, by name. Frees the memory of names that are gone first."""
         self._buffers = {name: buffer for name, buffer in self._buffers.items() if name in tensors}
         with torch.no_grad():
             for name, tensor in tensors.items():

@@ -28,16 +28,16 @@ Tensors = dict[str, Any]
 
 
 class StateError(Exception):
-    """The state cannot be saved, or not be put together again; the message names the place."""
+    """The state cannot be saved or put together again; the message names the path of the value."""
 
 
 def is_sharded(tensor: Any) -> bool:
-    """Whether this process holds only a part of it."""
+    """Whether this process holds only a part of the tensor."""
     return isinstance(tensor, DTensor)
 
 
 def tensors_of(state: Any) -> Tensors:
-    """The tensors in its dicts, lists and tuples by their names; two names may share memory. Raises StateError."""
+    """Tensors in nested dicts, lists and tuples by name; two names may share memory. Raises StateError."""
     tensors: Tensors = {}
     for name, tensor in _walk(state, ()):
         if name in tensors:
@@ -47,7 +47,7 @@ def tensors_of(state: Any) -> Tensors:
 
 
 def take_apart(state: Any) -> tuple[Tensors, bytes]:
-    """All tensors by name, and the pickle of the rest. Raises StateError, for example for what cannot be pickled."""
+    """All tensors by name, and the pickle of the rest. Raises StateError, for example for values without a pickle."""
     tensors = tensors_of(state)
     stream = io.BytesIO()
     try:
@@ -85,12 +85,12 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _part(key: str) -> str:
-    """No two keys may give the same path."""
+    """Path element of a key; no two keys give the same one."""
     return key.replace("~", "~0").replace("/", "~1").replace("#", "~2")
 
 
 def _is_ours(value: Any) -> bool:
-    """Sparse and quantized tensors and foreign subclasses know best themselves how they are pickled."""
+    """Whether to store the tensor by name; sparse and quantized ones and foreign subclasses pickle themselves."""
     if isinstance(value, DTensor):
         return True
     return (
@@ -113,13 +113,13 @@ def _culprit(state: Any) -> str:
 def _can_be_pickled(value: Any) -> bool:
     try:
         _Pickler(io.BytesIO(), {}).dump(value)
-    except Exception:  # noqa: BLE001  # whatever its own code raises
+    except Exception:  # noqa: BLE001  # its own code may raise anything
         return False
     return True
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors that hide in other objects get names of their own."""
+    """Gives names to tensors inside other objects, too."""
 
     def __init__(self, stream: io.BytesIO, tensors: Tensors) -> None:
         super().__init__(stream, protocol=5)
@@ -127,7 +127,7 @@ class _Pickler(pickle.Pickler):
         self._names = {id(tensor): name for name, tensor in tensors.items()}
 
     def reducer_override(self, value: Any) -> Any:
-        """What cannot be read again is told when it is saved."""
+        """Refuse at saving what could not be loaded."""
         if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
             checkpoint_values.check(str(value.__module__), value.__qualname__)
         if isinstance(value, Enum):

@@ -1,8 +1,8 @@
-"""Which classes and functions the values of a checkpoint may name: those that can do nothing but make values (110).
+"""The classes and functions that a checkpoint's pickle may name: those that only make values (110).
 
 A pickle may name any function and have it called when it is read, so a writer to the folder could run code in
-every job that starts from it. torch.load has been as strict since 2.6; what a script tells
-`torch.serialization.add_safe_globals`, it tells this too.
+every job that starts from it. torch.load has been as strict since 2.6; names that a script gives to
+`torch.serialization.add_safe_globals` are allowed here, too.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _VALUES_OF_TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.qschem
 
 
 class UnknownNameError(Exception):
-    """Something is named that might do anything; the message says what to do."""
+    """The pickle names a function or class that is not allowed; the message says what to do."""
 
 
 def check(module: str, name: str) -> None:
-    """Raises UnknownNameError where the values of a checkpoint may not name this."""
+    """Raise UnknownNameError if a checkpoint may not name this."""
     allowed = (
         (module, name) in _ALLOWED
         or (module == "torch.storage" and name == "_load_from_bytes")
         or (module == "torch" and isinstance(getattr(torch, name, None), _VALUES_OF_TORCH))
         or (module == "numpy.dtypes" and name.isidentifier() and name.endswith("DType"))
-        or (module, name) in _told_to_torch()
+        or (module, name) in _allowed_by_script()
     )
     if not allowed:
         raise UnknownNameError(
@@ -71,10 +71,10 @@ def check(module: str, name: str) -> None:
 
 
 def find(module: str, name: str) -> Any:
-    """What is named so. Raises UnknownNameError, ImportError, AttributeError."""
+    """The object of that name. Raises UnknownNameError, ImportError, AttributeError."""
     check(module, name)
     if (module, name) == ("torch.storage", "_load_from_bytes"):
-        return _load_from_bytes  # torch's own takes anything
+        return _load_from_bytes  # torch's own accepts any name
     found = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
@@ -85,7 +85,7 @@ def _load_from_bytes(content: bytes) -> Any:
     return torch.load(io.BytesIO(content), weights_only=True)
 
 
-def _told_to_torch() -> set[tuple[str, str]]:
-    told: list[Any] = getattr(torch.serialization, "get_safe_globals", list)()
-    named = (each for each in told if not isinstance(each, tuple))
+def _allowed_by_script() -> set[tuple[str, str]]:
+    allowed: list[Any] = getattr(torch.serialization, "get_safe_globals", list)()
+    named = (each for each in allowed if not isinstance(each, tuple))
     return {(each.__module__, each.__qualname__) for each in named if hasattr(each, "__qualname__")}

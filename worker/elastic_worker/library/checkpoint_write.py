@@ -1,7 +1,7 @@
-"""Carries an attempt out: by this process alone, or by all ranks of a group, each of which writes its shards.
+"""Writes a checkpoint: by this process alone, or by all ranks of a group, each of which writes its shards.
 
-With a group every rank takes every collective, whatever fails on whichever of them, so that nobody waits for nobody;
-all then raise the same error.
+In a group every rank enters every collective even after an error, so that no rank waits for a missing one; then all
+raise the same error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from elastic_worker.library.manifest import Digest, digests
 
 
 class ElsewhereError(Exception):
-    """It failed on a rank of the group; the message says why."""
+    """The save failed on another rank; the message says why."""
 
 
 def write_alone(attempt: SaveAttempt, tensors: Tensors, structure: bytes) -> bool:
-    """False if the step was saved before. Raises whatever goes wrong, after the space is given back."""
+    """Write a save; False if the step was saved before. After an error removes the files and raises it."""
     try:
         if not attempt.begin(structure):
             return False
@@ -35,7 +35,7 @@ def write_alone(attempt: SaveAttempt, tensors: Tensors, structure: bytes) -> boo
 
 
 def write_together(attempt: SaveAttempt, state: Any, group: Any) -> bool:
-    """Every rank of the group calls with its shards; plain values are those of its first rank.
+    """Write a save; every rank of the group calls this with its shards. Plain values are the first rank's.
 
     False if the step was saved before.
     Raises FailedOnRanks or ElsewhereError on all ranks, or what torch raises when a peer is lost.
@@ -73,11 +73,11 @@ def _write_together(attempt: SaveAttempt, state: Any, group: Any, is_first: bool
 
 
 def _on_all(attempt: SaveAttempt, group: Any, act: Callable[[], Any]) -> list[Any]:
-    """What each rank's `act` returned, by rank. Raises ElsewhereError on all ranks if one of them failed."""
+    """Run `act` on each rank; results by rank. Raises ElsewhereError on all ranks if it failed on one."""
     outcome: tuple[Any, str]
     try:
         outcome = act(), ""
-    except Exception as error:  # noqa: BLE001  # the others wait for an answer, whatever it is
+    except Exception as error:  # noqa: BLE001  # the others wait for an answer, also for an error
         outcome = None, attempt.reason(error) or repr(error)
     outcomes: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(outcomes, outcome, group=group)

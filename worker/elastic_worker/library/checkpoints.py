@@ -1,7 +1,7 @@
 """Saves the training state beside the training, and finds the newest checkpoint that is complete.
 
 A save copies the tensors to host memory; a thread writes them with torch.distributed.checkpoint, then checksums, then
-a rename: a checkpoint is all there or not there. A save that fails is told of in `problem` and training goes on. A
+a rename: a checkpoint is complete or absent. After a failed save `problem` says why, and training goes on. A
 folder that holds checkpoints of which none is complete is an error: training never starts from zero by itself.
 """
 
@@ -39,7 +39,7 @@ from elastic_worker.library.checkpoint_write import ElsewhereError, write_alone,
 from elastic_worker.library.manifest import Manifest, Order, TornError
 
 EXIT_SECONDS = 300.0
-"""So long may a save that is under way hold up the end of the process."""
+"""How long a save that is under way may delay the end of the process."""
 _NAMED_KEYS = 3
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints in a folder, local or shared; one process, or one group, writes at a time."""
+    """Checkpoints in a local or shared folder; one process, or one group, writes at a time."""
 
     def __init__(self, folder: str | Path, *, keep: int = 2) -> None:
         if keep < 1:
@@ -70,11 +70,11 @@ class Checkpoints:
         self.problem = ""
         """Why the last save failed; "" if it did not."""
         self.last_step: int | None = None
-        """The newest step known to be durable."""
+        """Newest step known to be durable."""
         self.staged_seconds = 0.0
-        """For how long the last save held up training."""
+        """Seconds for which the last save held up training."""
         self.durable_seconds = 0.0
-        """From the call until the last complete save was durable."""
+        """Seconds from the call until the last complete save was durable."""
         self._folder = Folder(Path(folder).absolute())
         self._keep = keep
         self._staging = Staging()
@@ -83,9 +83,9 @@ class Checkpoints:
         atexit.register(_finish, weakref.ref(self))
 
     def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
-        """Keep masters of earlier epochs of this job from writing from now on, and this one once a later one began.
+        """Fence masters of earlier epochs from now on, and this one once a later one has begun.
 
-        But for the one whose epoch is `obeyed`: it has taken this group over.
+        A later one whose epoch is `obeyed` does not count: it has taken this group over.
         """
         self._folder.obeyed = obeyed
         try:
@@ -125,7 +125,7 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Until what is being written is durable. Raises CheckpointError if the last save failed."""
+        """Wait until the save under way is durable. Raises CheckpointError if the last save failed."""
         self._join()
         if self.problem:
             raise CheckpointError(self.problem)
@@ -170,7 +170,7 @@ class Checkpoints:
         return None
 
     def load(self, found: Found, template: Mapping[str, Any] | None = None) -> Any:
-        """The state as it was saved.
+        """Load a saved state.
 
         Parts (keys at the top) for which the template has tensors are read into those, also sharded ones, by each
         rank for itself; all other tensors are new, on the CPU. Values are the saved ones. Raises CheckpointError; the
@@ -214,7 +214,7 @@ class Checkpoints:
         logger.info("checkpoint step=%d saved seconds=%.2f", attempt.step, self.durable_seconds)
 
     def _guarded(self, attempt: SaveAttempt, act: Callable[[], T]) -> T | None:
-        """None if it fails: training goes on whatever happens here."""
+        """Run a save; None if it fails, since training goes on after any error here."""
         try:
             return act()
         except (Exception, dcp.FailedOnRanks) as error:  # noqa: BLE001
@@ -258,7 +258,7 @@ def _read_all(path: Path, step: int, check: Callable[[Manifest, Path], None]) ->
 
 
 def _refuse_other_model(path: Path, saved: Mapping[str, Any], into: Tensors) -> None:
-    """Only in the parts for which there are tensors."""
+    """Refuse another model's checkpoint, by the parts for which the template has tensors."""
     parts = {name.split("/", 1)[0] for name in into}
     there = {name: tuple(entry.size) for name, entry in saved.items() if name.split("/", 1)[0] in parts}
     here = {name: tuple(tensor.shape) for name, tensor in into.items()}
@@ -271,12 +271,12 @@ def _refuse_other_model(path: Path, saved: Mapping[str, Any], into: Tensors) -> 
     more = f"; and {len(differing) - _NAMED_KEYS} more" if len(differing) > _NAMED_KEYS else ""
     raise CheckpointError(
         f"checkpoint {path} is of another model or optimizer ({named}{more}): "
-        "restore what it was made with, or choose another folder for checkpoints to start anew"
+        "restore what it was made with, or choose another folder for checkpoints to start from the beginning"
     )
 
 
 def _by_other_torch(path: Path) -> str:
-    """DCP reads what older versions wrote, not always what newer ones did."""
+    """Names both versions: DCP reads files of older versions of torch, not always of newer ones."""
     try:
         wrote = Manifest.read(path).torch
     except TornError:

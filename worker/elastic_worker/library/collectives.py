@@ -1,8 +1,8 @@
-"""Collectives that can be given up: a waiting thread is free as soon as its group is aborted.
+"""Collectives that can be given up: a waiting thread returns as soon as its group is aborted.
 
 Shutting a gloo group's sockets down makes its collectives fail, as a rule. In 2.15 one in thirty does not: a send whose
-peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So nobody waits for gloo here,
-but for a flag, which gloo sets when the collective has ended, and `give_up` sets for all.
+peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So threads wait here for a
+flag, not for gloo: gloo sets it when the collective has ended, and `give_up` sets it for all.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 
 class GivenUpError(RuntimeError):
-    """The group was aborted while, or before, this was waited for."""
+    """The group was aborted before the collective ended."""
 
 
 class Calls:
-    """Of one group. Use `wait` for the library's own collectives, `reduce` as DDP's communication hook."""
+    """Collectives of one group. Use `wait` for the library's own, and `reduce` as DDP's communication hook."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,11 +27,11 @@ class Calls:
         self._numbers = 0
         self._error: BaseException | None = None
         self.unfinished = 0
-        """Collectives that gloo has not ended."""
+        """Number of collectives that gloo has not ended."""
         self.given_up = False
 
     def wait(self, work: Any) -> None:
-        """Until the collective has ended. Raises what it raises; GivenUpError."""
+        """Wait for the collective to end. Raises its error; GivenUpError."""
         ended = threading.Event()
         future = work.get_future()
         self._follow(future, ended.set)
@@ -41,7 +41,7 @@ class Calls:
         future.value()
 
     def follow(self, work: Any) -> Callable[[], None]:
-        """Waits, when called, for a send or a receive, of which gloo makes no future. Raises as `wait` does."""
+        """Return a function that waits for a send or receive, for which gloo makes no future, and raises as `wait`."""
         ended = threading.Event()
         errors: list[RuntimeError] = []
         number, is_late = self._begin(ended.set)
@@ -66,9 +66,9 @@ class Calls:
         return wait
 
     def reduce(self, group: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """The mean over all ranks of a bucket of gradients. A failure is raised by `check`, after the backward.
+        """Average a bucket of gradients over all ranks. `check` raises a failure after the backward.
 
-        A mean, as DDP's own (100): what a backward has reduced stays what it is if a second one reduces it again.
+        As in DDP's own hook it is a mean (100), so reducing reduced gradients once more leaves them as they are.
         """
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         buffer = bucket.buffer().div_(group.size())
@@ -86,14 +86,14 @@ class Calls:
         return done
 
     def check(self) -> None:
-        """Raises the error of a reduction that failed; GivenUpError where the group was aborted."""
+        """Raise the error of a reduction that failed; GivenUpError where the group was aborted."""
         if self._error is not None:
             raise self._error
         if self.given_up:
             raise GivenUpError("the group was aborted")
 
     def give_up(self) -> None:
-        """Nobody waits any more."""
+        """Wake all waiting threads: the group was aborted."""
         with self._lock:
             self.given_up = True
             waiting, self._waiting = self._waiting, {}
@@ -108,7 +108,7 @@ class Calls:
             release()
 
     def _begin(self, release: Callable[[], None]) -> tuple[int, bool]:
-        """Its number, and whether the group was aborted before, so that nobody will call `release`."""
+        """Number of the new collective, and whether the group was aborted already, so that `release` is not called."""
         with self._lock:
             self._numbers += 1
             self.unfinished += 1
@@ -125,5 +125,5 @@ class Calls:
 
 
 def keep_for_ever(thing: Any) -> None:
-    """Its destructor is never run, not even at the end of the process: it would wait for a thread that does not end."""
+    """Never run the destructor, not even at exit: it would wait for a thread that does not end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

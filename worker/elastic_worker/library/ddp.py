@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HAS_INIT_SYNC = "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters
 CONSTRUCTION_COLLECTIVES = ("_verify_param_shape_across_processes", "_sync_module_states")
-"""What the constructor calls where it cannot be told not to."""
+"""Collectives of the constructor that no argument switches off."""
 REFUSED_OPTIONS = {
     "process_group": "leave it out, the job chooses the group",
     "device_mesh": "leave it out, the job chooses the group",
@@ -36,11 +36,11 @@ REFUSED_OPTIONS = {
     "static_graph": "leave it out, it holds for the number of micro-batches that a rank began with",
 }
 MODULE_STATE = tuple(vars(torch.nn.Module()))
-"""What `torch.nn.Module`'s constructor would empty: hooks, the mode, submodules."""
+"""Attributes that `torch.nn.Module`'s constructor would empty: hooks, the mode, submodules."""
 
 
 class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
-    """Wraps `module` like DistributedDataParallel, with its options but for the group; trains after `regroup`.
+    """DistributedDataParallel for `module` with the same options except the group; it trains after `regroup`.
 
     Gradients are averaged over the ranks, as in torch.
     """
@@ -55,10 +55,10 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self._comm_hook_calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def regroup(self, formed: Formed, *, can_be_given_up: bool = False) -> None:
-        """Reduce in this group from now on. No communication: the state of all ranks must be the same already.
+        """Reduce in this group from now on. Communicates nothing: all ranks must have the same state already.
 
-        With `can_be_given_up` gradients are averaged by `formed.calls`, unless a hook was registered: whoever calls
-        backward must ask it afterwards whether all went well.
+        With `can_be_given_up` gradients are averaged by `formed.calls`, unless a hook was registered; call its `check`
+        after each backward.
         """
         self._release()
         self.rollback.forget()
@@ -78,7 +78,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
             DistributedDataParallel.register_comm_hook(self, formed.group, average)
 
     def use_alone(self) -> None:
-        """Go on without any group: nothing is reduced."""
+        """Use the model without a group: nothing is reduced."""
         self._release()
         self.rollback.forget()
         self._alone = True
@@ -89,7 +89,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._alone or not torch.is_grad_enabled():
-            # Evaluation communicates nothing: ranks may have different numbers of batches.
+            # Evaluation communicates nothing, as ranks may have different numbers of batches.
             return self.module(*inputs, **kwargs)
         if "reducer" not in self.__dict__:
             raise RuntimeError("the model was called before its group was formed: call job.restore(state) first")
@@ -112,18 +112,18 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
     @property
     def has_own_hook(self) -> bool:
-        """Whether the script says how gradients are communicated, and when."""
+        """Whether the script has registered a communication hook of its own."""
         return bool(self._comm_hook_calls)
 
     @property
     def parameters_left_alone(self) -> Collection[str]:
-        """Names of those that the script has told DDP to leave to each rank."""
+        """Names of the parameters that the script has excluded from DDP."""
         return getattr(self.module, "_ddp_params_and_buffers_to_ignore", ())
 
     def check_hooks(self, objects: Iterable[object]) -> None:
         """Raises TypeError for a hook with a state that newcomers would not get: `objects` are those that they get.
 
-        PowerSGD's, for example, has a newcomer begin with other messages than the others are at, which aborts them.
+        With PowerSGD's, for example, a newcomer would send other messages than the ranks that train, and abort them.
         """
         known = {id(each) for each in objects}
         for _, (state, *hook) in self._comm_hook_calls:
@@ -143,7 +143,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         return {**self._options, **({"init_sync": False} if HAS_INIT_SYNC else {})}
 
     def _release(self) -> None:
-        """Let go of the reducer, even of one that failed half way; its hooks leave the parameters."""
+        """Drop the reducer, even a half-built one, and remove its hooks from the parameters."""
         reducer = self.__dict__.pop("reducer", None)
         self.__dict__.pop("process_group", None)
         self.__dict__.pop("logger", None)
@@ -156,9 +156,9 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
 
 @contextmanager
 def _without_collectives() -> Iterator[None]:
-    """The constructor communicates nothing.
+    """Run the constructor without communication.
 
-    Verifying shapes and sending rank 0's parameters is of no use here, and costs as much as the hand-over of the state.
+    Verifying shapes and broadcasting parameters is not needed here and costs as much as handing the state over.
     """
     stays = {name: getattr(torch_ddp, name) for name in CONSTRUCTION_COLLECTIVES if not HAS_INIT_SYNC}
     for name in stays:
@@ -180,7 +180,7 @@ def is_fsdp(module: Any) -> bool:
 
 
 def check_supported(module: Any, optimizers: Iterable[Any] = ()) -> None:
-    """Raises TypeError for what cannot change its size in place, with what to use instead."""
+    """Refuse models that cannot change their group in place. Raises TypeError that names what to use instead."""
     for part in module.modules():
         if isinstance(part, torch.nn.SyncBatchNorm):
             raise TypeError(

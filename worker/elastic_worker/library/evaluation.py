@@ -17,26 +17,26 @@ class EvalBatch:
 
 
 class Evaluations(Protocol):
-    """What an evaluation asks of the job that it belongs to."""
+    """The part of a job that its evaluations use."""
 
     @property
     def rank(self) -> int: ...
     @property
     def world_size(self) -> int: ...
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """From here on all ranks draw the same random numbers (102)."""
+        """Let all ranks draw the same random numbers from here on (102)."""
 
     def pass_boundary(self) -> bool:
         """Whether the group has changed."""
 
     def free_boundary(self) -> None:
-        """The next boundary is the one that the others are at already."""
+        """Do not count the next boundary: the other ranks wait there already."""
 
     def share_buffers(self) -> bool:
-        """All evaluate with rank 0's running statistics; False if the group was lost."""
+        """Give all ranks the running statistics of rank 0; False if the group was lost."""
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Over all ranks; None if the group was lost meanwhile."""
+        """Sum over all ranks; None if the group was lost meanwhile."""
 
 
 class Evaluation:
@@ -72,14 +72,14 @@ class Evaluation:
                 self._result = self._job.add_up(self._sums)
 
     def _is_known(self) -> bool:
-        """Whether a rank that was faster has it already: then this one goes on to where that one waits."""
+        """Whether a faster rank has the result already: then this rank goes on to where that one waits."""
         self._result = self._known()
         if self._result is not None:
             self._job.free_boundary()
         return self._result is not None
 
     def _batches(self) -> Iterator[EvalBatch]:
-        """The whole of it, unless the group changes meanwhile."""
+        """Yield this rank's batches, to the end or until the group changes."""
         first = 0
         while first < self._length:
             self._in_new_group = self._job.pass_boundary()

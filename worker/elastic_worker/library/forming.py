@@ -1,4 +1,4 @@
-"""Makes a process group from torch's own parts, beside the one that is in use, without registering it."""
+"""Forms a process group from torch's own parts, beside the one in use, without registering it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _device_lock = threading.Lock()
 
 
 class GroupError(Exception):
-    """A group could not be formed: somebody did not come in time, or the store is gone."""
+    """A group could not be formed: a rank did not come in time, or the store is gone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Formed:
     """A process group, full mesh connected. `mesh` is None where its connections are not known.
 
-    `addresses` is the store that gloo holds. `calls` are the collectives that somebody waits for in it; `told` is what
-    this process has told the others of its release.
+    `addresses` is the store that gloo holds. `calls` are the collectives that are waited for in it; `announced` are the
+    abilities of its release that this process has announced to the others.
     """
 
     backend: str
@@ -48,7 +48,7 @@ class Formed:
     mesh: sockets.Mesh | None = None
     addresses: Gathering | None = None
     calls: Calls = field(default_factory=Calls)
-    told: set[str] = field(default_factory=set)
+    announced: set[str] = field(default_factory=set)
 
 
 def form(
@@ -63,9 +63,9 @@ def form(
     device: torch.device | str = "cpu",
     collective_timeout: float = COLLECTIVE_SECONDS,
 ) -> Formed:
-    """Meet the other ranks in the store at `host`:`port`, connect to all of them; registers nothing.
+    """Meet the other ranks in the store at `host`:`port` and connect to all of them, without registering the group.
 
-    Blocks for `timeout` seconds at most, and a little; the collectives' own limit is `collective_timeout` seconds.
+    Blocks for little more than `timeout` seconds; the collectives' own limit is `collective_timeout` seconds.
     `prefix` must be new for every attempt. With NCCL the group has gloo for host tensors, too. Raises GroupError.
     """
     if backend not in (GLOO, NCCL):
@@ -76,7 +76,7 @@ def form(
         listener = Listener(host, port)
         mesh = _publish(store, rank, world, listener.address)
         limit = timedelta(seconds=collective_timeout)
-        # A thread that is left behind must not come back while the process ends: that would be its end by SIGABRT.
+        # A thread left behind must not return while the process exits: the process would end by SIGABRT.
         store.set_timeout(limit)
         members = Members(store, prefix, rank, world, limit)
 
@@ -94,20 +94,20 @@ def form(
 
 
 def _meet(host: str, port: int, prefix: str, timeout: float) -> Any:
-    """A store under a prefix, in the server at that address."""
+    """Open the store at that address, under a prefix."""
     limit = timedelta(seconds=timeout)
     store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
     return dist.PrefixStore(prefix, store)
 
 
 def close(mesh: sockets.Mesh | None) -> None:
-    """Shut its connections down: waiting threads get an error."""
+    """Shut the group's connections down: waiting threads get an error."""
     if mesh is not None:
         sockets.shut_down(mesh)
 
 
 def _within(seconds: float, build: Callable[[], Any], *, otherwise: Callable[[], None]) -> Any:
-    """What `build` makes, on a thread that is left behind when it does not come back in time.
+    """Run `build` on a thread, which is left behind if it does not return in time.
 
     gloo's constructor has one limit for connecting and for all collectives to come, until 2.5 even for good.
     """
@@ -170,7 +170,7 @@ class Listener:
 
 
 def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
-    """Tell the others where this rank's gloo listens, and wait for what they tell."""
+    """Publish the address where this rank's gloo listens, and wait for those of the others."""
     told = Gathering(store, world)
     told.set(f"listener/{rank}", json.dumps(own))
     others = [json.loads(told.get(f"listener/{other}")) for other in range(world) if other != rank]
@@ -180,7 +180,7 @@ def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> 
 
 
 class Members:
-    """What a backend's constructor wants to know; `addresses` is where gloo tells and asks for them."""
+    """Arguments of a backend's constructor; gloo exchanges its addresses through the store `addresses`."""
 
     def __init__(self, store: Any, name: str, rank: int, world: int, timeout: timedelta) -> None:
         self.store, self.name, self.rank, self.world, self.timeout = store, name, rank, world, timeout
@@ -188,7 +188,7 @@ class Members:
 
 
 def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> None:
-    """Connect to everybody; for tensors on devices of these kinds."""
+    """Add gloo, connected to all ranks, for tensors on devices of these kinds."""
     options = dist.ProcessGroupGloo._Options()
     options._devices = [device]
     options._timeout = members.timeout
@@ -200,13 +200,13 @@ def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> 
 
 
 def _start_sequence(backend: Any) -> None:
-    """Until torch starts the numbers by itself: there the groups are told by `_set_default_backend`'s absence."""
+    """Start the sequence numbers where torch does not do so itself: in versions without `_set_default_backend`."""
     if not hasattr(dist.ProcessGroup, "_set_default_backend"):
         backend._set_sequence_number_for_group()
 
 
 def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
-    """Connect at once: else the first collective would, on the thread that trains."""
+    """Add NCCL and connect at once: else the first collective would, on the training thread."""
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = members.timeout
     options.global_ranks_in_group = []
@@ -233,7 +233,7 @@ def nccl2() -> Any:
 
 @contextmanager
 def _as_group_error(what: str) -> Iterator[None]:
-    """Whatever goes wrong becomes a GroupError that says what was done."""
+    """Turn any error into a GroupError that names what was being done."""
     try:
         yield
     except (RuntimeError, GroupError) as error:

@@ -1,8 +1,8 @@
-"""A store for ranks that tell one value each and want all: each asks for all of them at once.
+"""A store for ranks that publish one value each and read all: each rank reads all of them in one request.
 
 gloo waits for the addresses of each peer and then gets them, three requests a peer. The store is one thread, which
 answers some 50,000 a second: for groups of hundreds of ranks that takes longer than they have to form (116). Every rank
-asks by itself: ranks of an earlier release tell their own value, and would gather nothing for the others.
+reads for itself: a rank of an earlier release publishes its value, but would gather nothing for the others.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import distributed as dist
 
 
 class Gathering(dist.Store):  # type: ignore[misc]
-    """That of one rank of `world`, in front of `store`; keys that end in "/" and a rank are of what all tell.
+    """The view of one rank of `world` on `store`; keys that end in "/RANK" are published by all ranks.
 
-    torch holds the part of it that is C++; its owner keeps this object as long as that is in use.
+    torch keeps only the C++ part alive; the owner keeps this object for as long as that is in use.
     """
 
     def __init__(self, store: Any, world: int) -> None:
@@ -26,16 +26,16 @@ class Gathering(dist.Store):  # type: ignore[misc]
         self._told: dict[str, bytes] = {}
 
     def set(self, key: str, value: Any) -> None:
-        """Tell."""
+        """Publish a value."""
         self._store.set(key, value)
 
     def wait(self, keys: Iterable[str], timeout: timedelta | None = None) -> None:  # noqa: ARG002 (the store's own)
-        """Until all have told. Raises DistStoreError after the store's own time limit."""
+        """Wait until all ranks have published. Raises DistStoreError after the store's own time limit."""
         for key in keys:
             self.get(key)
 
     def get(self, key: str) -> bytes:
-        """What one has told, once all have."""
+        """The value of one rank, once all have published."""
         where, _, teller = key.rpartition("/")
         if not teller.isdecimal():
             return bytes(self._store.get(key))

@@ -1,4 +1,4 @@
-"""Where the time of a training process goes."""
+"""Accounts for the time of a training process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEADY_STEPS = 20
 
 
 class Goodput:
-    """Seconds by part: each moment belongs to one. `productive` are steps that counted, `lost` those that did not."""
+    """Seconds by part; each moment belongs to one. `productive` are steps that counted, `lost` those that did not."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -19,14 +19,14 @@ class Goodput:
         self._steps: list[float] = []
 
     def spend(self, part: str) -> float:
-        """The time since the last call went into `part`; how much that was."""
+        """Add the time since the last call to `part`; returns those seconds."""
         now = time.monotonic()
         spent, self._since = now - self._since, now
         self.seconds[part] += spent
         return spent
 
     def step_done(self) -> None:
-        """A step was committed."""
+        """Note that a step was committed."""
         self._steps.append(self.spend("productive"))
         if len(self._steps) > WINDOW:
             del self._steps[0]
@@ -37,11 +37,11 @@ class Goodput:
         return len(self._steps) >= STEADY_STEPS
 
     def median_step(self) -> float:
-        """Of the latest steps, in seconds; 0.0 before the first."""
+        """Median of the latest steps in seconds; 0.0 before the first."""
         return sorted(self._steps)[len(self._steps) // 2] if self._steps else 0.0
 
     def shown(self) -> dict[str, Any]:
-        """As told to the launcher: seconds by part, and the share that was productive."""
+        """The report for the launcher: seconds by part, and the productive share."""
         total = sum(self.seconds.values())
         share = round(self.seconds["productive"] / total, 4) if total else 0.0
         return {"share": share, **{part: round(seconds, 3) for part, seconds in self.seconds.items()}}

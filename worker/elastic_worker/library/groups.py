@@ -38,11 +38,11 @@ COMMUNICATION = re.compile(
     r"gloo/[\w/]+\.(cc|h):\d+|Application timeout caused pair closure|[Gg]loo connectFullMesh"
     r"|NCCL (error|comm|operation|Async Error)|NCCL( \w+)+ (failed|timed out)|NCCL Last Error"
 )
-"""In the messages that torch raises as bare RuntimeErrors. The last ones are those of 2.15's second NCCL backend."""
+"""Marks of communication errors in torch's bare RuntimeErrors. The last ones are of 2.15's second NCCL backend."""
 IDLE_SECONDS = 0.5
-"""After this gloo's threads are done with what they were doing when the connections were shut down."""
+"""Time after which gloo's threads are idle once the connections were shut down."""
 BURIAL_SECONDS = 5.0
-"""For a destructor that runs when the process ends."""
+"""Time for a destructor that runs at the end of the process."""
 REGISTERS = (
     "pg_map",
     "pg_names",
@@ -54,7 +54,7 @@ REGISTERS = (
     "pg_default_device",
     "pg_flight_recorder_hooks",
 )
-"""Where torch keeps what it knows of its groups."""
+"""Attributes in which torch keeps its registered groups."""
 
 quiesce.install()  # torchrun and srun, which may have started this process, do not
 
@@ -67,7 +67,7 @@ def current() -> Formed | None:
 
 
 def control_device(formed: Formed) -> torch.device:
-    """Where small tensors of the library's own must lie to be sent in this group: the host, if it can."""
+    """Device for small tensors of the library in this group: the host, if the group can send from there."""
     try:
         formed.group._get_backend(torch.device("cpu"))
     except RuntimeError:
@@ -76,12 +76,12 @@ def control_device(formed: Formed) -> torch.device:
 
 
 def default_store() -> Any:
-    """That of torch's default group, which `init_process_group` has made."""
+    """The store of torch's default group, made by `init_process_group`."""
     return c10d._get_default_store()
 
 
 def collectives_begun() -> int | None:
-    """How many this process has begun, in all of torch's groups; None where one of them does not count."""
+    """Number of collectives begun in all of torch's groups; None where one of them does not count."""
     try:
         return sum(int(group._get_sequence_number_for_group()) for group in c10d._world.pg_map)
     except (RuntimeError, AttributeError):
@@ -92,7 +92,7 @@ def collectives_begun() -> int | None:
 
 
 def install(formed: Formed) -> None:
-    """Make it torch's default group. The one before, and its subgroups, are unregistered and stay connected."""
+    """Make the group torch's default. The one before it and its subgroups are unregistered and stay connected."""
     global _installed
     register(formed)
     _installed = formed
@@ -100,10 +100,9 @@ def install(formed: Formed) -> None:
 
 @atexit.register
 def _leave_as_it_is() -> None:
-    """The groups of a process that ends are not taken apart: that would wait for threads of gloo that may never end.
+    """Keep the groups of a process that exits: taking them apart would wait for gloo threads that may never end.
 
-    A thread of ours in a group's destructor would be ended in it when the interpreter finishes, and with it the
-    process, by SIGABRT.
+    The interpreter would end a thread of ours inside a group's destructor, and the process with it, by SIGABRT.
     """
     if _installed is not None:
         keep_for_ever(_installed.group)
@@ -115,7 +114,7 @@ def _leave_as_it_is() -> None:
 
 
 def register(formed: Formed) -> None:
-    """Make it torch's default group, and forget all others; `install` it where it is to stay."""
+    """Make the group torch's default and unregister all others. Use `install` for a group that stays."""
     unregister_all()
     world, group = c10d._world, formed.group
     names = "cpu:gloo,cuda:nccl" if formed.backend == NCCL else formed.backend
@@ -134,7 +133,7 @@ def register(formed: Formed) -> None:
 
 
 def unregister_all() -> None:
-    """What `destroy_process_group` does, without shutting anything down."""
+    """Unregister all groups as `destroy_process_group` does, without shutting anything down."""
     world = c10d._world
     c10d._update_default_pg(None)
     for name in REGISTERS:
@@ -146,10 +145,10 @@ def unregister_all() -> None:
 
 
 def abort(formed: Formed) -> None:
-    """Threads that wait in one of its collectives get an exception; so do peers that wait for us.
+    """Raise in the threads that wait in a collective of the group, and in peers that wait for this rank.
 
-    gloo's own `abort` in 2.15 frees nobody, 2.4 has none: its sockets are shut down. Nothing of the group may be used
-    afterwards: a later collective can wait for good.
+    gloo's own `abort` in 2.15 frees no waiting thread, and 2.4 has none, so its sockets are shut down. Do not use the
+    group afterwards: a later collective may wait for ever.
     """
     close(formed.mesh)
     formed.calls.give_up()
@@ -162,10 +161,10 @@ def abort(formed: Formed) -> None:
 
 
 def discard(formed: Formed) -> None:
-    """Close it without waiting for anybody. Peers that still wait for this rank in it get an exception.
+    """Close the group without waiting. Peers that still wait for this rank in it get an exception.
 
-    What has been sent may not have been read yet: call it after the first collective of the next group, which no rank
-    enters before it has left the last one of this group.
+    Sent data may not have been read yet, so call this after the first collective of the next group: no rank enters that
+    before it has left the last collective of this group.
     """
     global _installed
     abort(formed)

@@ -1,9 +1,9 @@
-"""The state of a surviving rank, sent to the ranks that have none or an older one.
+"""Sends the state of a surviving rank to the ranks that have none or an older one.
 
-All ranks of a new group say what they have; the lowest rank among those with the highest step is the source. From there
-its state goes along a chain of those that need it, and to nobody else: first the structure with all plain values,
-pickled, then the bytes of the tensors in pieces, large ones as they lie, small ones together. Who receives a tensor of
-a model or an optimizer that it has already, in one row, receives it there.
+All ranks of a new group announce their step; the lowest rank among those with the highest step is the source. The
+state goes along a chain of the ranks that need it and to no other: first the pickled structure with all plain values,
+then the bytes of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a
+contiguous tensor of the same kind in its model or optimizer receives into that.
 
 With NCCL, and where a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
 """
@@ -57,12 +57,12 @@ def hand_over(
     step: int,
     mark: int,
 ) -> HandOver:
-    """Called by all ranks of the installed group. `mark` is the checksum of this rank's state, see `mark_of`.
+    """Hand the state over; all ranks of the installed group call this. `mark` is the checksum from `mark_of`.
 
     `capture` gives nested dicts, lists and tuples of tensors and plain values; `apply` gets the same with tensors of
     its own, on the host unless NCCL brought them or they are of `existing`: that part of the same whose tensors may be
-    written to, after which this rank has no state until `apply` has returned. A rank that needs nothing waits for
-    nobody. Raises RuntimeError on source and receivers if `capture` raised on the source.
+    written to, after which this rank has no state until `apply` has returned. A rank that needs nothing does not
+    wait. Raises RuntimeError on source and receivers if `capture` raised on the source.
     """
     began = time.monotonic()
     releases.tell(formed)
@@ -90,7 +90,7 @@ def hand_over(
 
 
 def mark_of(tensors: Iterable[Any]) -> int:
-    """A checksum of a few bytes of each tensor: tells states apart that have trained apart, and costs microseconds."""
+    """Checksum of a few bytes of each tensor: differs for states that were trained apart, and costs microseconds."""
     mark = 0
     for tensor in tensors:
         mark = zlib.crc32(_sample(tensor), mark)
@@ -98,7 +98,7 @@ def mark_of(tensors: Iterable[Any]) -> int:
 
 
 def _sample(tensor: Any) -> bytes:
-    """From the middle and from the end; of a tensor with gaps, or on a device, the last element."""
+    """Bytes from the middle and the end; of a strided tensor, or one on a device, the last element."""
     size = tensor.numel() * tensor.element_size()
     if size == 0:
         return b""
@@ -113,7 +113,7 @@ def _sample(tensor: Any) -> bytes:
 
 
 def gather_objects(formed: Formed, own: Any) -> list[Any]:
-    """What each rank has given, by rank: anything that can be pickled and is small. Raises GroupError's kin."""
+    """Gather a small picklable object from each rank, by rank. Raises the errors of torch's collectives."""
     packed = pickle.dumps(own)
     sizes = [size for (size,) in _gather(formed, [len(packed)])]
     padded = packed.ljust(max(sizes), b"\0")

@@ -1,4 +1,4 @@
-"""A hand-over to all ranks of a group: all call this, and those that need nothing throw away what they get."""
+"""A hand-over by broadcast: all ranks call this, and ranks that need nothing drop the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIGNMENT = 16
 
 
 def send(formed: Formed, source: int, capture: Callable[[], Any]) -> tuple[int, None]:
-    """Called by the source: how many bytes. Raises what `capture` does."""
+    """Send from the source; returns the number of bytes. Raises the errors of `capture`."""
     try:
         parcel, tensors = pack(capture(), device_sends=formed.backend == NCCL)
         structure = pickle.dumps(parcel, protocol=pickle.HIGHEST_PROTOCOL)
@@ -42,7 +42,7 @@ def send(formed: Formed, source: int, capture: Callable[[], Any]) -> tuple[int, 
 
 
 def receive(formed: Formed, source: int) -> tuple[int, Any]:
-    """Called by all others: how many bytes, and the state. Raises RuntimeError if the source could not capture it."""
+    """Receive on all other ranks: the number of bytes and the state. Raises RuntimeError if `capture` failed."""
     length = _broadcast_numbers(formed, source, [0])[0]
     if length == FAILED:
         raise not_captured(source)
@@ -62,7 +62,7 @@ def receive(formed: Formed, source: int) -> tuple[int, Any]:
 
 
 def _buffers(rows: list[Any]) -> Iterable[tuple[Any, list[tuple[Any, Any]]]]:
-    """What to broadcast, in one order on all ranks: a buffer, and (bytes of a tensor, their view in the buffer)."""
+    """Yield what to broadcast, in one order on all ranks: a buffer, and pairs (tensor's bytes, view in the buffer)."""
     small = [row for row in rows if 0 < row.numel() < ALONE_BYTES]
     for row in rows:
         if row.numel() >= ALONE_BYTES:

@@ -1,4 +1,4 @@
-"""A hand-over along a chain: what the first rank sends, and where the others put it."""
+"""A hand-over along a chain of ranks: the first one sends, the others receive and pass on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elastic_worker.library.handover_parcel import (
 
 
 def send_along(chain: Chain, capture: Callable[[], Any]) -> None:
-    """Called by the first rank. Raises what `capture` does."""
+    """Send from the first rank. Raises the errors of `capture`."""
     try:
         parcel, tensors = pack(capture(), device_sends=False)
         structure = pickle.dumps(parcel, protocol=pickle.HIGHEST_PROTOCOL)
@@ -46,7 +46,7 @@ def send_along(chain: Chain, capture: Callable[[], Any]) -> None:
 
 
 def receive_along(chain: Chain, source: int, existing: Any) -> Any:
-    """Called by the others: the state, with tensors of `existing` where they fit. Raises RuntimeError for `capture`."""
+    """Receive the state, into tensors of `existing` where they fit. Raises RuntimeError if `capture` failed."""
     length = chain.number()
     if length == FAILED:
         chain.end()
@@ -63,7 +63,7 @@ def receive_along(chain: Chain, source: int, existing: Any) -> Any:
 
 
 def _receive(chain: Chain, rows: list[Any]) -> None:
-    """One after the other, or those of several small tensors together."""
+    """Receive the tensors one by one, small ones together."""
     if len(rows) == 1:
         for piece in rows[0].split(PIECE_BYTES):
             here = piece if piece.device.type == "cpu" else torch.empty(piece.shape, dtype=torch.uint8)
@@ -79,12 +79,12 @@ def _receive(chain: Chain, rows: list[Any]) -> None:
 
 
 def _row(tensor: Any) -> Any:
-    """Its bytes, where it lies; a view of it where it lies in one row."""
+    """Bytes of the tensor on its own device; a view where it is contiguous."""
     return bytes_of(tensor, direct=True)
 
 
 def _batches(parcel: _Parcel) -> Iterable[list[int]]:
-    """Numbers of the tensors in the order in which they go, those that go together in one list."""
+    """Indices of the tensors in the order of sending, grouped by message."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype, _ in parcel.tensors]
     batch: list[int] = []
     end = 0
@@ -102,7 +102,7 @@ def _batches(parcel: _Parcel) -> Iterable[list[int]]:
 
 
 def _targets(parcel: _Parcel, existing: Any) -> list[Any]:
-    """By number: the tensor at the same place of `existing`, if it is like that one, else a new one."""
+    """Per index: the tensor at the same place of `existing` if shape and dtype fit, else a new one."""
     found: dict[int, Any] = {}
     _find(parcel.structure, existing, found)
     tensors = []

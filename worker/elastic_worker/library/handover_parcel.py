@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 FAILED = -1
-"""Sent in place of the structure's length."""
+"""Sent instead of the structure's length if `capture` failed."""
 ALONE_BYTES = 2**20
-"""A tensor of this size is sent without a copy."""
+"""Tensors of at least this size are sent without a copy."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def is_plain_tensor(value: Any) -> bool:
 
 
 def put(value: Any, function: Callable[[Any], Any]) -> Any:
-    """The same nested dicts, lists and tuples, with what `function` makes of all else."""
+    """Map `function` over the leaves of nested dicts, lists and tuples."""
     if isinstance(value, dict):
         made = {key: put(one, function) for key, one in value.items()}
         return made if type(value) is dict else _like(value, made)
@@ -73,16 +73,16 @@ def _like(original: Any, items: dict[Any, Any]) -> Any:
 
 
 def bytes_of(tensor: Any, *, direct: bool) -> Any:
-    """Its bytes in a row, on the host unless `direct`; a view of it where it lies in a row."""
+    """Contiguous bytes of the tensor, on the host unless `direct`; a view where the tensor is contiguous."""
     resolved = tensor.resolve_conj().resolve_neg()
     return (resolved if direct else resolved.cpu()).reshape(-1).contiguous().view(torch.uint8)
 
 
 def not_captured(source: int) -> RuntimeError:
-    """For those that wait for the state."""
+    """The error for ranks that wait for the state."""
     return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log tells why")
 
 
-# As pods of earlier releases name them in what they pickle.
+# Earlier releases pickle these classes under the following names.
 for _each in (_Place, _Parcel):
     _each.__module__ = "elastic_worker.library.handover"

@@ -10,10 +10,10 @@ A planned change costs no step: all ranks save after the same one, the script st
 loss it resumes from the newest checkpoint that it wrote itself (`save_steps`). Without our launcher the callback does
 nothing. `output_dir` must be a folder that all pods see.
 
-What is exact. Model, optimizer, scheduler and `global_step` are what they were. The Trainer finds its place in the data
+Exact: model, optimizer, scheduler and `global_step` are what they were. The Trainer finds its place in the data
 by counting steps: it skips `global_step % steps of an epoch` of the same shuffled order. With `accumulation_steps` a
 step has as many samples in any world: each sample then comes once in an epoch, across changes in its midst, if a
-multiple of the global batch fills the epoch. What is not exact: without that line a step has more or fewer samples in
+multiple of the global batch fills the epoch. Not exact: without that line a step has more or fewer samples in
 another world, and `num_train_epochs` is counted anew in steps of the present world: samples come again or not at all,
 and training may end early or late; give `max_steps` then. Dropout and other random numbers go on for the ranks that
 there were when the checkpoint was written; further ranks begin with the seed. `ignore_data_skip` starts the epoch anew.
@@ -44,7 +44,7 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
         self._together = False
 
     def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """All ranks are there, and what is resumed from is loaded."""
+        """Begin: all ranks are present and the checkpoint is loaded."""
         if getattr(args, "save_only_model", False):
             raise ValueError("save_only_model=True: an elastic job resumes from its checkpoints, leave it out")
         remedy = "call trainer.train(resume_from_checkpoint=elastic.latest_checkpoint(args.output_dir))"
@@ -66,12 +66,12 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
             self._line.saved_together(state.global_step)
 
     def on_log(self, *_: Any, logs: Any = None, **__: Any) -> None:
-        """The mean loss since the last time."""
+        """Report the mean loss since the last log."""
         self._loss = (logs or {}).get("loss", self._loss)
 
 
 def latest_checkpoint(folder: str | Path) -> str | None:
-    """The newest `checkpoint-N` that is complete; None if there is none. Others are passed over.
+    """The newest complete `checkpoint-N`; None if there is none. Incomplete ones are skipped.
 
     Complete is one whose `trainer_state.json` is whole, as the Trainer writes that last.
     """

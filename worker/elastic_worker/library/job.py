@@ -20,19 +20,19 @@ from elastic_worker.library.evaluation import Evaluation, length_of
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.handover import gather_objects
 from elastic_worker.library.loader import Loader
-from elastic_worker.library.place import GroupPlace
 from elastic_worker.library.regrouping import Regrouping
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.sampler import MicroBatch, RankBatch, Sampler
 from elastic_worker.library.seeds import stable_hash
 from elastic_worker.library.state import State, StateError
 from elastic_worker.library.step import Batch, Step, StepError
+from elastic_worker.protocol.process_orders import GroupPlace
 
 log = logging.getLogger(__name__)
 
 
 class NotFormedError(RuntimeError):
-    """Something was asked for that is known in a group only."""
+    """Rank, world size and generation are known only after job.restore has formed a group."""
 
 
 def init(
@@ -43,7 +43,7 @@ def init(
     keep: int = 2,
     compare_every: int = 100,
 ) -> Job:
-    """The job that this process takes part in; the group itself is formed by `job.restore`.
+    """Return the job that this process takes part in; `job.restore` forms the group.
 
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
     the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
@@ -57,7 +57,7 @@ def init(
 
 
 class Job:
-    """Of one training process. See docs/library.md."""
+    """The job as one training process sees it. See docs/library.md."""
 
     def __init__(
         self, *, checkpoints: str | Path | None, backend: str, in_place: bool | None, keep: int, compare_every: int
@@ -75,7 +75,7 @@ class Job:
         self._batch: Batch | None = None
         self._comparison = replicas.Comparison(compare_every)
         self.micro: MicroBatch | None = None
-        """The one that is computed."""
+        """The micro-batch that is being computed."""
         self._evaluated = 0
         self._job_uid = os.environ.get(contract.ENV_JOB_UID, "")
         self._goodput = Goodput()
@@ -85,17 +85,17 @@ class Job:
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes."""
+        """The device that this process computes on."""
         return self._regrouping.device
 
     @property
     def local_rank(self) -> int:
-        """Which of the pod's processes this is."""
+        """Index of this process among those of its pod, from 0."""
         return self._regrouping.local_rank
 
     @property
     def rank(self) -> int:
-        """In the present group; it may be another one after each step. Raises NotFormedError before job.restore."""
+        """Rank in the present group; it may change after each step. Raises NotFormedError before job.restore."""
         return self._in_group("rank").rank
 
     @property
@@ -105,16 +105,16 @@ class Job:
 
     @property
     def generation(self) -> int:
-        """How many groups there have been. Raises NotFormedError before job.restore."""
+        """Number of the present group, from 1. Raises NotFormedError before job.restore."""
         return self._in_group("generation").generation
 
     @property
     def step_count(self) -> int:
-        """Global batches that were applied so far."""
+        """Global batches applied so far."""
         return self.current_state.step if self.current_state else 0
 
     def on_regroup(self, call: Callable[[Job], None]) -> None:
-        """Have `call(job)` called in each new group, the first included, when the state is there."""
+        """Call `call(job)` in each new group, the first included, once the state is there."""
         self._on_regroup.append(call)
 
     def _in_group(self, what: str) -> GroupPlace:
@@ -130,7 +130,7 @@ class Job:
     # -- setting up ----------------------------------------------------------------------------------------------------
 
     def wrap(self, model: torch.nn.Module, **options: Any) -> ddp.ElasticDDP:
-        """The model as DistributedDataParallel with these options, on this process's device. Raises TypeError."""
+        """Wrap the model in DistributedDataParallel with these options, on this process's device. Raises TypeError."""
         ddp.check_supported(model, ())
         if ddp.is_fsdp(model):
             raise TypeError("the model is sharded by fully_shard already: use it as it is, without job.wrap")
@@ -139,9 +139,9 @@ class Job:
         return wrapped
 
     def state(self, **objects: Any) -> State:
-        """All that makes up the training, by names of your choice. Raises StateError, TypeError.
+        """Name everything that makes up the state of the training. Raises StateError, TypeError.
 
-        The sampler is among them. What is called `scheduler` is stepped by step.update(); `scaler` scales losses.
+        The sampler must be among them. step.update() steps the object called `scheduler`; `scaler` scales losses.
         """
         state = State(objects)
         for model in self._regrouping.models:
@@ -152,7 +152,7 @@ class Job:
         return state
 
     def restore(self, state: State) -> None:
-        """Take part: form the group, and get the state from a peer that trains, else from the newest checkpoint.
+        """Form or join the group, and load the state from a peer that trains, else from the newest checkpoint.
 
         Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit,
         where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
@@ -173,8 +173,8 @@ class Job:
         self._goodput.spend("regroup")
         idle = state.data.idle_ranks(self.world_size)
         if idle and self.rank == 0:
-            told = "%d of %d processes have nothing to do: a global batch has too few micro-batches, make them smaller"
-            log.warning(told, idle, self.world_size)
+            text = "%d of %d processes have nothing to do: a global batch has too few micro-batches, make them smaller"
+            log.warning(text, idle, self.world_size)
 
     def _entered(self) -> None:
         self._begin_epoch(self._in_group("epoch"))
@@ -183,7 +183,7 @@ class Job:
             call(self)
 
     def _begin_epoch(self, place: GroupPlace) -> None:
-        """Under a new master: before the first step, the writer leaves its epoch where an earlier master looks."""
+        """Fence earlier masters before the first step: the writer leaves its epoch where they look."""
         if self._checkpoints is not None and place.rank == 0 and place.epoch > self._epoch_begun:
             self._epoch_begun = place.epoch
             line = self._regrouping.line
@@ -193,7 +193,7 @@ class Job:
     # -- training ------------------------------------------------------------------------------------------------------
 
     def epochs(self, count: int) -> Iterator[int]:
-        """The numbers of the epochs that are left, from the one that the state is in."""
+        """Yield the numbers of the epochs that are left, from the one that the state is in."""
         data = self._state_now("job.epochs").data
         while data.epoch < count:
             epoch = data.epoch
@@ -203,7 +203,7 @@ class Job:
                 data.next_epoch()
 
     def batches(self, data: Sampler, loader: Loader | None = None) -> Iterator[Batch]:
-        """What is left of the epoch. A batch whose step was aborted comes again."""
+        """Yield the rest of the epoch's batches. A batch whose step was aborted comes again."""
         state = self._state_now("job.batches")
         if data is not state.data:
             raise StateError("job.batches needs the sampler that was given to job.state")
@@ -216,7 +216,7 @@ class Job:
                 shares = None
                 share = data.share(self.rank, self.world_size)
                 if share is None or data.epoch != epoch:
-                    # The state is that of a rank that had finished the epoch, and waits further on.
+                    # The state came from a rank that has finished this epoch and waits at the next boundary.
                     self._regrouping.free_boundary()
                     return
             if loader is not None:
@@ -231,7 +231,7 @@ class Job:
                     raise StepError("a batch was not applied: use `with job.step(state) as step` for each batch")
 
     def loader(self, dataset: Any, **options: Any) -> Loader:
-        """A DataLoader for job.batches(state.data, loader): what it fetched is in `micro.data`. See Loader."""
+        """Return a DataLoader for job.batches(state.data, loader); the data is in `micro.data`. See Loader."""
         return Loader(dataset, self._state_now("job.loader").data, **options)
 
     def step(self, state: State) -> Step:
@@ -242,11 +242,11 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """The sampler's."""
+        """Seed of the sampler."""
         return self._state_now("job.batches").data.seed
 
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """From here on all ranks draw the same random numbers (102). See Evaluations."""
+        """Let all ranks draw the same random numbers from here on (102). See Evaluations."""
         seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
@@ -264,30 +264,30 @@ class Job:
             self._regrouping.line.step_began = None
 
     def check_group(self) -> None:
-        """Raises where a reduction has failed, or the group was aborted. See Steps."""
+        """Raise if a reduction has failed or the group was aborted. See Steps."""
         if self._regrouping.formed is not None:
             self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """None where there is no group, or nobody counts. See Steps."""
+        """Collectives begun so far; None without a group or where torch does not count them. See Steps."""
         return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property
     def may_change_in_place(self) -> bool:
-        """Whether a group like this one does in pods of Elastic mode, so that a lost peer ends no process."""
+        """Whether this kind of group changes in place in Elastic mode, so that a lost peer ends no process."""
         return self._regrouping.kind == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
-        """After an error of communication. See Steps."""
+        """Whether an error of communication means that a peer is lost. See Steps."""
         return self._regrouping.has_lost_a_peer()
 
     def note_aborted(self) -> None:
-        """The batch will come again. See Steps."""
+        """Note that the batch was aborted and comes again. See Steps."""
         self._regrouping.aborted = True
         self._goodput.spend("lost")
 
     def commit(self, state: State, loss: Any) -> None:
-        """The batch counts from now on. See Steps."""
+        """Count the batch as applied. See Steps."""
         assert self._batch is not None
         state.data.commit(self._batch.share)
         state.step += 1
@@ -324,7 +324,7 @@ class Job:
         return Evaluation(self, length_of(data), batch_size, known)
 
     def free_boundary(self) -> None:
-        """The next boundary is the one that the others are at already. See Evaluations."""
+        """Do not count the next boundary: the other ranks wait there already. See Evaluations."""
         self._regrouping.free_boundary()
 
     def pass_boundary(self) -> bool:
@@ -332,7 +332,7 @@ class Job:
         return self._regrouping.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """All evaluate with rank 0's running statistics; False if the group was lost. See Evaluations."""
+        """Give all ranks the running statistics of rank 0; False if the group was lost. See Evaluations."""
         formed, state = self._regrouping.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True
@@ -348,7 +348,7 @@ class Job:
         return True
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Over all ranks; None if the group was lost meanwhile. See Evaluations."""
+        """Sum over all ranks; None if the group was lost meanwhile. See Evaluations."""
         total = dict(sums)
         if self._regrouping.formed is not None:
             try:
@@ -363,9 +363,9 @@ class Job:
         return total
 
     def checkpoint(self, state: State, *, wait: bool = False) -> None:
-        """Write the state down, in the background; with `wait`, return when it is durable.
+        """Save a checkpoint in the background; with `wait`, return when it is durable.
 
-        Rank 0 writes; a full disk is told in the job's status and ends nothing. Raises StateError without a folder.
+        Rank 0 writes. A full disk shows in the job's status and ends nothing. Raises StateError without a folder.
         """
         if self._checkpoints is None:
             raise StateError("job.checkpoint needs a folder that all pods see: elastic.init(checkpoints=...)")
@@ -386,13 +386,13 @@ class Job:
         self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
-        """This process is about to end, and nobody else has the state."""
+        """Save at once: this process is about to end and no other one has the state."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:
-        """All ranks are at the same step, and are about to be started again."""
+        """Save with all ranks at one step: they are about to be started again."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
             self._write(state, wait=True)

@@ -14,15 +14,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
+from elastic_worker import wire
 from elastic_worker.library import groups, watchdog
 from elastic_worker.library.line_state import LineState, Turn, Verdict
-from elastic_worker.library.place import GroupPlace
+from elastic_worker.protocol.codec import Message
+from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello, Lost, Saved, Waits, Where
+from elastic_worker.protocol.reports import Unformed
 
 log = logging.getLogger(__name__)
 
-Message = dict[str, Any]
 Form = Callable[[GroupPlace, str], groups.Formed]
 FORM_SECONDS = 5.0
 HINT_SECONDS = 3.0
@@ -38,7 +41,7 @@ class Leave(SystemExit):
 class LauncherLine:
     """The line, under the state that it keeps (`line_state`). `form` makes a group."""
 
-    def __init__(self, path: str, hello: Message, *, form: Form) -> None:
+    def __init__(self, path: str, hello: Hello, *, form: Form) -> None:
         self._form = form
         self._changed = threading.Condition(threading.RLock())
         self._state = LineState(self)
@@ -47,13 +50,14 @@ class LauncherLine:
         """In seconds, once enough steps were done to know it. Set by the job, told to a launcher that asks."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
-        self.send(**hello)
+        self.send(hello)
         threading.Thread(target=self._listen, name="elastic-link", daemon=True).start()
 
-    def send(self, **message: Any) -> None:
+    def send(self, message: Message) -> None:
         """Say something; a launcher that is gone takes this process with it."""
+        line = wire.encode(message.to_json())
         with self._changed, suppress(OSError):
-            self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self._socket.sendall(line)
 
     # -- the main thread -----------------------------------------------------------------------------------------------
 
@@ -63,7 +67,7 @@ class LauncherLine:
         return self._state.passed
 
     @property
-    def bound(self) -> list[int]:
+    def bound(self) -> Key:
         """The key of the change that was agreed on last."""
         return self._state.bound
 
@@ -96,11 +100,11 @@ class LauncherLine:
                 return None
             if turn.save:
                 save()
-                self.send(saved=1)
+                self.send(Saved())
             if turn.leave:
                 raise Leave(0)
             if turn.is_out:
-                self.send(waits=1)
+                self.send(Waits())
             elif turn.verdict is not None and (turn.verdict.place is not None or turn.verdict.save):
                 return turn.verdict
 
@@ -122,7 +126,7 @@ class LauncherLine:
                 if self._state.is_broken or self._state.is_leaving:
                     return True
                 if waited == HINT_SECONDS:
-                    self.send(lost=self._state.generation)
+                    self.send(Lost(self._state.generation))
                 self._changed.wait(0.5)
                 waited = 0.0 if self._state.is_away else waited + 0.5
         return False
@@ -137,34 +141,36 @@ class LauncherLine:
     def _listen(self) -> None:
         try:
             for line in self._socket.makefile("rb"):
-                self._hear(json.loads(line))
-        except (OSError, ValueError) as error:
+                self._hear(line)
+        except OSError as error:
             log.debug("the launcher is heard no more: %s", error)
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, line: bytes) -> None:
+        """What cannot be read, of a launcher of another release, ends nobody's training (103)."""
         with self._changed:
-            if "where" in message:
-                self._say_where()
-            self._state.hear(message)
+            try:
+                self._state.hear(json.loads(line))
+            except wire.UNREADABLE as error:
+                log.warning("the launcher says what cannot be read: %r in %.300r", error, line, exc_info=True)
             self._changed.notify_all()
-
-    def _say_where(self) -> None:
-        """How long the present step takes already, though the main thread may hang in it."""
-        began, median = self.step_began, self.median_step
-        seconds = 0.0 if began is None or median is None else time.monotonic() - began
-        self.send(where={"tick": self._state.passed, "seconds": round(seconds, 1), "median": median or 0.0})
 
     # -- what follows from it (`line_state.Actions`) -------------------------------------------------------------------
 
-    def form(self, place: GroupPlace, key: list[int], name: str) -> None:
+    def say_where(self) -> None:
+        """How long the present step takes already, though the main thread may hang in it."""
+        began, median = self.step_began, self.median_step
+        seconds = 0.0 if began is None or median is None else time.monotonic() - began
+        self.send(Where(self._state.passed, round(seconds, 1), median or 0.0))
+
+    def form(self, place: GroupPlace, key: Key, name: str) -> None:
         """On a thread: the group that trains must not notice, whatever goes wrong."""
         threading.Thread(target=self._make, args=(place, key, name), name="elastic-form", daemon=True).start()
 
-    def _make(self, place: GroupPlace, key: list[int], name: str) -> None:
+    def _make(self, place: GroupPlace, key: Key, name: str) -> None:
         try:
             formed = self._form(place, name)
         except Exception as error:  # noqa: BLE001 (told to the coordinator, which tries again)
-            self.send(unformed=f"{type(error).__name__}: {error}"[:500], at=key)
+            self.send(Unformed(f"{type(error).__name__}: {error}"[:500], key))
             return
         with self._changed:
             is_needed = self._state.take_formed(key, formed)

@@ -8,11 +8,11 @@
 A planned change costs no step: all ranks save after the same one, the script starts again, the Trainer resumes. After a
 loss it resumes from the callback's newest checkpoint. Without our launcher the callback saves nothing.
 
-What is exact. Model, optimizers, schedulers and `global_step` are what they were. The Trainer keeps its place in the
+Exact: model, optimizers, schedulers and `global_step` are what they were. The Trainer keeps its place in the
 epoch as a number of each process's batches, and would begin the data of that epoch anew; the callback counts the
 batches for the present world and skips them. With `accumulation_steps`, a sampler that gives the same order again
 (Lightning's own DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an
-epoch, across changes in its midst. What is not exact: without that line a step has more or fewer samples in another
+epoch, across changes in its midst. Not exact: without that line a step has more or fewer samples in another
 world, and an epoch as many fewer or more steps; where the place in the epoch does not come out even, some samples come
 again. Random numbers are not in Lightning's checkpoints: dropout and augmentation go on from the seed. A loader without
 a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not
@@ -42,7 +42,7 @@ from elastic_worker.library.trainers import TrainerLine, barrier
 log = logging.getLogger(__name__)
 
 KEEP = 2
-"""So many checkpoints are left in the folder."""
+"""Number of checkpoints kept in the folder."""
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 """The same code under two names."""
 
@@ -86,7 +86,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
             self._used_batches = _count_anew(checkpoint, world, trainer)
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
-        """All ranks are there, and what is resumed from is loaded."""
+        """Begin: all ranks are present and the checkpoint is loaded."""
         if self._used_batches:
             _skip(trainer, self._used_batches)
         self._step = self._saved_step = trainer.global_step
@@ -132,7 +132,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
 
 
 def lightning_world() -> dict[str, int]:
-    """`num_nodes` and `devices` of the present group, for the Trainer, which insists on being told them."""
+    """`num_nodes` and `devices` of the present group, which the Trainer requires as arguments."""
     world = find(os.environ).world
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if world % devices:

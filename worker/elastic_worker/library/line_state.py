@@ -9,13 +9,14 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from elastic_worker.library.place import GroupPlace
-
-Message = Mapping[str, Any]
+from elastic_worker.protocol import orders, process_orders, process_reports, reports
+from elastic_worker.protocol.codec import Json, Message
+from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.process_orders import GroupPlace
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,13 @@ class Turn:
 class Actions(Protocol):
     """What follows at once from what was heard. None of it may wait for anything."""
 
-    def send(self, **message: Any) -> None:
+    def send(self, message: Message) -> None:
         """Say something to the launcher."""
 
-    def form(self, place: GroupPlace, key: list[int], name: str) -> None:
+    def say_where(self) -> None:
+        """Say how long the present step takes already, though the main thread may hang in it."""
+
+    def form(self, place: GroupPlace, key: Key, name: str) -> None:
         """Form a group beside the present one. Call `take_formed`, or say why not, when it is there."""
 
     def discard(self, formed: Any) -> None:
@@ -78,7 +82,7 @@ class LineState:
         """Boundaries of the present group."""
         self.attention = False
         """Whether the next boundary is more than a number."""
-        self.bound: list[int] = []
+        self.bound: Key = []
         """The key of the change that was agreed on last."""
         self.master = 0
         """The epoch of the master that this process obeys, where the group is that of an earlier one."""
@@ -86,9 +90,22 @@ class LineState:
         """The main thread waits here; the group has lost a pod; the pod leaves; nobody coordinates."""
         self._parked = self._save = False
         self._wanted_at: int | None = None
-        self._key: list[int] | None = None
+        self._key: Key | None = None
         self._formed: Any = None
         self._verdict: Verdict | None = None
+        self._handlers: dict[type[Message], Callable[[Any], None]] = {
+            process_orders.Prepare: self._prepare,
+            orders.AskPassed: self._say_passed,
+            orders.Propose: self._propose,
+            orders.Cancel: self._cancel,
+            orders.Broken: self._hear_broken,
+            process_orders.Save: self._hear_save,
+            process_orders.Bind: self._bind,
+            process_orders.Away: self._hear_away,
+            process_orders.Leave: self._hear_leave,
+            process_orders.AskWhere: self._say_where,
+        }
+        """In the order in which they are taken in (`process_orders.ALL`)."""
 
     # -- the main thread asks ------------------------------------------------------------------------------------------
 
@@ -107,7 +124,7 @@ class LineState:
     def park(self) -> None:
         """Be in no group, ready to be taken into one."""
         self._settle(Verdict(None))
-        self._actions.send(waits=1)
+        self._actions.send(process_reports.Waits())
 
     def enter(self, generation: int, formed: Any) -> None:
         """Be in a group that was made without the coordinator's help: the first one."""
@@ -117,65 +134,72 @@ class LineState:
         """The group can do no further step, as this process has seen."""
         self.is_broken = True
         self._look()
-        self._actions.send(lost=self.generation)
+        self._actions.send(process_reports.Lost(self.generation))
 
-    def take_formed(self, key: list[int], formed: Any) -> bool:
+    def take_formed(self, key: Key, formed: Any) -> bool:
         """The group of that change is there; False if the change is none any more."""
         if self._key != key:
             return False
         self._formed = formed
-        self._actions.send(formed=1, at=key)
+        self._actions.send(reports.Formed(key))
         return True
 
     # -- the launcher says ---------------------------------------------------------------------------------------------
 
-    def hear(self, message: Message) -> None:
-        """Take in one message."""
-        if "prepare" in message:
-            self._prepare(message["prepare"])
-        if "ask" in message:
-            self._actions.send(passed=self.passed, at=message["ask"])
-        if "propose" in message:
-            self._propose(int(message["propose"]), message["at"])
-        if "cancel" in message:
-            self._forget()
-        if "bind" in message:
-            self._bind(message["bind"], message["at"], together="save" in message)
-        if "broken" in message and message["broken"] == self.generation:
-            self._break()
-        self.is_away = bool(message.get("away", self.is_away))
-        self.master = max(self.master, int(message.get("epoch", 0)))
-        self._save = bool(message.get("save", self._save)) and "bind" not in message
-        self.is_leaving = bool(message.get("leave", self.is_leaving))
+    def hear(self, line: Json) -> None:
+        """Take in one line. Raises wire.UNREADABLE for what makes no sense."""
+        for kind, handle in self._handlers.items():
+            if kind.key in line:
+                handle(kind.from_json(line))
         self._look()
 
-    def _prepare(self, told: Message) -> None:
+    def _prepare(self, told: process_orders.Prepare) -> None:
         """Form the next group beside the present one."""
         self._forget()
-        if told.get("broken"):
+        if told.broken:
             self._verdict = None
             self._break()
-        place = GroupPlace.from_message(told)
-        if place.rank < 0:
-            return
-        self._key = key = told["at"]
-        self._actions.form(place, key, f"library-{key[0]}.{key[1]}")
+        if told.place.rank >= 0:
+            self._key = key = told.at
+            self._actions.form(told.place, key, f"library-{key[0]}.{key[1]}")
 
-    def _propose(self, boundary: int, key: list[int]) -> None:
+    def _say_passed(self, told: orders.AskPassed) -> None:
+        self._actions.send(reports.Passed(self.passed, told.at))
+
+    def _propose(self, told: orders.Propose) -> None:
         """A process that has not passed that boundary agrees, and waits there.
 
         The main thread counts a boundary first and looks then, without a lock: so here it is the other way round.
         """
-        self._wanted_at, self.attention = boundary, True
-        agreed = self.passed < boundary
+        self._wanted_at, self.attention = told.boundary, True
+        agreed = self.passed < told.boundary
         if not agreed:
             self._wanted_at = None
-        self._actions.send(agreed=agreed, tick=boundary, at=key)
+        self._actions.send(reports.Agreed(agreed, told.boundary, told.at))
 
-    def _bind(self, place: Message | None, key: list[int], *, together: bool) -> None:
-        formed = self._formed if self._key == key else None
-        self._formed, self._key, self.bound = None, None, key
-        self._verdict = Verdict(None if place is None else GroupPlace.from_message(place), formed, save=together)
+    def _cancel(self, _told: orders.Cancel) -> None:
+        self._forget()
+
+    def _hear_broken(self, told: orders.Broken) -> None:
+        if told.generation == self.generation:
+            self._break()
+
+    def _hear_save(self, _told: process_orders.Save) -> None:
+        self._save = True
+
+    def _bind(self, told: process_orders.Bind) -> None:
+        formed = self._formed if self._key == told.at else None
+        self._formed, self._key, self.bound, self._save = None, None, told.at, False
+        self._verdict = Verdict(told.place, formed, save=bool(told.save))
+
+    def _hear_away(self, told: process_orders.Away) -> None:
+        self.is_away, self.master = told.is_away, max(self.master, told.epoch or 0)
+
+    def _hear_leave(self, _told: process_orders.Leave) -> None:
+        self.is_leaving = True
+
+    def _say_where(self, _told: process_orders.AskWhere) -> None:
+        self._actions.say_where()
 
     def _forget(self) -> None:
         """Drop a group that was formed but not bound."""

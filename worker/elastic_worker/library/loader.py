@@ -1,8 +1,8 @@
 """Fetches the samples of a rank's shares ahead of time, through torch's DataLoader and its worker processes.
 
-What is fetched ahead follows from the sampler's cursor, the rank and the world, so `shares` is called anew whenever one
-of them changes: what was fetched for nothing is dropped, and the workers go on. What a worker draws at random while it
-fetches a micro-batch depends on the micro-batch alone.
+The samples to fetch follow from the sampler's cursor, the rank and the world size, so `shares` is called again whenever
+one of them changes: data fetched in vain is dropped, and the workers continue. Random numbers drawn in a worker depend
+on the micro-batch alone.
 
 Workers are forked by default (by Python up to 3.13), also from a process with threads, as with any DataLoader: they
 touch nothing but the data set. They inherit the process's connections, though, and a connection ends only when its last
@@ -61,7 +61,7 @@ class Loader:
         _check_dataset(dataset, sampler)
         _check_names(others)
         if num_workers == 0:
-            others.pop("timeout", None)  # there is nobody to wait for
+            others.pop("timeout", None)  # without workers there is nothing to wait for
         self.dataset, self.sampler = dataset, sampler
         self._current = torch.zeros(1, dtype=torch.int64)
         if num_workers > 0:
@@ -87,7 +87,7 @@ class Loader:
 
         Commit each share to the sampler before asking for the next one, which raises SamplerError otherwise. After a
         change of rank or world, or to get a share again that was not committed, call this anew: an iterator of before
-        then raises RuntimeError. What a sample raises while it is fetched is raised here, as DataLoader does.
+        then raises RuntimeError. An error raised while a sample is fetched is raised here, as DataLoader does.
         """
         self.sampler.share(rank, world)  # a wrong rank is refused before anything is dropped
         iteration = int(self._current[0]) + 1
@@ -116,7 +116,7 @@ class Loader:
 
 
 class _Task(NamedTuple):
-    """What a worker is asked for."""
+    """One micro-batch for a worker to fetch."""
 
     iteration: int
     seed: int
@@ -153,7 +153,7 @@ class _Fetcher:
 
     def __getitem__(self, task: _Task) -> Any:
         if task.iteration != int(self.current[0]):
-            return None  # nobody waits for it any more: a new iteration begins the sooner
+            return None  # dropped already: return at once, so that the new iteration begins sooner
         in_worker = get_worker_info() is not None
         with nullcontext() if in_worker else kept_on_cpu():
             set_cpu_seeds(task.seed)
@@ -167,7 +167,7 @@ class _Fetcher:
 
 
 class _Start:
-    """What a worker does first."""
+    """Initializes a worker."""
 
     def __init__(self, worker_init_fn: Callable[[int], None] | None) -> None:
         self.worker_init_fn = worker_init_fn

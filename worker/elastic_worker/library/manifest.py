@@ -27,19 +27,19 @@ class Order(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What a file must be: its length in bytes and its checksum."""
+    """Expected length in bytes and checksum of a file."""
 
     size: int
     crc32: int
 
 
 class TornError(Exception):
-    """A checkpoint is not complete; the message says which file is wrong and why."""
+    """A checkpoint is incomplete; the message says which file is wrong and why."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was saved, its writer, and the files. `world` is the number of ranks that trained."""
+    """Content, writer and files of a checkpoint. `world` is the number of ranks that trained."""
 
     step: int
     order: Order
@@ -49,14 +49,14 @@ class Manifest:
     files: Mapping[str, Digest] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Put it into the folder, durably. Raises OSError."""
+        """Write the manifest into the folder, durably. Raises OSError."""
         fields = {"format": FORMAT, **asdict(self), "order": list(self.order)}
         fields["files"] = {name: digest._asdict() for name, digest in self.files.items()}
         write_durably(folder / NAME, json.dumps(fields, indent=1).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Raises TornError if there is none, or none that can be understood."""
+        """Read the manifest of a folder. Raises TornError if it is missing or unreadable."""
         try:
             fields = json.loads((folder / NAME).read_bytes())
             if fields["format"] != FORMAT:
@@ -77,7 +77,7 @@ class Manifest:
             raise TornError(f"{NAME} is damaged: {error!r}") from error
 
     def check_sizes(self, folder: Path) -> None:
-        """Raises TornError for a file that is missing or has another length."""
+        """Check that all files exist with the right length. Raises TornError."""
         for name, digest in self.files.items():
             try:
                 size = (folder / name).stat().st_size
@@ -89,12 +89,12 @@ class Manifest:
                 raise TornError(f"{name} has {size} bytes instead of {digest.size}")
 
     def check(self, folder: Path) -> None:
-        """Read every file. Raises TornError for the first that is not what was written."""
+        """Read every file. Raises TornError for the first one that differs from what was written."""
         self.check_sizes(folder)
         self.check_content(folder, self.files)
 
     def check_content(self, folder: Path, names: Iterable[str]) -> None:
-        """Read these of its files. Raises TornError for the first that is not what was written."""
+        """Read these files. Raises TornError for the first one that differs from what was written."""
         for name in names:
             digest = self.files[name]
             try:
@@ -106,12 +106,12 @@ class Manifest:
 
 
 def digests(files: Iterable[Path]) -> dict[str, Digest]:
-    """By name; raises OSError."""
+    """Digests of the files by name. Raises OSError."""
     return {file.name: digest_of(file) for file in sorted(files)}
 
 
 def digest_of(file: Path) -> Digest:
-    """Reads all of it."""
+    """Digest of a file; reads all of it."""
     size = crc = 0
     buffer = memoryview(bytearray(_READ_BYTES))
     with file.open("rb", buffering=0) as stream:
@@ -122,7 +122,7 @@ def digest_of(file: Path) -> Digest:
 
 
 def write_durably(file: Path, content: bytes) -> None:
-    """Raises OSError. The name itself is durable only after `sync_folder`."""
+    """Write and sync a file; its name is durable only after `sync_folder`. Raises OSError."""
     with file.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -130,7 +130,7 @@ def write_durably(file: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in it durable; file systems that cannot do that are left alone. Raises OSError."""
+    """Make the names in a folder durable; does nothing where the file system cannot. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

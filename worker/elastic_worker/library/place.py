@@ -1,57 +1,38 @@
-"""Where a process stands: in which group, with which rank, and what started it."""
+"""The place of a process: its group, its rank, and what started it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from elastic_worker import contract
+from elastic_worker.protocol.process_orders import GroupPlace
 
 
 class SurroundingsError(RuntimeError):
-    """The variables of the launcher do not fit together; the message names them."""
+    """The environment variables of the launcher do not fit together; the message names them."""
 
 
-@dataclass(frozen=True)
-class GroupPlace:
-    """In one group. `rank` -1: not in it. `pods` and `pod`: how many there are, and which of them this is."""
-
-    generation: int
-    rank: int
-    world: int
-    host: str
-    port: int
-    epoch: int = 0
-    pods: int = 1
-    pod: int = 0
-
-    @staticmethod
-    def from_message(message: Mapping[str, Any]) -> GroupPlace:
-        """From what the launcher says."""
-        return GroupPlace(**{name: message[name] for name in GroupPlace.__dataclass_fields__ if name in message})
-
-    def set_environment(self) -> None:
-        """What torchrun's variables say, for libraries that read them later."""
-        values = {
-            "RANK": self.rank,
-            "WORLD_SIZE": self.world,
-            "GROUP_RANK": self.pod,
-            "GROUP_WORLD_SIZE": self.pods,
-            "ROLE_RANK": self.rank,
-            "ROLE_WORLD_SIZE": self.world,
-            "MASTER_ADDR": self.host,
-            "MASTER_PORT": self.port,
-            "TORCHELASTIC_RESTART_COUNT": self.generation,
-            contract.ENV_GENERATION: self.generation,
-            contract.ENV_MASTER_EPOCH: self.epoch,
-        }
-        os.environ.update({name: str(value) for name, value in values.items()})
+def set_environment(place: GroupPlace) -> None:
+    """Set torchrun's variables, for libraries that read them later."""
+    values = {
+        "RANK": place.rank,
+        "WORLD_SIZE": place.world,
+        "GROUP_RANK": place.pod,
+        "GROUP_WORLD_SIZE": place.pods,
+        "ROLE_RANK": place.rank,
+        "ROLE_WORLD_SIZE": place.world,
+        "MASTER_ADDR": place.host,
+        "MASTER_PORT": place.port,
+        "TORCHELASTIC_RESTART_COUNT": place.generation,
+        contract.ENV_GENERATION: place.generation,
+        contract.ENV_MASTER_EPOCH: place.epoch,
+    }
+    os.environ.update({name: str(value) for name, value in values.items()})
 
 
 def find(environ: Mapping[str, str]) -> GroupPlace:
-    """From the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
+    """Read the place from the variables of our launcher, of torchrun, or of `srun`; without any, a process alone.
 
     Under `srun`, MASTER_ADDR must be set (the first host of `scontrol show hostnames`), as for any script with torch.
     Raises SurroundingsError.
@@ -79,7 +60,7 @@ def find(environ: Mapping[str, str]) -> GroupPlace:
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Which of the processes on this machine it is."""
+    """Index among the processes of this machine."""
     name = next((name for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in environ), "")
     return _number(environ, name) if name else 0
 

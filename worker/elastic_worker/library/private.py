@@ -1,7 +1,7 @@
-"""What the worker uses of torch without torch's promise: all of it, each thing where it is used, and where it is found.
+"""Every private name of torch that the worker uses, by the module that uses it.
 
-A test looks for each in every torch that is tried, and that nothing else is used. Before groups change in place
-`lacking` asks the torch that is here (see `trial.py`).
+A test looks for each name in every version of torch that is tried, and makes sure that no other one is used. Before
+groups change in place `lacking` looks at the installed torch (see `trial.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Iterator
 
 _C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
-GroupPlace = str
+PrivateName = str
 """`MODULE:NAME.NAME`; the last one may be what objects of that class keep, where the class declares it."""
-GROUPS: tuple[tuple[GroupPlace, ...], ...] = (
+GROUPS: tuple[tuple[PrivateName, ...], ...] = (
     # groups.py: being torch's default group
     (f"{_C10D}:_world",),
     (f"{_C10D}:_World.pg_map",),
@@ -50,42 +50,44 @@ GROUPS: tuple[tuple[GroupPlace, ...], ...] = (
     ("torch:Tensor._version",),
     ("torch:_foreach_copy_",),
 )
-"""Of each line one at least is there: what groups that change in place need."""
-OTHERS: tuple[tuple[GroupPlace, ...], ...] = (
+"""Names that groups which change in place need; of each line at least one must exist."""
+OTHERS: tuple[tuple[PrivateName, ...], ...] = (
     ("torch.cuda:_is_in_bad_fork",),  # processes/fitness.py
+    # processes/standin_client.py
+    ("torch.distributed.elastic.rendezvous.api:RendezvousHandlerRegistry._registry",),
     ("torch.distributed.tensor:DTensor", "torch.distributed._tensor:DTensor"),  # ddp.py, checkpoint_state.py
 )
-OF_NCCL: tuple[tuple[GroupPlace, ...], ...] = (
+OF_NCCL: tuple[tuple[PrivateName, ...], ...] = (
     (f"{_C10D}:ProcessGroupNCCL.Options._timeout",),
     (f"{_C10D}:ProcessGroupNCCL.eager_connect_single_device",),
 )
-"""Where torch has NCCL (`forming.py`)."""
+"""Names needed where torch has NCCL (`forming.py`)."""
 MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
-"""Asked for where they may be: a backend's in some versions, and what torch leaves in a module if the script wants."""
+"""Names that may be absent: of a backend in some versions, and what DDP leaves in a module for a script."""
 
 
-def lacking(what: tuple[tuple[GroupPlace, ...], ...] = GROUPS) -> str:
-    """What of it this torch has no more, in words; "" if all is there."""
-    gone = [" or ".join(places) for places in what if not any(map(_is_there, places))]
+def lacking(what: tuple[tuple[PrivateName, ...], ...] = GROUPS) -> str:
+    """Describe the names that this torch lacks; "" if it has all."""
+    gone = [" or ".join(alternatives) for alternatives in what if not any(map(_is_there, alternatives))]
     return f"this torch has no {', '.join(gone)}" if gone else ""
 
 
 def names() -> Iterator[str]:
-    """Of all of it, each name by itself."""
-    for places in (*GROUPS, *OTHERS, *OF_NCCL):
-        for place in places:
-            module, _, path = place.partition(":")
+    """The names of all lines, one by one."""
+    for alternatives in (*GROUPS, *OTHERS, *OF_NCCL):
+        for name in alternatives:
+            module, _, path = name.partition(":")
             yield from (*module.split("."), *path.split("."))
     yield from MAY_LACK
 
 
-def _is_there(place: GroupPlace) -> bool:
-    module, _, path = place.partition(":")
+def _is_there(name: PrivateName) -> bool:
+    module, _, path = name.partition(":")
     try:
         found = importlib.import_module(module)
         *owners, last = path.split(".")
-        for name in owners:
-            found = getattr(found, name)
+        for owner in owners:
+            found = getattr(found, owner)
     except (ImportError, AttributeError):
         return False
     return hasattr(found, last) or last in getattr(found, "__annotations__", ())

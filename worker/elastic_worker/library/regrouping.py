@@ -1,4 +1,4 @@
-"""The group that a process is in, and how it comes into the next one."""
+"""Moves a training process from group to group."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from elastic_worker.contract import IN_PLACE, RESTART
 from elastic_worker.library import ddp, groups, handover, releases, trial
 from elastic_worker.library.launcher_line import FORM_SECONDS, LauncherLine
 from elastic_worker.library.line_state import Verdict
-from elastic_worker.library.place import GroupPlace, SurroundingsError, find, local_rank
+from elastic_worker.library.place import SurroundingsError, find, local_rank, set_environment
 from elastic_worker.library.shuffle import KEYED, RANDPERM
 from elastic_worker.library.state import State, StateError
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello, Joined
+from elastic_worker.protocol.reports import SavedTogether
 
 log = logging.getLogger(__name__)
 
 FIRST_FORM_SECONDS = 3600.0
-"""For the first group: all scripts have to reach job.restore. The launcher ends the group if one fails before."""
+"""Time limit for the first group: all scripts have to reach job.restore. The launcher ends the group if one fails."""
 
 
 class Regrouping:
-    """Of one training process. `load` finds a state where nobody has one; `save` writes one down at once.
+    """The groups of one training process. `load` reads the newest checkpoint if no rank has a state; `save` writes one.
 
     `in_place` None: where that is possible, which is gloo's. `checkpoints`: the folder, where masters learn of each
     other; "" for none.
@@ -53,8 +56,7 @@ class Regrouping:
         self.kind = self._choose(in_place)
         self.line: LauncherLine | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
-            hello = {"localRank": self.local_rank, "kind": self.kind, "checkpoints": checkpoints}
-            self.line = LauncherLine(path, hello, form=self._form)
+            self.line = LauncherLine(path, Hello(self.local_rank, self.kind, checkpoints), form=self._form)
         if self.kind == RESTART:
             # What such scripts do before job.restore, as sharding a model, needs the group.
             self.formed = self._public_group()
@@ -83,7 +85,7 @@ class Regrouping:
     # -- the first group -----------------------------------------------------------------------------------------------
 
     def take_part(self, state: State) -> None:
-        """Be in a group, the first one or one that trains already, with the state of the training."""
+        """Enter the first group, or one that trains already, and get the state of the training."""
         self.state = state
         if self.line is not None and not self._own.generation:
             self.line.park()
@@ -115,7 +117,7 @@ class Regrouping:
             self._go_over(self._wait_for_another())
 
     def _public_group(self) -> groups.Formed | None:
-        """Where no launcher of ours is: torch's own way. A process alone needs no group."""
+        """Form torch's own group where our launcher is absent. A process alone needs no group."""
         if self._own.world == 1:
             return None
         if not dist.is_initialized():
@@ -126,7 +128,7 @@ class Regrouping:
     # -- from group to group -------------------------------------------------------------------------------------------
 
     def pass_boundary(self) -> bool:
-        """A point at which the group may change; whether it did. Raises Leave."""
+        """Let the group change here; whether it did. Raises Leave."""
         if self._at_boundary or self.line is None:
             self._at_boundary = False
             return False
@@ -140,21 +142,21 @@ class Regrouping:
         return True
 
     def _save_together(self, line: LauncherLine) -> None:
-        """Write a checkpoint with all others, and wait for the end: another process goes on from it. Raises Leave."""
+        """Save a checkpoint with all ranks and wait to be ended: a new process continues from it. Raises Leave."""
         try:
             self.save_together()
         except BaseException:
-            line.send(savedTogether=0, at=line.bound)
+            line.send(SavedTogether(False, line.bound))
             raise
-        line.send(savedTogether=1, at=line.bound)
+        line.send(SavedTogether(True, line.bound))
         line.wait(lambda: None)
 
     def free_boundary(self) -> None:
-        """The next boundary is the one at which the group was entered: it is not counted."""
+        """Do not count the next boundary: the group was entered there."""
         self._at_boundary = True
 
     def has_lost_a_peer(self) -> bool:
-        """After an error of communication: whether the group has lost somebody, so that a new one follows."""
+        """Whether an error of communication means that the group has lost a pod, so that a new group follows."""
         if self.line is None or self.formed is None or not self.changes_in_place:
             return False
         groups.abort(self.formed)
@@ -175,13 +177,13 @@ class Regrouping:
         return verdict
 
     def _wait_for_another(self) -> Verdict:
-        """In a group that is of no use any more."""
+        """Wait for the next group while this one is broken."""
         assert self.line is not None
         self.line.lost()
         return self._next_verdict()
 
     def _go_over(self, verdict: Verdict) -> None:
-        """Be in the next group, or in the one after it if that is lost before all are there."""
+        """Enter the next group, or the one after it if that is lost before all ranks have entered."""
         while True:
             assert verdict.place is not None
             try:
@@ -201,7 +203,7 @@ class Regrouping:
         assert self.state is not None
         began, before = time.monotonic(), self.formed
         self.place, self.formed = place, formed
-        place.set_environment()
+        set_environment(place)
         if formed is not None:
             if self.changes_in_place:
                 groups.install(formed)
@@ -216,15 +218,15 @@ class Regrouping:
         if before is not None:
             threading.Thread(target=groups.discard, args=(before,), daemon=True).start()
         seconds, step = time.monotonic() - began, self.state.step
-        told = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
-        log.info(told, place.generation, place.rank, place.world, step, seconds)
+        text = "generation=%d rank=%d world=%d step=%d taken over in %.3f s"
+        log.info(text, place.generation, place.rank, place.world, step, seconds)
         if self.line is not None:
-            self.line.send(joined=place.generation)
+            self.line.send(Joined(place.generation))
         self.aborted = False
         self.entered()
 
     def _order_kind(self, state: State, formed: groups.Formed | None) -> int:
-        """The one that all of the group know. A state that was shared has all ranks told of before."""
+        """The newest version of the order that all ranks know. Ranks announce theirs before a state is shared."""
         ask = releases.agree if state.is_sharded else releases.all_know
         return KEYED if formed is None or ask(formed, releases.KEYED_ORDER) else RANDPERM
 
@@ -249,7 +251,7 @@ class Regrouping:
             mark=state.mark() if known else 0,
         )
         if shared.source is None:
-            raise StateError("nobody in the group has the state of the training")
+            raise StateError("no rank of the group has the state of the training")
 
 
 def _device(index: int) -> torch.device:

@@ -1,7 +1,7 @@
-"""What the pods of a group can do, where those of an older release are among them.
+"""Which abilities all pods of a group have, where some are of an older release.
 
-Each process counts itself in the group's store for each thing that it knows; one of an older release counts itself for
-nothing that came later. So what is new is used where all know it, and nobody waits for an answer.
+Each process counts itself in the group's store for each ability that it has; a process of an older release does not
+count itself for later ones. So a new ability is used only where all have it, without waiting for answers.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ KEYED_ORDER = "keyed-order"
 """Of an epoch's samples."""
 KNOWN = (CHAIN, KEYED_ORDER)
 WAIT_SECONDS = 30.0
-"""For a late rank to say what it knows."""
+"""Time for a late rank to announce its abilities."""
 POLL_SECONDS = 0.05
 
 
 def tell(formed: Formed) -> None:
-    """That this process knows all of KNOWN. Raises dist.DistError where the store is gone."""
+    """Announce all of KNOWN for this process. Raises dist.DistError where the store is gone."""
     for what in KNOWN:
-        if what not in formed.told:
-            formed.told.add(what)
+        if what not in formed.announced:
+            formed.announced.add(what)
             formed.store.add(_key(what), 1)
 
 
 def all_know(formed: Formed, what: str) -> bool:
-    """Whether all of the group do. The same on all ranks if each has told before a collective that has ended."""
+    """Whether all ranks have an ability. All ranks agree if each announced it before a collective that has ended."""
     return bool(formed.store.add(_key(what), 0) == formed.world)
 
 
 def agree(formed: Formed, what: str) -> bool:
-    """Whether all of the group know it, where no collective follows what they have told: the same on all ranks.
+    """Whether all ranks have an ability, where no collective followed the announcements. All ranks get the same answer.
 
-    Waits for them; a rank that has waited for WAIT_SECONDS answers no for all. Raises dist.DistError if the store is
+    Waits for all ranks; one that has waited for WAIT_SECONDS answers no for all. Raises dist.DistError if the store is
     gone.
     """
     tell(formed)

@@ -1,4 +1,4 @@
-"""Whether all ranks have the same weights, as they must: a number of each, compared every `compare_every` steps."""
+"""Checks that all ranks have the same weights: compares a fingerprint of each every `compare_every` steps."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
 
 READ_SECONDS = 2.0
-"""After so long a rank that found a difference ends, whether the others have found it or not."""
+"""Time after which a rank that found a difference ends, even if the others have not read it yet."""
 WORD_BYTES = 8
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class DivergedError(RuntimeError):
-    """Ranks that should be replicas have other weights; the message says which, and since when at most."""
+    """Ranks that should be replicas differ in weights; the message names them and the last step at which all agreed."""
 
 
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """63 bits; another number if a single bit of one tensor is another. Reads all of them once, where they lie."""
+    """63 bits that change if a single bit of one tensor does. Reads each tensor once, on its device."""
     sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
     if not sums:
         return 0
@@ -40,11 +40,11 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
 
 
 class Comparison:
-    """Of one rank, with all others of its group, each `every` steps (0: never).
+    """Compares one rank with all others of its group every `every` steps (0: never).
 
-    Ranks tell their fingerprints in the group's store, and read at the next comparison what all have told at the last
-    one. So nobody waits for anybody, and a rank that tells nothing, as one of a release without this, is not asked: a
-    collective that only some ranks call would hang (102).
+    Ranks publish their fingerprints in the group's store and read at the next comparison what all published at the last
+    one. So no rank waits, and a rank of a release without this does no harm, where a collective that only some ranks
+    call would hang (102).
     """
 
     def __init__(self, every: int) -> None:
@@ -56,13 +56,13 @@ class Comparison:
         return bool(self._every) and step % self._every == 0
 
     def compare(self, formed: Formed, own: int, *, step: int) -> None:
-        """Called by all ranks of the installed group. Raises DivergedError on all of them if one differed.
+        """Compare; all ranks of the installed group call this. Raises DivergedError on all of them if one differs.
 
         Those that differ from most ranks are named, and their pods; where none is in the majority, those that differ
         from the lowest rank.
         """
         before, self._told = self._told, (formed.name, step, own)
-        with suppress(dist.DistError):  # the store is gone: the next step tells what that means
+        with suppress(dist.DistError):  # the store is gone: the next step finds out why
             _tell(formed, step, own)
             if before is not None and before[:2] == (formed.name, step - self._every):
                 self._read(formed, before[1], before[2])
@@ -76,7 +76,7 @@ class Comparison:
             _wait_for_readers(formed, step)
             raise DivergedError(_difference(marks, step=step, every=self._every))
         store.delete_key(f"replicas/{step}/{formed.rank}")
-        if formed.rank == 0:  # all have read these: they have done steps together since
+        if formed.rank == 0:  # all ranks have read these, as they have done steps together since
             for key in ("ranks", "sum"):
                 store.delete_key(f"replicas/{step - self._every}/{key}")
 
@@ -89,9 +89,9 @@ def _tell(formed: Formed, step: int, own: int) -> None:
 
 
 def _wait_for_readers(formed: Formed, step: int) -> None:
-    """The process that ends first may be the one that has the store."""
+    """Wait for the others to read: this process may be the one that serves the store."""
     end = time.monotonic() + READ_SECONDS
-    with suppress(dist.DistError):  # it has ended: this rank has read what it needs
+    with suppress(dist.DistError):  # the server has ended, and this rank has read what it needs
         seen = formed.store.add(f"replicas/{step}/seen", 1)
         while seen < formed.world and time.monotonic() < end:
             time.sleep(0.01)
@@ -99,13 +99,13 @@ def _wait_for_readers(formed: Formed, step: int) -> None:
 
 
 def _part(mark: int) -> int:
-    """40 bits of it: of so many ranks as there are, the sum is a number of 64 bits."""
+    """40 bits of a fingerprint, so that the sum over all ranks fits 64 bits."""
     return mark >> 23
 
 
 def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
     found = [mark for mark, _ in marks]
-    usual = Counter(found).most_common(1)[0][0]  # of several, the one that was met first
+    usual = Counter(found).most_common(1)[0][0]  # on a tie, the fingerprint of the lowest rank
     others = [rank for rank, mark in enumerate(found) if mark != usual]
     pods = ", ".join(dict.fromkeys(marks[rank][1] for rank in others))
     usuals = [rank for rank, mark in enumerate(found) if mark == usual]
@@ -118,7 +118,7 @@ def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
 
 
 def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """As whole numbers, modulo 2 ** 64: it does not depend on the order in which a device adds up."""
+    """Sum of the bits as integers modulo 2 ** 64, which does not depend on the order of a device's additions."""
     bits = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     size = bits.element_size()
     if bits.numel() * size % WORD_BYTES:

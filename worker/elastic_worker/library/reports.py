@@ -1,4 +1,4 @@
-"""What the launcher is told of the training: how far it is, where the time goes, how long changes took."""
+"""Reports progress, goodput and the length of changes to the launcher."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.launcher_line import LauncherLine
 from elastic_worker.library.state import State
+from elastic_worker.protocol.process_reports import Progress, Stepped
+from elastic_worker.protocol.reports import CheckpointError, LastCheckpointStep
 
 TELL_SECONDS = 0.5
 
 
 class Reports:
-    """Of one process; without a launcher nobody is told."""
+    """The reports of one process; dropped without a launcher."""
 
     def __init__(self, line: LauncherLine | None, goodput: Goodput) -> None:
         self._line, self._goodput = line, goodput
@@ -23,16 +25,16 @@ class Reports:
         self._checkpoint: tuple[int | None, str] = (None, "")
 
     def entered(self, generation: int) -> None:
-        """The process is in a new group; its first step there is told at once, with the pause since the last one."""
+        """Note a new group: its first step is reported at once, with the pause since the last step."""
         self._entered = generation, self._last_commit
 
     def committed(self, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
-        """A step was done."""
+        """Report a committed step."""
         now = time.monotonic()
         if self._line is not None:
             if self._entered is not None:
                 generation, before = self._entered
-                self._line.send(generation=generation, stepped=round(now - before, 4) if before else 0.0)
+                self._line.send(Stepped(round(now - before, 4) if before else 0.0, generation))
                 self._entered = None
                 self._told_at = 0.0
             if now >= self._told_at + TELL_SECONDS:
@@ -42,17 +44,16 @@ class Reports:
 
     def _tell(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         line.median_step = self._goodput.median_step() if self._goodput.is_steady else None
-        told: dict[str, Any] = {
-            "step": state.step,
-            "epoch": state.data.epoch,
-            "samples": state.data.epoch * state.data.length + state.data.cursor,
-            "tick": line.passed,
-            "median": round(self._goodput.median_step(), 4),
-            "goodput": self._goodput.shown(),
-        }
-        if loss is not None:
-            told["loss"] = float(loss)
-        line.send(progress=told)
+        told = Progress(
+            step=state.step,
+            epoch=state.data.epoch,
+            samples=state.data.epoch * state.data.length + state.data.cursor,
+            tick=line.passed,
+            median=round(self._goodput.median_step(), 4),
+            goodput=self._goodput.shown(),
+            loss=None if loss is None else float(loss),
+        )
+        line.send(told)
         if checkpoints is None:
             return
         known = checkpoints.last_step, checkpoints.problem
@@ -60,6 +61,6 @@ class Reports:
             step, problem = self._checkpoint
             self._checkpoint = known
             if known[0] is not None and known[0] != step:
-                line.send(lastCheckpointStep=known[0])
+                line.send(LastCheckpointStep(known[0]))
             if known[1] != problem:
-                line.send(checkpointError=known[1])
+                line.send(CheckpointError(known[1]))

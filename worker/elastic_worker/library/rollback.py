@@ -1,6 +1,6 @@
-"""A model's buffers as they were before a step, so that an aborted one leaves no trace in them.
+"""Restores a model's buffers after an aborted step.
 
-Each buffer has a copy that is kept from step to step; a step begins with copying anew those of modules that were
+Each buffer has a copy that is kept from step to step; a step begins by copying again the buffers of modules that were
 written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
 through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
 
@@ -9,11 +9,11 @@ through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts altho
    in the step after one that it was copied for.
 3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not
    counted is copied in each step from then on.
-4. Where such a write is found only when a step is undone, nobody knows whether it is of this step or of an earlier one:
-   an error, and the training goes on from a checkpoint, rather than with a write that is lost or done twice.
+4. Where such a write is found only when a step is undone, it may be of this step or of an earlier one:
+   an error, and the training continues from a checkpoint, rather than with a write that is lost or done twice.
 
-What is left: the first such write to a module comes after the first steps, and its first counted one within the next
-hundred, in a step that is aborted. The earlier write is undone with it.
+Known limit: the first uncounted write to a module comes after the first steps, and its first counted write within the
+next hundred, in a step that is aborted: then the uncounted write is undone too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import torch
 
 FIRST_STEPS = 3
 COMPARE_EVERY = 100
-"""Steps after which bits are compared."""
+"""Interval in steps at which bits are compared."""
 Buffers = dict[str, "torch.Tensor | None"]
 
 
 class RollbackError(RuntimeError):
-    """A buffer may or may not be what it was before the step."""
+    """A buffer cannot be restored with certainty."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class _Kept:
     always: bool = False
 
     def begin(self) -> None:
-        """Find out whether to copy them."""
+        """Decide at the beginning of a step whether to copy this module's buffers."""
         before, self.is_settled = self.is_settled, self.is_as_counted()
         self.is_fresh = self.always or not (before and self.is_settled)
 
@@ -66,11 +66,11 @@ class _Kept:
         return True
 
     def note(self) -> None:
-        """The writes that these objects have had."""
+        """Remember the objects and their counts of writes."""
         self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
 
     def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Where there is a copy that fits: into what to copy, and what."""
+        """Yield pairs (copy, buffer) where the old copy fits and is to be overwritten; copy the other buffers here."""
         for name, buffer in self.buffers.items():
             if buffer is None:
                 continue
@@ -84,7 +84,7 @@ class _Kept:
         self.note()
 
     def others(self) -> list[str]:
-        """Names of those whose bits are not those of the copies."""
+        """Names of the buffers whose bits differ from their copies."""
         named = ((name, each) for name, each in self.objects.items() if each is not None)
         return [name for name, each in named if not (_has_bits(each) and _same_bits(each, self.copies[name]))]
 
@@ -98,13 +98,13 @@ class Rollback:
         self._steps = 0
 
     def forget(self) -> None:
-        """Everything may have been written to, as in a new group."""
+        """Treat every buffer as written to, as in a new group."""
         self._steps = 0
         for kept in self._kept.values():
             kept.objects = {}
 
     def begin(self) -> None:
-        """Copy what was written to since it was copied last."""
+        """Copy the buffers that were written to since their last copy."""
         known, self._kept = self._kept, {}
         to_copy = []
         for module in self._module.modules():
@@ -123,13 +123,13 @@ class Rollback:
         self._steps += 1
 
     def end(self) -> None:
-        """The step counts."""
+        """End a step that counts."""
         if self._steps <= FIRST_STEPS or self._steps % COMPARE_EVERY == 0:
             for kept in self._kept.values():
                 kept.always = kept.always or (kept.is_as_counted() and bool(kept.others()))
 
     def undo(self) -> None:
-        """As if the step had not begun: the same objects, with the same bits. Raises RollbackError."""
+        """Restore the buffers: the same objects with the same bits. Raises RollbackError."""
         for kept in self._kept.values():
             is_counted = kept.is_fresh or not kept.is_as_counted()
             others = kept.others()
@@ -146,7 +146,7 @@ class Rollback:
 
     @contextmanager
     def not_counting(self) -> Iterator[None]:
-        """What is written meanwhile is what was there already, as a rule."""
+        """Do not count writes within: DDP's broadcast usually writes the same values."""
         unwritten = [kept for kept in self._kept.values() if kept.is_as_counted()]
         yield
         for kept in unwritten:
@@ -158,12 +158,12 @@ def _fits(copy: torch.Tensor, buffer: torch.Tensor) -> bool:
 
 
 def _writes(buffer: torch.Tensor) -> int:
-    """How many torch has counted; it counts none to a tensor of inference mode."""
+    """torch's count of writes to a tensor; inference tensors have none."""
     return 0 if buffer.is_inference() else int(buffer._version)
 
 
 def _has_bits(buffer: torch.Tensor) -> bool:
-    """Whether they can be compared: not those of other kinds (sparse, quantized, subclasses)."""
+    """Whether a tensor's bits can be compared; not of sparse or quantized tensors and subclasses."""
     is_plain = type(buffer) in (torch.Tensor, torch.nn.Parameter) and buffer.layout == torch.strided
     return is_plain and not any((buffer.is_quantized, buffer.is_meta, buffer.is_conj(), buffer.is_neg()))
 

@@ -1,4 +1,4 @@
-"""Which samples come next, and which of them this rank takes: every sample once per epoch, whatever the world does.
+"""Deals the samples of an epoch to the ranks: each sample once per epoch, however the world size changes.
 
 One cursor counts the samples of the epoch that are committed. A global batch is the next `global_batch` samples of the
 epoch's order; it is cut into micro-batches of one shape, which are dealt to the ranks. Order, cuts, weights and seeds
@@ -20,23 +20,23 @@ from elastic_worker.library.seeds import stable_hash
 from elastic_worker.library.shuffle import KEYED, RANDPERM, Order
 
 SAME_IN_STATE = ("length", "seed", "shuffle")
-"""What makes the order of an epoch: a cursor means nothing in another one."""
+"""The keys that fix the order of an epoch: a cursor is valid in that order only."""
 PRINT_SAMPLES = 64
-"""So many samples from the beginning of an order tell whether another version of torch, or another release of this
-library, shuffles alike.
+"""Samples from the beginning of an order whose hash shows whether another torch, or another release of this library,
+shuffles alike.
 """
 
 
 class SamplerError(ValueError):
-    """An argument, a state or a share does not fit; the text says which, and what to do."""
+    """An argument, a state or a share does not fit; the message says which, and what to do."""
 
 
 @dataclass
 class MicroBatch:
     """The samples of one forward pass, which are `part` of the global batch.
 
-    `last` is the rank's last one of this global batch. `data` is what a loader fetched. `is_weighed` once somebody has
-    asked for the weight: a loss without it would be a learning rate times the number of micro-batches.
+    `last` marks the rank's last one of this global batch. `data` is what a loader fetched. `is_weighed`: a script has
+    read the weight: without it the loss is too large by the number of micro-batches.
     """
 
     indices: list[int]
@@ -57,10 +57,10 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class RankBatch:
-    """What one rank does of a global batch, which is `samples` samples of the epoch's order, from `first` on.
+    """One rank's share of a global batch: `samples` samples of the epoch's order, from `first` on.
 
-    A dummy share has nothing but the batch's first micro-batch, with weight 0: its rank takes part in the collectives,
-    no more. It is of the others' shape, since a layer like BatchNorm refuses a single sample.
+    A dummy share is the batch's first micro-batch with weight 0, for a rank that only takes part in the collectives. It
+    has the usual shape, since a layer like BatchNorm refuses a single sample.
     """
 
     epoch: int
@@ -102,7 +102,7 @@ class Sampler:
         self.even_shares = False
         """Whether ranks with fewer micro-batches than others get further ones of weight 0, like those of a dummy share.
 
-        Models of FSDP2 communicate in each forward (101).
+        FSDP2 communicates in each forward (101).
         """
         self.epoch = 0
         self.cursor = 0
@@ -110,15 +110,15 @@ class Sampler:
         self._order: tuple[tuple[int, int], Order] | None = None
 
     def share(self, rank: int, world: int) -> RankBatch | None:
-        """Of the next global batch; None when the epoch is over."""
+        """Share of the next global batch; None when the epoch is over."""
         return self.peek(rank, world, 0)
 
     def peek(self, rank: int, world: int, ahead: int) -> RankBatch | None:
-        """Of the global batch that comes `ahead` batches after the next one; None beyond the end of this epoch."""
+        """Share of the global batch `ahead` batches after the next one; None beyond the end of this epoch."""
         return self.share_at(self.cursor + _whole("ahead", ahead, least=0) * self.global_batch, rank, world)
 
     def share_at(self, first: int, rank: int, world: int) -> RankBatch | None:
-        """Of the global batch that begins at the cursor `first` of this epoch, wherever the cursor is by now."""
+        """Share of the global batch that begins at position `first` of this epoch, wherever the cursor is."""
         world = _positive("world", world)
         rank = _whole("rank", rank, least=0)
         if rank >= world:
@@ -139,16 +139,16 @@ class Sampler:
         return RankBatch(self.epoch, first, samples, tuple(micro), is_dummy=begin == end)
 
     def batches_left(self) -> int:
-        """Global batches of this epoch that are not committed."""
+        """Number of global batches of this epoch that are not committed yet."""
         left = self.length - self.cursor
         return left // self.global_batch if self.drop_last else -(-left // self.global_batch)
 
     def idle_ranks(self, world: int) -> int:
-        """How many ranks of such a world get no sample of a full global batch."""
+        """Number of ranks of a world that get no sample of a full global batch."""
         return max(0, _positive("world", world) - self.global_batch // self.micro_batch)
 
     def commit(self, share: RankBatch) -> None:
-        """Its global batch is in the weights. Raises SamplerError if it is not the one at the cursor."""
+        """Move the cursor past the share's global batch. Raises SamplerError if that does not begin at the cursor."""
         if not self.is_next(share):
             raise SamplerError(
                 f"the share is of {share.samples} samples from {share.first} on in epoch {share.epoch}, but the next "
@@ -158,23 +158,23 @@ class Sampler:
         self.cursor += share.samples
 
     def is_next(self, share: RankBatch) -> bool:
-        """Whether it is of the global batch at the cursor."""
+        """Whether the share's global batch begins at the cursor."""
         return (share.epoch, share.first, share.samples) == (self.epoch, self.cursor, self._samples_at(self.cursor))
 
     def next_epoch(self) -> None:
-        """Begin the next one; what is left of this one is left out."""
+        """Begin the next epoch; the rest of this one is skipped."""
         self.epoch += 1
         self.cursor = 0
         self.order_kind = self._next_order_kind
 
     def choose_order(self, kind: int) -> None:
-        """Of all epochs from here on, the present one only if nothing of it is committed: see shuffle.py."""
+        """Set the order's version for later epochs, and for this one if nothing of it is committed. See shuffle.py."""
         self._next_order_kind = kind
         if self.cursor == 0:
             self.order_kind = kind
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able; the same on every rank."""
+        """State as JSON values, the same on every rank."""
         return {
             "length": self.length,
             "seed": self.seed,
@@ -188,7 +188,7 @@ class Sampler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there. Batches may have other sizes than before: the cursor counts samples.
+        """Continue from a saved state. Batch sizes may differ from those before: the cursor counts samples.
 
         Raises SamplerError if the state is of another order, without changing anything.
         """
@@ -238,7 +238,7 @@ class Sampler:
 
 
 def _dealt(count: int, rank: int, world: int) -> tuple[int, int]:
-    """The first of `count` things that the rank gets, and the one after its last: contiguous, larger shares first."""
+    """Range [first, end) of `count` items for a rank: contiguous, larger shares first."""
     each, more = divmod(count, world)
     begin = rank * each + min(rank, more)
     return begin, begin + each + (rank < more)
@@ -283,7 +283,7 @@ def _positive(name: str, value: Any) -> int:
 
 
 def _whole(name: str, value: Any, *, least: int | None = None) -> int:
-    """As int; other kinds of whole numbers, NumPy's for example, are taken too."""
+    """Convert to int; accepts other integer types such as NumPy's."""
     try:
         number = operator.index(value)
     except TypeError:

@@ -24,7 +24,7 @@ def stable_hash(purpose: str, *numbers: int) -> int:
 
 
 def seed_for(micro: Any) -> None:
-    """Set what dropout and the like draw from to `micro.seed`: torch's generators, NumPy's if imported, `random`'s.
+    """Seed the generators of torch, `random` and, if imported, NumPy with `micro.seed`, for dropout and the like.
 
     GPUs have generators of their own; they are set if CUDA is in use already, never woken up.
     """
@@ -32,7 +32,7 @@ def seed_for(micro: Any) -> None:
 
 
 def set_seeds(seed: int) -> None:
-    """The same for any seed of 63 bits."""
+    """As `seed_for`, for any seed of 63 bits."""
     set_cpu_seeds(seed)
     if torch.cuda.is_initialized():
         for generator in torch.cuda.default_generators:

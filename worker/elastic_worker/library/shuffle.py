@@ -1,10 +1,10 @@
-"""The order of an epoch's samples, by a version: a keyed permutation that is computed where it is asked for.
+"""The order of an epoch's samples: by version, torch.randperm or a keyed permutation that is computed on demand.
 
 A place in the order is a pair (left, right) of a grid with at least as many places as there are samples. In turn, left
 gets a keyed hash of right added, and right one of left, modulo the grid's sides (a Feistel network): each of these can
-be undone, so no two places come to the same one. Who comes to a place beyond the last sample goes on until there is one
+be undone, so no two places map to the same one. A result beyond the last sample is mapped again until it is a sample
 (cycle walking; Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The grid has no more than 2 sqrt(n)
-such places. Nothing is kept but some windows of the order, and the numbers do not depend on torch's version.
+such places. Only some windows of the order are kept in memory, and the order does not depend on torch's version.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ RANDPERM, KEYED = 1, 2
 """Versions: torch.randperm, which holds the whole order in memory, and the keyed permutation."""
 ROUNDS = 8
 BITS = 31
-"""Of what is multiplied, so that no product is beyond 63 bits."""
+"""Bits of each factor, so that no product exceeds 63 bits."""
 MASK = 2**BITS - 1
 FACTORS = (0x5BD1E995, 0x2C1B3C6D)
 WINDOW = 1024
-"""Places that are computed at once: 0.1 us each, and 0.1 ms beside."""
+"""Places computed at once: 0.1 us each, plus 0.1 ms for the call."""
 WINDOWS = 4
 
 
 class KeyedOrder:
-    """Of `length` samples (at most 2 ** 61), for one seed and epoch."""
+    """The keyed order of `length` samples (at most 2 ** 61) for one seed and epoch."""
 
     def __init__(self, length: int, seed: int, epoch: int) -> None:
         self.length = length
@@ -40,7 +40,7 @@ class KeyedOrder:
         self._windows: deque[tuple[int, list[int]]] = deque(maxlen=WINDOWS)
 
     def samples(self, first: int, count: int) -> list[int]:
-        """Those at places `first` to `first + count - 1`, of which there may be fewer than that."""
+        """Samples at places `first` to `first + count - 1`; fewer at the end of the epoch."""
         for begin, window in self._windows:
             if begin <= first and first + count <= begin + len(window):
                 return window[first - begin : first - begin + count]
@@ -75,7 +75,7 @@ def randperm(length: int, seed: int, epoch: int) -> torch.Tensor:
 
 
 class Order:
-    """`samples(first, count)` of one epoch, by the version `kind`, or as they lie."""
+    """The order of one epoch, by the version `kind`, or unshuffled."""
 
     def __init__(self, length: int, seed: int, epoch: int, *, kind: int, shuffle: bool) -> None:
         self._keyed = KeyedOrder(length, seed, epoch) if shuffle and kind == KEYED else None
@@ -84,7 +84,7 @@ class Order:
             self._listed = randperm(length, seed, epoch)
 
     def samples(self, first: int, count: int) -> list[int]:
-        """At most that many, from that place on."""
+        """At most `count` samples from place `first` on."""
         if self._keyed is not None:
             return self._keyed.samples(first, count)
         part = self._listed[first : first + count]

@@ -1,8 +1,7 @@
 """The TCP sockets of this process, found by the addresses at their ends.
 
-A library that owns sockets and does not hand them out (gloo) is reached here: a socket belongs to a mesh of connections
-if it was accepted by the mesh's own listener or goes to the listener of a peer. Descriptor numbers are never kept, as
-they are reused.
+gloo owns sockets and does not hand them out. A socket belongs to a mesh of connections if the mesh's own listener has
+accepted it or if it leads to the listener of a peer. Descriptor numbers are never kept, as they are reused.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def shut_down(mesh: Mesh) -> int:
 
 
 def route_to(host: str, port: int) -> str | None:
-    """The own address that packets to `host` leave from; None where there is no route."""
+    """Local address of packets to `host`; None where there is no route."""
     with suppress(OSError):
         for family, kind, *_, target in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as sock:
@@ -88,6 +87,6 @@ def _opened(number: int) -> Iterator[socket.socket | None]:
 
 
 def _address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:
-    """An IPv4 address looks the same, whichever kind of socket it is used through."""
+    """Address as IPv4 where it is one, also from an IPv6 socket."""
     host = name[0]
     return (host[len("::ffff:") :] if host.startswith("::ffff:") else host), name[1]

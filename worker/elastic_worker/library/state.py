@@ -1,4 +1,4 @@
-"""What makes up a training, as one thing: handed to newcomers, written to checkpoints, found again."""
+"""The whole state of a training: handed to newcomers, written to checkpoints, loaded from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_EVALUATIONS = 1000
 
 
 class StateError(ValueError):
-    """What was given to job.state, or found in a checkpoint, cannot be used; the message names it."""
+    """An object given to job.state, or found in a checkpoint, cannot be used; the message names it."""
 
 
 class State:
@@ -41,8 +41,8 @@ class State:
         self.objects = dict(objects)
         for name, each in self.objects.items():
             if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
-                told = f"{type(each).__name__} has no state_dict and load_state_dict"
-                raise StateError(f"job.state({name}=...): {told}; wrap it in an object that has both")
+                lacking = f"{type(each).__name__} has no state_dict and load_state_dict"
+                raise StateError(f"job.state({name}=...): {lacking}; wrap it in an object that has both")
         samplers = [each for each in self.objects.values() if isinstance(each, Sampler)]
         named = self.objects.items()
         self.sharded = [(name, each) for name, each in named if isinstance(each, torch.nn.Module) and is_fsdp(each)]
@@ -76,7 +76,7 @@ class State:
 
     @property
     def scheduler(self) -> Any:
-        """The one that goes on with each step, None where there is none."""
+        """The learning-rate scheduler, None where there is none."""
         return self.objects.get(STEPPED_WITH_UPDATE)
 
     @property
@@ -89,7 +89,7 @@ class State:
         return mark_of([p.detach() for model in self.models for p in model.module.parameters()])
 
     def replicas(self) -> list[torch.Tensor]:
-        """What is the same on all ranks, bit by bit, if all is well."""
+        """The tensors that must be equal on all ranks, bit by bit."""
         return [
             parameter.detach()
             for model in self.models
@@ -98,7 +98,7 @@ class State:
         ]
 
     def _check_parameters(self) -> None:
-        """Each one that an optimizer trains must be one whose gradients are added up over the ranks."""
+        """Refuse parameters in an optimizer whose gradients are not reduced over the ranks. Raises StateError."""
         shared = [model.module for model in self.models] + [model for _, model in self.sharded]
         known = {id(parameter) for model in shared for parameter in model.parameters()}
         for name, optimizer in self.optimizers.items():
@@ -132,16 +132,16 @@ class State:
         return {"objects": objects, "progress": {"step": self.step}}
 
     def refuse_what_no_checkpoint_takes(self) -> None:
-        """Whether all could be written and read again, without a copy of any tensor. Raises StateError.
+        """Check that the state could be saved and loaded, without copying a tensor. Raises StateError.
 
-        A save that fails ends no training: it would go on without any checkpoint. Each object tells of itself what it
-        would tell `capture`, which for a sharded model has the optimizers take a first step.
+        A save that fails does not end the training, which would then go on without any checkpoint. Each object is asked
+        for its state_dict as `capture` does, which for a sharded model makes the optimizers take a first step.
         """
         for name, each in self.objects.items():
             _refuse_unfit(name, _bare(each))
 
     def capture_for_peer(self) -> dict[str, Any]:
-        """The same, and what a peer in the middle of an epoch needs to know beside."""
+        """As `capture`, with what else a peer needs in the middle of an epoch."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
         progress = {
             "step": self.step,
@@ -152,18 +152,18 @@ class State:
         return {**self.capture(), "progress": progress, "buffers": buffers}
 
     def existing(self) -> dict[str, Any]:
-        """Of what `capture_for_peer` gives, that of models and optimizers: those tensors may be written to."""
+        """The part of `capture_for_peer` whose tensors may be written to: models and optimizers."""
         kinds = (torch.nn.Module, torch.optim.Optimizer)
         bare = ((name, _bare(each)) for name, each in self.objects.items())
         objects = {name: each.state_dict() for name, each in bare if isinstance(each, kinds)}
         return {"objects": objects, "buffers": {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}}
 
     def apply(self, captured: Mapping[str, Any]) -> None:
-        """Become what was captured. Raises StateError where that was another model, optimizer or data set."""
+        """Load a captured state. Raises StateError where it is that of another model, optimizer or data set."""
         found, mine = set(captured["objects"]), set(self.objects)
         if found != mine:
-            told = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
-            raise StateError(f"the state does not fit: {told}; give job.state() the same names as then")
+            difference = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
+            raise StateError(f"the state does not fit: {difference}; give job.state() the same names as then")
         for name, model in self.sharded:
             set_model_state_dict(model, captured["objects"][name])
             for key, optimizer in self.optimizers.items():
@@ -198,7 +198,7 @@ def _refuse_unfit(name: str, each: Any) -> None:
     try:
         told = each.state_dict()
     except (RuntimeError, ValueError):
-        return  # it asks for the rank, or communicates, and the group is not formed yet
+        return  # its state_dict asks for the rank, or communicates, before the group is formed
     try:
         tensors, structure = checkpoint_state.take_apart(told)
         checkpoint_state.put_together(structure, tensors)

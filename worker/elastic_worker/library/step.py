@@ -14,11 +14,11 @@ from elastic_worker.library.state import State
 
 
 class StepError(RuntimeError):
-    """The body of a step did not do what a step must; the message says what is missing."""
+    """The body of a step left out a call that every step needs; the message names it."""
 
 
 class Steps(Protocol):
-    """What a batch and its step ask of the job that they are steps of."""
+    """The part of a job that its batches and steps use."""
 
     micro: MicroBatch | None
 
@@ -35,19 +35,19 @@ class Steps(Protocol):
     def begin_step(self, step: Step) -> None: ...
     def end_step(self) -> None: ...
     def check_group(self) -> None:
-        """Raises where a reduction has failed, or the group was aborted."""
+        """Raise if a reduction has failed or the group was aborted."""
 
     def collectives_begun(self) -> int | None:
-        """None where there is no group, or nobody counts."""
+        """Collectives begun so far; None without a group or where torch does not count them."""
 
     def has_lost_a_peer(self) -> bool:
-        """After an error of communication."""
+        """Whether an error of communication means that a peer is lost."""
 
     def note_aborted(self) -> None:
-        """The batch will come again."""
+        """Note that the batch was aborted and comes again."""
 
     def commit(self, state: State, loss: Any) -> None:
-        """The batch counts from now on."""
+        """Count the batch as applied."""
 
     def compare_replicas(self) -> None:
         """Raises DivergedError where a rank has other weights."""
@@ -63,7 +63,7 @@ class Batch:
 
     @property
     def micro(self) -> Iterator[MicroBatch]:
-        """The micro-batches, one after the other; only the last one's backward has the gradients added up over all.
+        """Yield the micro-batches one by one; only the backward of the last one reduces gradients over the ranks.
 
         Random numbers depend on the micro-batch alone, not on the rank that computes it.
         """
@@ -79,7 +79,7 @@ class Batch:
         self.draw_alike(after=True)
 
     def draw_alike(self, *, after: bool = False) -> None:
-        """All ranks draw the same random numbers around their micro-batches (102), others before than after them."""
+        """Let all ranks draw the same random numbers before their micro-batches, and others after them (102)."""
         seeds.set_seeds(self._seed ^ after)
 
 
@@ -95,7 +95,7 @@ class Step:
         self._before_update: int | None = None
         self._loss: Any = None
         self.committed = False
-        """Whether the batch was applied; known after the block. If not, it comes again, with what is done after it."""
+        """Whether the batch was applied; known after the block. If not, the batch comes again."""
 
     def __enter__(self) -> Step:
         self._job.begin_step(self)
@@ -104,10 +104,10 @@ class Step:
         return self
 
     def backward(self, loss: torch.Tensor) -> None:
-        """`loss` is a mean over the micro-batch, times its weight. Gradients are those of one process with it all.
+        """Backpropagate `loss`, the mean over the micro-batch times its weight, as one process with all samples would.
 
-        What was given to job.state as `scaler` scales it here. Where there are several losses they may come one after
-        the other. Raises StepError.
+        The `scaler` given to job.state scales the loss here. Several losses may be passed one after the other.
+        Raises StepError.
         """
         micro = self._job.micro
         self._check_backward(micro)
@@ -135,9 +135,9 @@ class Step:
             )
 
     def update(self, *, loss: torch.Tensor | float | None = None, clip_norm: float | None = None) -> None:
-        """Have the optimizers take their step, and the scheduler; forget the gradients.
+        """Step the optimizers and the scheduler, then clear the gradients.
 
-        `loss` is shown as the training's progress. With `clip_norm` gradients are clipped to that norm before.
+        `loss` appears in the job's status. With `clip_norm` gradients are clipped to that norm before.
         """
         state, scaler = self._state, self._state.scaler
         for name, optimizer in state.optimizers.items():
@@ -160,7 +160,7 @@ class Step:
         self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
 
     def check_gradients(self) -> None:
-        """The gate: parameters change only by gradients that are complete. Raises StepError."""
+        """Refuse an update by gradients that are not complete. Raises StepError."""
         if not self._reduced:
             raise StepError(
                 "the optimizer is about to step before step.backward() of the last micro-batch: "
@@ -175,13 +175,13 @@ class Step:
             )
 
     def begin_update(self, name: str) -> None:
-        """An optimizer steps; called by a hook, so that scripts may call optimizer.step() themselves."""
+        """Note that an optimizer begins its step; called by a hook, so scripts may call optimizer.step() themselves."""
         self.check_gradients()
         self._begun.add(name)
         self._before_update = self._job.collectives_begun()
 
     def end_update(self, name: str) -> None:
-        """It has. Raises StepError."""
+        """Note that the optimizer has stepped. Raises StepError."""
         if self._job.may_change_in_place and self._before_update != self._job.collectives_begun():
             raise StepError(
                 f"{self._kinds([name])} communicates in step(): if a pod were lost meanwhile, the batch would be half "
@@ -228,7 +228,7 @@ class Step:
         self.committed = True
 
     def _undo(self) -> None:
-        """As if it had not begun."""
+        """Restore everything that the step has changed."""
         for model in self._state.models:
             model.rollback.undo()
         for optimizer in self._state.optimizers.values():

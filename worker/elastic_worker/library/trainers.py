@@ -1,4 +1,4 @@
-"""What the adapters for other people's trainers share: a trainer's line to the launcher, and when it has to save.
+"""Shared by the adapters for Lightning and Hugging Face: a trainer's line to the launcher, and when it has to save.
 
 Such a trainer forms torch's own process group from the variables that torchrun sets, and cannot change it. So before a
 planned change all ranks write a checkpoint after the same step and wait for their end; the script starts again in the
@@ -19,14 +19,17 @@ from torch import distributed as dist
 from elastic_worker import contract
 from elastic_worker.library.groups import Formed
 from elastic_worker.library.launcher_line import LauncherLine
-from elastic_worker.library.place import GroupPlace, find, local_rank
+from elastic_worker.library.place import find, local_rank
 from elastic_worker.library.reports import TELL_SECONDS
+from elastic_worker.protocol.process_orders import GroupPlace
+from elastic_worker.protocol.process_reports import Hello, Joined, Progress, Stepped
+from elastic_worker.protocol.reports import LastCheckpointStep, SavedTogether
 
 log = logging.getLogger(__name__)
 
 
 class TrainerLine:
-    """Of one training process, from the beginning of its training on."""
+    """The trainer's line of one training process, from the beginning of its training on."""
 
     def __init__(self) -> None:
         self._link: LauncherLine | None = None
@@ -36,11 +39,11 @@ class TrainerLine:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether a launcher is there that may change the group."""
+        """Whether a launcher may change the group."""
         return self._link is not None
 
     def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
-        """The group is formed, and the step after `step` is about to be done. Once for each process.
+        """Begin after `step`, in the formed group. Once per process.
 
         Raises ValueError where another group than the first is about to forget what was saved in `newest`.
         """
@@ -50,12 +53,12 @@ class TrainerLine:
         self._generation = find(os.environ).generation
         if self._generation > 1 and not step and newest:
             raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
-        self._link = LauncherLine(path, {"localRank": local_rank(os.environ), "kind": contract.RESTART}, form=_form)
+        self._link = LauncherLine(path, Hello(local_rank(os.environ), contract.RESTART), form=_form)
         self._link.enter(self._generation, None)
-        self._link.send(joined=self._generation)
+        self._link.send(Joined(self._generation))
 
     def boundary(self) -> bool:
-        """Pass one; whether all ranks have to save now, and call `saved_together` then.
+        """Pass a boundary; whether all ranks must save now and then call `saved_together`.
 
         All ranks call this after the same steps. Raises Leave.
         """
@@ -63,35 +66,33 @@ class TrainerLine:
         return verdict is not None and verdict.save
 
     def tell(self, *, step: int, epoch: float, loss: Any = None) -> None:
-        """A step was done: `step` counts those of the whole training. `loss` is a number or a tensor of one."""
+        """Report a step; `step` counts from the beginning of the training, `loss` is a number or a tensor of one."""
         if self._link is None:
             return
         if not self._has_stepped:
             self._has_stepped = True
-            self._link.send(generation=self._generation, stepped=0.0)
+            self._link.send(Stepped(0.0, self._generation))
         now = time.monotonic()
         if now < self._told_at + TELL_SECONDS:
             return
         self._told_at = now
-        told: dict[str, Any] = {"step": step, "epoch": epoch, "tick": self._link.passed}
-        if loss is not None:
-            told["loss"] = float(loss)
-        self._link.send(progress=told)
+        known_loss = None if loss is None else float(loss)
+        self._link.send(Progress(step, epoch, tick=self._link.passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
-        """A checkpoint of that step is complete. For the rank that wrote it."""
+        """Report a complete checkpoint of that step; called by the rank that wrote it."""
         if self._link is not None:
-            self._link.send(lastCheckpointStep=step)
+            self._link.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """The checkpoint that a change waits for is complete on this rank: wait for the others, and for the end."""
+        """Note that this rank has saved for a change; wait for the other ranks and to be ended. Raises Leave."""
         assert self._link is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)
         if threading.current_thread() is threading.main_thread():
-            # Trainers catch it to save, or to tell their peers: both are done.
+            # Trainers catch SIGTERM to save or to notify peers; both are done already.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._link.send(savedTogether=1, at=self._link.bound)
+        self._link.send(SavedTogether(True, self._link.bound))
         while True:
             self._link.wait(_nothing)
 
@@ -103,7 +104,7 @@ def barrier() -> None:
 
 
 def accumulation_steps(global_batch: int, per_device_batch: int) -> int:
-    """How many batches each process adds up for one step, so that a step has `global_batch` samples in any world.
+    """Batches that each process accumulates for one step, so that a step has `global_batch` samples in any world.
 
     Raises ValueError if the present number of processes does not divide it: give the job's `sizes` accordingly.
     """
@@ -122,4 +123,4 @@ def _form(place: GroupPlace, name: str) -> Formed:
 
 
 def _nothing() -> None:
-    """Nothing is saved by one rank alone."""
+    """Save nothing: one rank alone cannot."""

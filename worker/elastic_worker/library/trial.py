@@ -1,4 +1,4 @@
-"""Whether groups can change in place with the torch that is here: a group of one rank tells, within milliseconds."""
+"""Finds out whether groups can change in place with the installed torch, by a group of one rank, in milliseconds."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NAME = "elastic-self-test"
 
 
 def self_test() -> str:
-    """Why the private way does not work with this torch; empty if it does. Leaves nothing behind.
+    """Why changing groups in place does not work with this torch; "" if it does. Leaves nothing behind.
 
-    Makes groups of one rank, which are the default one by one, with a wrapped model in both, unless there is one.
+    Makes two groups of one rank the default in turn, with a wrapped model in both, unless there is a default group.
     """
     if lacks := private.lacking():
         return lacks
     tensor = torch.ones(2)  # outlives the groups: a thread of gloo's may still hold it
     try:
         _try(tensor)
-    except Exception as error:  # noqa: BLE001  # whatever a torch of another version raises is the answer
+    except Exception as error:  # noqa: BLE001  # any error of another version of torch is the answer
         return f"{type(error).__name__}: {error}"
     return ""
 

@@ -1,8 +1,8 @@
-"""Ends a process whose main thread does not come out of a group that was given up.
+"""Ends a process whose main thread hangs in a group that was given up.
 
 The library's own collectives can be given up, those inside torch cannot: DistributedDataParallel's, once after it was
-built and in each forward of a model with buffers, or the script's. One of them in some dozens never ends. The process
-then comes back as a newcomer, and gets the state from the others.
+built and in each forward of a model with buffers, or the script's. One of some dozens never ends. A new process then
+joins in its place and gets the state from the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from elastic_worker.proc import stat_of
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 15.0
-"""Without any use of the CPU by the main thread."""
+"""Time without any CPU use of the main thread."""
 LOOK_SECONDS = 0.5
 EXIT_STUCK = 70
 
 
 def watch(is_out: Callable[[], bool]) -> None:
-    """Look, on a thread of its own, until `is_out`."""
+    """Watch on a thread until `is_out`."""
     threading.Thread(target=_watch, args=(is_out,), name="elastic-stuck", daemon=True).start()
 
 

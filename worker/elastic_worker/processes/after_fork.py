@@ -25,7 +25,7 @@ UNTOUCHABLE_SIGNALS = {signal.SIGKILL, signal.SIGSTOP}
 
 
 def renew(environ: Mapping[str, str], *, directory: str) -> None:
-    """All of it, in a forked process that is about to run a program with this environment in this directory."""
+    """Renew all of it in a forked process, for a program with this environment in this directory."""
     # What the parent has set aside from collection would be reported as leaked by some libraries at the end.
     atexit.register(gc.unfreeze)
     reset_signals()
@@ -36,7 +36,7 @@ def renew(environ: Mapping[str, str], *, directory: str) -> None:
 
 
 def reset_signals() -> None:
-    """Python's defaults, nothing blocked."""
+    """Set Python's default handlers and block no signal."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - UNTOUCHABLE_SIGNALS:
         with suppress(OSError, ValueError):
@@ -69,7 +69,7 @@ def search_path_of(environ: Mapping[str, str]) -> list[str]:
 
 
 def renew_seeds() -> None:
-    """A new process's are anybody's guess. GPUs have generators of their own, which are made when first used."""
+    """Seed from the system's randomness, as in a new process. Generators of GPUs are made at their first use."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:

@@ -5,44 +5,51 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
+
+from elastic_worker.protocol.codec import Message
+from elastic_worker.protocol.warm_parent import Fork, Forked, NotForked
 
 from . import orders
 
-Message = dict[str, Any]
+Answer = Union[Forked, NotForked]
 
 
 class Channel:
-    """Asks for processes and passes on what else the parent says, until `close`."""
+    """Asks for processes and hands what else the parent says to its `handlers`, until `close`."""
 
-    def __init__(self, on_message: Callable[[Message], None]) -> None:
-        self._on_message = on_message
+    def __init__(self, handlers: Mapping[type[Message], Callable[[Any], None]]) -> None:
+        self._handlers: dict[type[Message], Callable[[Any], None]] = {
+            Forked: self._answer,
+            NotForked: self._answer,
+            **handlers,
+        }
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[int, asyncio.Future[Message | None]] = {}
+        self._pending: dict[int, asyncio.Future[Answer | None]] = {}
         self._asked = 0
         self._mine, self.theirs = orders.pair()
         self._mine.setblocking(False)
         self._loop.add_reader(self._mine, self._receive)
 
-    async def fork(self, ticket: Path, *, output: tuple[int, int], seconds: float) -> Message | None:
-        """The parent's answer, None when its end is gone. Raises OSError if it is stuck."""
+    async def fork(self, ticket: Path, *, output: tuple[int, int], seconds: float) -> Answer | None:
+        """Ask for a process; the parent's answer, None if the parent has ended. Raises OSError if it hangs."""
         self._asked += 1
         asked = self._asked
         answer = self._pending[asked] = self._loop.create_future()
         try:
-            socket.send_fds(self._mine, [orders.encode({"id": asked, "ticket": str(ticket)})], output)
+            socket.send_fds(self._mine, [orders.encode(Fork(str(ticket), asked))], output)
             await asyncio.wait({answer}, timeout=seconds)
             if not answer.done():
                 raise OSError(f"no answer within {seconds:g} seconds")
-            message: Message | None = answer.result()
-            return message
+            result: Answer | None = answer.result()
+            return result
         finally:
             self._pending.pop(asked, None)
 
     def close(self) -> None:
-        """Take what has arrived, and no more: a forked process that has not reported by now is told so, and ends."""
+        """Read what has arrived and close: a forked process that has not reported yet sees that and ends."""
         self._loop.remove_reader(self._mine)
         self._mine.shutdown(socket.SHUT_RD)
         self._receive()
@@ -61,12 +68,12 @@ class Channel:
                 # All copies of the other end are closed; the process's own end says the rest.
                 self._loop.remove_reader(self._mine)
                 return
-            self._dispatch(json.loads(data))
+            packet = json.loads(data)
+            for kind, handle in self._handlers.items():
+                if kind.key in packet:
+                    handle(kind.from_json(packet))
 
-    def _dispatch(self, message: Message) -> None:
-        if "id" not in message:
-            self._on_message(message)
-            return
-        answer = self._pending.get(message["id"])
+    def _answer(self, said: Answer) -> None:
+        answer = self._pending.get(said.id)
         if answer is not None and not answer.done():
-            answer.set_result(message)
+            answer.set_result(said)

@@ -19,7 +19,7 @@ from elastic_worker.proc import stat_of
 from . import linux
 
 KILL_SECONDS = 15.0
-"""What the kernel gets to end a process after SIGKILL: freeing a GPU's memory, or writing a core, takes some."""
+"""Time for the kernel to end a process after SIGKILL: it may free a GPU's memory or write a core first."""
 
 P = TypeVar("P", bound="Process")
 
@@ -43,7 +43,7 @@ class Process:
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            # One that has just been started may not lead a group yet. The pid is nobody else's until we reap it.
+            # A process just started may not lead a group yet. Its pid is not reused until we reap it.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -152,7 +152,7 @@ class Children:
                 self._strangers.clear()
 
     def close(self) -> None:
-        """Reap no more; what still runs is left alone."""
+        """Stop reaping; processes that still run are left alone."""
         self._loop.remove_signal_handler(signal.SIGCHLD)
         linux.set_subreaper(on=False)
 

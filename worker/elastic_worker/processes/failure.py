@@ -54,7 +54,7 @@ def write(environ: Mapping[str, str], error: BaseException) -> None:
 
 
 def tell(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
-    """The same for an end that is no exception, in words."""
+    """Write the error file for an end without an exception, with this message."""
     path = environ.get(ENV_ERROR_FILE, "")
     if not path or Path(path).exists():
         return
@@ -69,7 +69,7 @@ def tell(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
 
 
 def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
-    """What the error file says as `message`, `traceback` and `exitCode`; None if there is none that can be read."""
+    """Read `message`, `traceback` and `exitCode` from the error file; None if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(READ_LIMIT_BYTES))

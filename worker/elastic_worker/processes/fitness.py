@@ -1,7 +1,7 @@
-"""Whether this process may be forked: what the warm parent asks itself after each import.
+"""Finds out whether this process may still be forked; the warm parent checks after each import.
 
 A fork copies one thread, and shares what is open. Python knows of its own threads only, and torch of its own use of
-CUDA: what other libraries have done is told by the kernel.
+CUDA: /proc shows what other libraries have done.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CUDA_TOUCHED = 3
 CUDA_DEVICE = "/dev/nvidia-uvm"
 """CUDA opens it. NVML, by which torch counts GPUs, opens others, and harms no fork."""
 END_SECONDS = 0.1
-"""What threads get to end that are about to."""
+"""Time for threads that are about to end."""
 LOOK_SECONDS = 0.005
 _SELF = Path("/proc/self")
 
 
 class Fitness:
-    """Of this process, with the native threads that it has at first: a profiler's, for instance."""
+    """Judges this process; native threads that it has at first, a profiler's for instance, do not count."""
 
     def __init__(self) -> None:
         self._known = _threads()

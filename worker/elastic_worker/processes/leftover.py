@@ -19,7 +19,7 @@ from elastic_worker.proc import sessions
 logger = logging.getLogger(__name__)
 
 KILLED_SECONDS = 2.0
-"""What the kernel gets to end them; the next processes start all the same."""
+"""Time for the kernel to end them; the next processes start in any case."""
 LOOK_SECONDS = 0.02
 
 
@@ -30,8 +30,8 @@ async def end(leaders: Sequence[int]) -> list[int]:
         for pid in left:
             _kill(pid)
         if time.monotonic() > began + KILLED_SECONDS:
-            told = ", ".join(f"process {pid}" for pid in left)
-            logger.warning("%s of a session that has ended cannot be ended by SIGKILL: a GPU may not be free", told)
+            names = ", ".join(f"process {pid}" for pid in left)
+            logger.warning("%s of a session that has ended cannot be ended by SIGKILL: a GPU may not be free", names)
             return left
         await asyncio.sleep(LOOK_SECONDS)
     return []

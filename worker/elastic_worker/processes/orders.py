@@ -1,10 +1,7 @@
-"""What the launcher and the warm parent say to each other.
+"""How the launcher and the warm parent reach each other.
 
-The parent gets its orders as a file, as its name on the command line; then both ends of a socket pair carry one JSON
-object per message. Launcher to parent: `{"id", "ticket"}` with two descriptors, the new process's stdout and stderr.
-Parent to launcher: `{"importing": MODULE}`, `{"failed": MODULE, "why"}` (the rest goes on), `{"unfit": MODULE, "why"}`
-(the parent ends: it cannot be forked with that module in it), `{"ready": true}`, `{"id", "error"}` when a fork failed.
-The forked process itself says `{"id", "pid"}` as soon as it is the launcher's child.
+The parent gets its orders as a file, as its name on the command line; then both ends of a socket pair carry one message
+in each packet (`protocol.warm_parent`).
 """
 
 from __future__ import annotations
@@ -13,7 +10,8 @@ import json
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from elastic_worker.protocol.codec import Message
 
 MESSAGE_BYTES = 65_536
 
@@ -43,8 +41,8 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One message; what would not fit is a programmer's error."""
-    data = json.dumps(message).encode()
+def encode(message: Message) -> bytes:
+    """One packet; what would not fit is a programmer's error."""
+    data = json.dumps(message.to_json()).encode()
     assert len(data) <= MESSAGE_BYTES, message
     return data

@@ -23,7 +23,7 @@ class Prefixed:
         self.descriptors = (out.descriptor, err.descriptor)
 
     def started(self) -> None:
-        """The process has the descriptors (or will never have): close ours, so that the streams can end."""
+        """Close our copies of the descriptors so that the streams can end: the process has its own or never starts."""
         for pump in self._pumps:
             os.close(pump.descriptor)
 
@@ -52,6 +52,6 @@ class _Pump(threading.Thread):
 
 
 def _write(target: int, data: bytes) -> None:
-    """All of it: a pipe takes at most 4096 bytes in one piece, so of longer lines parts may be mixed."""
+    """Write all bytes. A pipe takes at most 4096 bytes atomically, so longer lines may be interleaved."""
     while data:
         data = data[os.write(target, data) :]

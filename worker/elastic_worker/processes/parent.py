@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .channel import Channel, Message
+from elastic_worker.protocol.warm_parent import Forked, Imported, Importing, NotImported, Unfit
+
+from .channel import Channel
 from .children import Children, Process
 from .orders import Orders
 
@@ -25,13 +27,13 @@ BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 PRELOAD_SECONDS = 300.0
 """A module that takes longer to import is left out."""
 FORK_SECONDS = 10.0
-"""A parent that has not forked by then is taken for broken, and killed."""
+"""A parent that has not forked after this time is considered broken and killed."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 LONG_LIFE_SECONDS = 60.0
-"""A parent that lived so long makes the pauses start anew."""
+"""A parent that lived for this long resets the pauses between starts."""
 GIVE_UP_AFTER = 5
-"""So many parents in a row that never got ready."""
+"""Give up after this number of parents in a row that never became ready."""
 
 
 class WarmParent:
@@ -47,6 +49,7 @@ class WarmParent:
         on_change: Callable[[], None],
     ) -> None:
         self.environ = dict(environ)
+        self.python = sys.executable
         self.ready = False
         self.given_up = ""
         self.process: Process | None = None
@@ -60,7 +63,7 @@ class WarmParent:
 
     @property
     def problem(self) -> str:
-        """Why there is no warm parent, or which modules it lacks; empty when all is well."""
+        """Why there is no warm parent, or which modules it lacks; "" if nothing is wrong."""
         lacks = [f"module {name} is not preloaded: {why}" for name, why in self._left_out.items()]
         return "; ".join([self.given_up, *lacks] if self.given_up else lacks)
 
@@ -78,15 +81,21 @@ class WarmParent:
             logger.warning("the warm parent does not answer and is replaced error=%r", error)
             self._kill()
             return None
-        if answer is None or "error" in answer:
-            logger.warning("the warm parent could not fork answer=%s", answer)
-            return None
-        return int(answer["pid"])
+        if isinstance(answer, Forked):
+            return answer.pid
+        logger.warning("the warm parent could not fork answer=%s", answer)
+        return None
 
-    def renew(self, environ: Mapping[str, str]) -> None:
-        """Replace the parent by one that is started in another environment."""
+    def renew(self, environ: Mapping[str, str], *, python: str = "") -> None:
+        """Replace the parent by one that is started in another environment, or by another interpreter."""
         self.environ = dict(environ)
+        if python:
+            self.python, self.ready = python, False
+            self.given_up = ""
+            self._left_out.clear()
         self._kill()
+        if python and self._keeper is not None and self._keeper.done():
+            self.open()
 
     async def close(self) -> None:
         """End the parent for good."""
@@ -117,7 +126,14 @@ class WarmParent:
     async def _live(self) -> bool:
         """One parent from its start to its end; whether it ever got ready."""
         self._importing = ""
-        channel = self._channel = Channel(self._hear)
+        channel = self._channel = Channel(
+            {
+                Importing: lambda said: self._watch_import(said.module),
+                NotImported: lambda said: self._leave_out(said.module, said.why),
+                Unfit: lambda said: self._leave_out(said.module, said.why),
+                Imported: self._is_ready,
+            }
+        )
         try:
             process = self.process = self._start(channel)
             code = await process.wait()
@@ -141,21 +157,16 @@ class WarmParent:
         with channel.theirs as theirs:
             Orders(os.getpid(), theirs.fileno(), modules).write(path)
             theirs.set_inheritable(True)
-            pid = self._children.spawn([sys.executable, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
+            pid = self._children.spawn([self.python, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
             return self._children.adopt(pid)
 
-    def _hear(self, message: Message) -> None:
-        if "importing" in message:
-            self._watch_import(message["importing"])
-        elif "ready" in message:
-            self._watch_import("")
-            self.ready = True
-            self._on_change()
-        else:
-            self._leave_out(message.get("failed") or message["unfit"], message["why"])
+    def _is_ready(self, _said: Imported) -> None:
+        self._watch_import("")
+        self.ready = True
+        self._on_change()
 
     def _watch_import(self, module: str) -> None:
-        """Remember what is being imported, and for how long it may be; nothing if `module` is empty."""
+        """Note the module being imported and its time limit; "" if none is."""
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None

@@ -1,7 +1,8 @@
-"""What the user wants to run."""
+"""The program that the user wants to run."""
 
 from __future__ import annotations
 
+from string import Template
 from typing import NamedTuple
 
 SCRIPT = "script"
@@ -17,3 +18,7 @@ class Program(NamedTuple):
     kind: str
     target: str
     args: tuple[str, ...] = ()
+
+    def of_process(self, local_rank: int) -> Program:
+        """With torchrun's one macro replaced in its arguments, `${local_rank}`."""
+        return self._replace(args=tuple(Template(arg).safe_substitute(local_rank=local_rank) for arg in self.args))

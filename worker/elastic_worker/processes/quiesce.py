@@ -1,6 +1,6 @@
 """Lets native threads come to rest before the interpreter finishes, or forks.
 
-gloo frees a collective's tensors on a thread of its own, shortly after it has let go of whoever waited, and needs the
+gloo frees a collective's tensors on a thread of its own, shortly after it has woken the waiting thread, and needs the
 interpreter's lock for that.
 
 An interpreter that finishes ends the thread that asks for its lock, and the end of a C++ thread in that place ends the
@@ -32,9 +32,9 @@ FINISH_SECONDS = 1.0
 MOST_FINISH_SECONDS = 10.0
 """Of the clock: a thread that waits for a disk uses no CPU."""
 FORK_SECONDS = 0.05
-"""A DataLoader forks each of its workers, in each epoch."""
+"""The same before a fork, and short: a DataLoader forks each of its workers in each epoch."""
 LOOK_SECONDS = 0.002
-"""Meanwhile the lock is free for everybody."""
+"""Time between two looks, in which the lock is free."""
 QUIET_LOOKS = 3
 MENDED_IN = (3, 12)
 _TASKS = Path("/proc/self/task")
@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def let_threads_rest(most_seconds: float, *, cpu_seconds: float) -> None:
-    """Until no other thread of this process wants to run, or they have used that much CPU, or for `most_seconds`."""
+    """Wait until no other thread of this process wants to run; at most that much CPU time, or `most_seconds`."""
     end, enough = time.monotonic() + most_seconds, _used_by_others() + cpu_seconds
     quiet = 0 if _others_run() else 1
     while quiet < QUIET_LOOKS and time.monotonic() < end and _used_by_others() < enough:

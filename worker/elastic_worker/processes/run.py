@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from . import after_fork, failure, linux, program, quiesce, steps, store
+from . import after_fork, failure, linux, program, quiesce, saving, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
@@ -59,7 +59,7 @@ def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def _prepare(ticket: Ticket) -> None:
-    """What a training process has beyond a plain one: stacks on demand, lines at once, counted steps, quiet ends."""
+    """Install what a plain process lacks: stacks on demand, unbuffered lines, counted steps, a quiet end."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
@@ -67,7 +67,7 @@ def _prepare(ticket: Ticket) -> None:
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
     quiesce.install()
     if ticket.steps_file:
-        steps.install(ticket.steps_file)
+        steps.install(ticket.steps_file, saving.Request(ticket.environ))
 
 
 def _run_script(target: str, args: tuple[str, ...]) -> None:
@@ -116,9 +116,9 @@ def _compile(path: str) -> CodeType:
         with io.open_code(path) as file:
             source = file.read()
     except OSError as error:
-        told = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
-        print(f"{sys.executable}: {told}", file=sys.stderr)
-        failure.tell(os.environ, told)
+        problem = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        print(f"{sys.executable}: {problem}", file=sys.stderr)
+        failure.tell(os.environ, problem)
         raise SystemExit(2) from None
     return compile(source, path, "exec", dont_inherit=True)
 

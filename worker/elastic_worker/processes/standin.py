@@ -1,17 +1,23 @@
-"""The `torchrun` that a user's own command finds first on PATH: hands its command line over to the launcher.
+"""The `torchrun` that a user's own command calls: hands its command line over to the launcher.
 
-`bin/torchrun` (a shell script) runs `standin_client.py`, which connects to the launcher's Unix socket, sends one line
-of JSON, waits for one with the exit code, and exits with it. Here is the launcher's side.
+`standin_client.py`, in the command's processes, connects to the launcher's Unix socket, sends one line of JSON, waits
+for one with the exit code, and exits with it. Here is the launcher's side, and how the client is found: as `torchrun`
+first on PATH, and by every other torchrun as torch's plug-in for the rendezvous backend of the pod (`open_door`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from elastic_worker import contract
+from elastic_worker.protocol.standin import Ended, Python, Run
 
 FOLDER = Path(__file__).with_name("bin")
 """To be put first on PATH."""
@@ -19,17 +25,40 @@ ENV_SOCKET = "ELASTIC_SOCKET"
 ENV_PYTHON = "ELASTIC_PYTHON"
 """The interpreter that the stand-in runs in; without it python3 or python on PATH."""
 LINE_BYTES = 16 << 20
+_CLIENT = Path(__file__).with_name("standin_client.py")
+_MODULE = "elastic_pytorch_torchrun"
+_PLUGIN = {
+    "METADATA": f"Metadata-Version: 2.1\nName: {_MODULE}\nVersion: 1\n",
+    "entry_points.txt": f"[torchrun.handlers]\n{contract.ELASTIC_BACKEND} = {_MODULE}:handler\n",
+}
+"""What Python's importlib.metadata reads of a package that is installed."""
 
 
-class Request(NamedTuple):
-    """A call of torchrun: its arguments, and where and in which environment it was called."""
-
-    argv: tuple[str, ...]
-    directory: str
-    environ: dict[str, str]
+def is_ours(python: Python) -> bool:
+    """Whether it is the interpreter that the launcher runs in."""
+    return python.prefix == sys.prefix and Path(python.executable).resolve() == Path(sys.executable).resolve()
 
 
-OnRun = Callable[[Request], Awaitable[int]]
+OnRun = Callable[[Run], Awaitable[int]]
+
+
+def open_door(folder: Path) -> None:
+    """Put the client into an empty folder, as a package whose plug-in torch finds where that is in PYTHONPATH."""
+    shutil.copyfile(_CLIENT, folder / f"{_MODULE}.py")
+    described = folder / f"{_MODULE}-1.dist-info"
+    described.mkdir()
+    for name, text in _PLUGIN.items():
+        (described / name).write_text(text)
+
+
+def without(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without that folder in PYTHONPATH: training processes have nothing to do with it."""
+    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path != str(folder)]
+    return (
+        {**environ, "PYTHONPATH": os.pathsep.join(paths)}
+        if any(paths)
+        else {name: value for name, value in environ.items() if name != "PYTHONPATH"}
+    )
 
 
 async def serve(path: Path, on_run: OnRun) -> None:
@@ -52,14 +81,13 @@ async def serve(path: Path, on_run: OnRun) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_run: OnRun) -> None:
-    fields = json.loads(await reader.readline())
-    request = Request(tuple(fields["argv"]), fields["directory"], fields["environ"])
+    request = Run.from_json(json.loads(await reader.readline()))
     running = asyncio.ensure_future(on_run(request))
     gone = asyncio.ensure_future(reader.read(1))
     try:
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
-            writer.write(json.dumps({"code": running.result()}).encode() + b"\n")
+            writer.write(json.dumps(Ended(running.result()).to_json()).encode() + b"\n")
             await writer.drain()
     finally:
         running.cancel()

@@ -1,4 +1,10 @@
-"""What `bin/torchrun` runs. Imports nothing of ours: it may run in any interpreter of the image."""
+"""What a call of torchrun becomes in a command's processes: a word to the launcher, and its answer as exit code.
+
+There are two ways to here. `bin/torchrun`, first on PATH, runs this file. Any other launcher that starts torch's agent
+(a virtual environment's torchrun, `python -m torch.distributed.run`) finds `handler` by torch's plug-in point for
+rendezvous backends, and the agent goes no further (131). Imports nothing of ours: it may run in any interpreter of the
+image.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +12,29 @@ import json
 import os
 import socket
 import sys
+from typing import Any, NoReturn
 
 LAUNCHER_GONE = 1
+LOCAL_RANK = "--local-rank=${local_rank}"
+TORCHS_OWN = ("c10d", "static", "etcd", "etcd-v2")
+"""A line that names one of these means a group of its own; here there is none but the job's."""
 
 
 def main() -> int:
     """Exit code of the processes that the launcher runs for this call; negative ones become a shell's."""
+    return call({"argv": sys.argv[1:]})
+
+
+def call(request: dict[str, Any]) -> int:
+    """Have this run by the launcher."""
     path = os.environ.get("ELASTIC_SOCKET", "")
     if not path:
         return _failed("ELASTIC_SOCKET is not set: this torchrun works only in the container that the launcher started")
-    request = {"argv": sys.argv[1:], "directory": os.getcwd(), "environ": dict(os.environ)}  # noqa: PTH109
+    place = {"directory": os.getcwd(), "environ": dict(os.environ)}  # noqa: PTH109
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
-            connection.sendall(json.dumps(request).encode() + b"\n")
+            connection.sendall(json.dumps({**request, **place}).encode() + b"\n")
             with connection.makefile() as answers:
                 answer = answers.readline()
     except OSError as error:
@@ -30,9 +45,66 @@ def main() -> int:
     return code if code >= 0 else 128 - code
 
 
+def handler() -> Any:
+    """What torch asks an entry point in `torchrun.handlers` for: a function that makes a rendezvous handler.
+
+    Torch's own backends lead here, too, since pasted lines name them.
+    """
+    from torch.distributed.elastic.rendezvous import api
+
+    known = getattr(api.rendezvous_handler_registry, "_registry", None)
+    if isinstance(known, dict):
+        known.update(dict.fromkeys(TORCHS_OWN, hand_over))
+    return hand_over
+
+
+def hand_over(_parameters: object) -> NoReturn:
+    """Called by torch's agent before it starts anything: the launcher runs what the agent would have run."""
+    python = {"executable": sys.executable, "prefix": sys.prefix, "version": list(sys.version_info[:2])}
+    sys.exit(call({"argv": _argv_of(_agent()), "python": python}))
+
+
+def _agent() -> dict[str, Any]:
+    """What `launch_agent` of torch.distributed.launcher was called with: `config`, `entrypoint` and `args`."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_name == "launch_agent":
+            return dict(frame.f_locals)
+    raise RuntimeError("the launcher was called in a way that is not known; call torchrun SCRIPT")
+
+
+def _argv_of(agent: dict[str, Any]) -> list[str]:
+    """The command line of torchrun that would have started that agent."""
+    entrypoint, args = agent["entrypoint"], [str(arg) for arg in agent["args"]]
+    number = f"--nproc-per-node={agent['config'].nproc_per_node}"
+    if callable(entrypoint):
+        if entrypoint.__name__ != "run_script_path":
+            raise RuntimeError("a function cannot be run in Elastic mode; call torchrun SCRIPT")
+        return [number, "--run-path", *args]
+    if args[:1] != ["-u"]:
+        return [number, "--no-python", entrypoint, *args]
+    del args[0]
+    return [number, "--module", *args[1:]] if args[:1] == ["-m"] else [number, "--", *_as_spelled(args)]
+
+
+def _as_spelled(args: list[str]) -> list[str]:
+    """A script and its arguments: torch.distributed.launch puts --local-rank first, and --local_rank before torch 2."""
+    if args[1:2] != [LOCAL_RANK]:
+        return args
+    try:
+        with open(args[0], "rb") as file:  # noqa: PTH123
+            text = file.read()
+    except OSError:
+        return args
+    is_older = b"--local_rank" in text and b"--local-rank" not in text
+    return [args[0], LOCAL_RANK.replace("--local-rank", "--local_rank"), *args[2:]] if is_older else args
+
+
 def _failed(why: str) -> int:
     print(f"torchrun: {why}", file=sys.stderr)
     return LAUNCHER_GONE
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,11 +9,13 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import environment, failure, program, steps, ticket
+from .. import contract
+from . import environment, failure, program, saving, steps, ticket
 from .children import Children, Process
 from .output import Prefixed
 from .parent import BOOTSTRAP, WarmParent
@@ -32,21 +34,22 @@ TORCH_MODULES = (
     "torch._dynamo",
     "torch.distributed.checkpoint",
 )
-"""What a training process imports as a rule. The first optimizer imports torch._dynamo, for as long as all of torch."""
+"""Modules that most training processes import. The first optimizer imports torch._dynamo, as slow as torch itself."""
 STORE_SECONDS = 120.0
 """For a store to say its port; a store that is started anew imports torch first."""
 DRAIN_SECONDS = 1.0
 
 
 class TrainingProcess(Process):
-    """A training process, with what it leaves in files. Those are gone once it has ended."""
+    """A training process and its files, which are removed once it has ended."""
 
     def __init__(
-        self, pid: int, *, kind: str, error_file: Path, steps_file: Path, output: Prefixed | None = None
+        self, pid: int, *, kind: str, files: Mapping[str, Path], signal_name: str = "", output: Prefixed | None = None
     ) -> None:
         super().__init__(pid)
-        self._kind = kind
-        self._error_file, self._steps_file, self._output = error_file, steps_file, output
+        self._kind, self.signal_name, self._output = kind, signal_name, output
+        self._error_file, self._steps_file, self._save_file = files["error"], files["steps"], files["save"]
+        self.started = time.monotonic()
         self._error: dict[str, Any] | None = None
         self._steps = Steps()
         self.exited.add_done_callback(self._collect)
@@ -60,6 +63,7 @@ class TrainingProcess(Process):
             super().terminate()
         elif not self.exited.done():
             os.kill(self.pid, signal.SIGTERM)
+        self.propose(0)  # whoever ends by itself waits for nothing any more
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -78,6 +82,22 @@ class TrainingProcess(Process):
         self._collect(self.exited)
         return self._steps
 
+    @property
+    def handles_signal(self) -> bool:
+        """Whether the script handles the signal by which the job has it asked for checkpoints, if it names one."""
+        return not self.signal_name or saving.handles(self.pid, self.signal_name)
+
+    def propose(self, step: int) -> None:
+        """It is to wait after that step of its own, if it has not passed it; 0: after none."""
+        steps.propose(self._steps_file, step)
+
+    def ask_for_checkpoint(self, step: int) -> None:
+        """After that step of its own, which was proposed; at once if that is 0."""
+        if step:
+            steps.agree(self._steps_file, step)
+        else:
+            saving.ask_from_outside(self.pid, self._save_file, self.signal_name)
+
     def drain(self, seconds: float) -> None:
         """Wait for the last lines of its output, at most so long per stream."""
         if self._output is not None:
@@ -90,11 +110,11 @@ class TrainingProcess(Process):
             self._error = failure.read(self._error_file, exit_code=exited.result()) or self._error
         if self._steps_file.exists():
             self._steps = steps.read(self._steps_file)
-        remove(self._error_file, self._steps_file)
+        remove(self._error_file, self._steps_file, self._save_file)
 
 
 class Starter:
-    """Of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
+    """Starts the processes of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
 
     `preload` are the user's modules, imported by the warm parent beside `modules`.
     """
@@ -113,6 +133,7 @@ class Starter:
         self.changed = asyncio.Event()
         self._children, self._folder, self._count_steps = children, folder, count_steps
         self._numbers = itertools.count(1)
+        self._python = sys.executable
         self._stores: list[Process] = []
         self._outputs: list[Prefixed] = []
         self._parent: WarmParent | None = None
@@ -127,18 +148,24 @@ class Starter:
 
     @property
     def warm(self) -> bool:
-        """Whether nothing is gained by waiting: the warm parent is ready, or there will be none."""
+        """Whether waiting gains nothing: the warm parent is ready, or there will be none."""
         return self._parent is None or self._parent.ready or bool(self._parent.given_up)
 
     @property
     def problem(self) -> str:
-        """What is wrong with the warm parent; empty when all is well."""
+        """What is wrong with the warm parent; "" if nothing is."""
         return self._parent.problem if self._parent is not None else ""
 
     async def open(self) -> None:
         """Start the warm parent in the background."""
         if self._parent is not None:
             self._parent.open()
+
+    def use_python(self, executable: str) -> None:
+        """From now on processes run in this interpreter, which has torch, instead of the launcher's."""
+        self._python = executable
+        if self._parent is not None:
+            self._parent.renew(self._parent.environ, python=executable)
 
     async def start(
         self, program: Program, *, environ: Mapping[str, str], directory: str, local_rank: int
@@ -153,7 +180,11 @@ class Starter:
         mine = Ticket(
             launcher=os.getpid(),
             program=program,
-            environ={**environ, failure.ENV_ERROR_FILE: str(files["error"])},
+            environ={
+                **environ,
+                failure.ENV_ERROR_FILE: str(files["error"]),
+                contract.ENV_SAVE_FILE: str(files["save"]),
+            },
             directory=directory,
             steps_file=str(files["steps"]) if self._count_steps else "",
         )
@@ -199,7 +230,7 @@ class Starter:
 
     def _files(self) -> dict[str, Path]:
         number = next(self._numbers)
-        return {kind: self._folder / f"{number}.{kind}" for kind in ("ticket", "error", "steps")}
+        return {kind: self._folder / f"{number}.{kind}" for kind in ("ticket", "error", "steps", "save")}
 
     def _output(self, environ: Mapping[str, str], local_rank: int) -> Prefixed | None:
         if environ.get("LOCAL_WORLD_SIZE", "1") == "1":
@@ -216,9 +247,8 @@ class Starter:
             finally:
                 if output is not None:
                     output.started()
-            process = TrainingProcess(
-                pid, kind=mine.program.kind, error_file=files["error"], steps_file=files["steps"], output=output
-            )
+            signal_name = mine.environ.get(contract.ENV_CHECKPOINT_SIGNAL, "")
+            process = TrainingProcess(pid, kind=mine.program.kind, files=files, signal_name=signal_name, output=output)
             return self._children.watch(process)
 
     async def _begin(self, mine: Ticket, path: Path, *, output: tuple[int, int]) -> int:
@@ -230,7 +260,7 @@ class Starter:
             if pid is not None:
                 return pid
         ticket.write(mine, path)
-        command = [sys.executable, BOOTSTRAP, "run", str(path)]
+        command = [self._python, BOOTSTRAP, "run", str(path)]
         return self._children.spawn(command, environ=mine.environ, output=output)
 
     def _may_fork(self, parent: WarmParent, mine: Ticket) -> bool:

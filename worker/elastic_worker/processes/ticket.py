@@ -1,4 +1,4 @@
-"""What a new process needs to know to become a training process.
+"""The instructions for a new process that is to become a training process.
 
 The launcher writes it to a file of the private folder; the process reads it and removes it. So a process forked from
 the warm parent and one started anew do the same, and an environment of any size fits.

@@ -14,7 +14,8 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import Any
+
+from elastic_worker.protocol.warm_parent import Fork, Forked, Imported, Importing, NotForked, NotImported, Unfit
 
 from . import linux, ticket
 from .fitness import Fitness, quiet_fork
@@ -23,8 +24,6 @@ from .orders import MESSAGE_BYTES, Orders, encode
 OWN_THREADS = "torch"
 """The package whose native threads are known: forks have been tried with them."""
 WHY_CHARACTERS = 1_000
-
-Request = dict[str, Any]
 
 
 def serve(path: Path) -> ticket.Ticket:
@@ -38,12 +37,12 @@ def serve(path: Path) -> ticket.Ticket:
     _preload(orders.modules, control)
     gc.collect()
     gc.freeze()
-    control.send(encode({"ready": True}))
+    control.send(encode(Imported()))
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
-        request = json.loads(data)
+        request = Fork.from_json(json.loads(data))
         if _fork(request, control):
             return _settle(orders, request, control, descriptors)
         for descriptor in descriptors:
@@ -55,14 +54,14 @@ def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     fitness = Fitness()
     for module in modules:
-        control.send(encode({"importing": module}))
+        control.send(encode(Importing(module)))
         failed = _import(module)
         if failed:
-            control.send(encode({"failed": module, "why": failed[-WHY_CHARACTERS:]}))
+            control.send(encode(NotImported(module, failed[-WHY_CHARACTERS:])))
         if module.partition(".")[0] == OWN_THREADS:
             fitness.accept()
         if unfit := fitness.problem():
-            control.send(encode({"unfit": module, "why": unfit}))
+            control.send(encode(Unfit(module, unfit)))
             os._exit(0)
 
 
@@ -75,17 +74,17 @@ def _import(module: str) -> str:
     return ""
 
 
-def _fork(request: Request, control: socket.socket) -> bool:
+def _fork(request: Fork, control: socket.socket) -> bool:
     """Fork twice, so that the new process becomes the launcher's child. True in the new process."""
     try:
         between = quiet_fork()
     except OSError as error:
-        control.send(encode({"id": request["id"], "error": str(error)}))
+        control.send(encode(NotForked(str(error), request.id)))
         return False
     if between:
         status = os.waitstatus_to_exitcode(os.waitpid(between, 0)[1])
         if status:
-            control.send(encode({"id": request["id"], "error": f"the second fork failed: {os.strerror(status)}"}))
+            control.send(encode(NotForked(f"the second fork failed: {os.strerror(status)}", request.id)))
         return False
     try:
         child = quiet_fork()
@@ -96,12 +95,12 @@ def _fork(request: Request, control: socket.socket) -> bool:
     return True
 
 
-def _settle(orders: Orders, request: Request, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
+def _settle(orders: Orders, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
     """In the new process: report to the launcher, take over stdout and stderr, read the ticket."""
     linux.attach(orders.launcher)
     try:
-        mine = ticket.take(Path(request["ticket"]))
-        control.send(encode({"id": request["id"], "pid": os.getpid()}))
+        mine = ticket.take(Path(request.ticket))
+        control.send(encode(Forked(os.getpid(), request.id)))
     except OSError:
         # The launcher has given this process up, and has started another in its place.
         os._exit(1)

@@ -45,6 +45,24 @@ class StandStill(Message):
 
 
 @dataclass(frozen=True)
+class AskSave(Message):
+    """Have the processes wait after that step of their own, to be asked for a checkpoint; 0: say how far they are."""
+
+    key = "askSave"
+    shape = INSIDE
+    round: int
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Save(Message):
+    """Ask the script for a checkpoint after that step, at which all were told to wait; 0: at once."""
+
+    key = "saveNow"
+    step: int
+
+
+@dataclass(frozen=True)
 class Resume(Message):
     """The change that a checkpoint was waited for does not take place."""
 
@@ -171,6 +189,8 @@ ALL: tuple[type[Message], ...] = (
     Form,
     Align,
     StandStill,
+    AskSave,
+    Save,
     Resume,
     Stop,
     Done,

@@ -176,6 +176,17 @@ class StandsStill(Message):
 
 
 @dataclass(frozen=True)
+class SaveReady(Message):
+    """The answer to AskSave: the most steps that a process has done, 0 where one counts none; whether all will wait."""
+
+    key = "saveReady"
+    shape = INSIDE
+    step: int
+    is_held: bool
+    round: int
+
+
+@dataclass(frozen=True)
 class Stepped(Message):
     """The first step of that generation is done; `pause` seconds after the last one before it, if there was one."""
 
@@ -282,6 +293,7 @@ EVENTS: tuple[type[Message], ...] = (
     Failed,
     Aligned,
     StandsStill,
+    SaveReady,
     Stepped,
     Checkpoint,
     LastCheckpointStep,

@@ -1,6 +1,11 @@
-"""Gradient descent, with torch's hook after each step of any optimizer."""
+"""Gradient descent, with torch's hooks around each step of any optimizer."""
 
+_before_step = []
 _after_step = []
+
+
+def register_optimizer_step_pre_hook(hook):
+    _before_step.append(hook)
 
 
 def register_optimizer_step_post_hook(hook):
@@ -16,6 +21,8 @@ class SGD:
             parameter.grad = None
 
     def step(self):
+        for hook in _before_step:
+            hook(self, (), {})
         for parameter in self.parameters:
             for index, slope in enumerate(parameter.grad.values):
                 parameter.values[index] -= self.lr * slope

@@ -1,6 +1,8 @@
-"""Builders for the coordinator's board: a job of so many pods, at time 0, with defaults."""
+"""Builders for the coordinator's state: a job of so many pods, at time 0, with defaults."""
 
-from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Phase, Pod, Rules, Wish
+from elastic_worker.coordinator.member import Member, Running
+from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
+from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
 
 
 def make_pod(index, *, processes=1):
@@ -17,20 +19,20 @@ def make_group(*indices, number=1, epoch=1, wish=1, **more):
     return Generation(number, epoch, wish, tuple(make_pod(i) for i in indices), **more)
 
 
-def member(index, *, since=0.0, warm=0.0, **more):
-    return Member(make_pod(index), since=since, warm_at=warm, store_port=4000, **more)
+def member(index, *, warm=0.0, **more):
+    return Member(make_pod(index), warm_at=warm, store_port=4000, **more)
 
 
-def make_board(*members, wish=None, rules=None, **more):
+def make_state(*members, wish=None, rules=None, **more):
     defaults = {"me": "u0", "epoch": 1, "rules": rules or Rules(), "started": 0.0}
-    return Board(**{**defaults, **more}, wish=wish, members={m.pod.uid: m for m in members})
+    return CoordinatorState(**{**defaults, **more}, wish=wish, members={m.pod.uid: m for m in members})
 
 
 def training(*indices, wish=None, rules=None, **more):
     """These pods train as generation 1."""
     group = more.pop("group", None) or make_group(*indices)
-    return make_board(
-        *(member(i, process_generation=group.number) for i in indices),
+    return make_state(
+        *(member(i, processes=Running(group.number)) for i in indices),
         wish=wish or make_wish(*indices),
         group=group,
         phase=Phase.RUNNING,

@@ -1,0 +1,140 @@
+"""Where a local pod is in its job, and the variables that the operator gives such a pod, from the operator's own code.
+
+What the kubelet fills in on a cluster (the pod's address and uid, the token) is added here.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.parse import parse_spec
+from elastic_operator.build import elastic, environment
+from elastic_operator.build.names import pod_name
+from elastic_operator.build.request import BuildSettings
+from elastic_worker import contract
+
+LAUNCHER = Path(contract.__file__).with_name("__main__.py")
+HERE = "127.0.0.1"
+NAME, UID = "toy", "local"
+"""Of the job."""
+WISH = "wish"
+GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One pod: 0 is the master. `fewest` and `most` count pods, `processes` are those of the pod.
+
+    All pods of a job share `folder` and `port`. `epoch` counts masters, `incarnation` starts of the whole job.
+    """
+
+    folder: Path
+    index: int
+    uid: str
+    port: int
+    status_port: int
+    fewest: int
+    most: int
+    epoch: int = 1
+    incarnation: int = 1
+    processes: int = 1
+
+    @property
+    def role(self) -> str:
+        """Master or worker."""
+        return contract.ROLE_WORKER if self.index else contract.ROLE_MASTER
+
+    @property
+    def number(self) -> int:
+        """Among the pods of its role."""
+        return max(0, self.index - 1)
+
+    @property
+    def name(self) -> str:
+        """As the operator names it."""
+        return pod_name(NAME, self.role, self.number)
+
+
+def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str]:
+    """Of a pod of Torchrun mode, but for PET_LOCAL_ADDR, which the kubelet knows."""
+    variables = environment.environment(
+        _Owner(),
+        _spec(place),
+        role=place.role,
+        index=place.number,
+        incarnation=place.incarnation,
+        nnodes=(place.fewest, place.most),
+        service_ip=service_ip,
+        port=place.port,
+        gpu_resources=(),
+    )
+    return _values(variables)
+
+
+def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, str]:
+    """Of a pod of Elastic mode. `checkpoint` is what a script that does without the library saves to."""
+    watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
+    spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
+    told = elastic.environment(
+        _Owner(), spec, _Create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
+    )
+    return {
+        **_values(told),
+        contract.ENV_LOCAL_ADDR: HERE,
+        contract.ENV_POD_UID: place.uid,
+        contract.ENV_TOKEN: "known to this job only",
+        contract.ENV_WISH_FILE: str(place.folder / WISH),
+        contract.ENV_STATUS_PORT: str(place.status_port),
+        "TMPDIR": str(place.folder),
+    }
+
+
+def write_wish(places: Iterable[Place], *, number: int) -> None:
+    """Tell the master who is to take part. Of two wishes the one with the higher number counts."""
+    named = list(places)
+    first = named[0]
+    members = [{"name": place.name, "uid": place.uid} for place in named]
+    told = {"wish": number, "members": members, "min": first.fewest, "max": first.most}
+    unfinished = first.folder / f"{WISH}.tmp"
+    unfinished.write_text(json.dumps(told))
+    unfinished.replace(first.folder / WISH)
+
+
+def free_port() -> int:
+    """One that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        return int(probe.getsockname()[1])
+
+
+def _spec(place: Place, **more: Any) -> JobSpec:
+    container = {"name": contract.MAIN_CONTAINER, "image": "toy", "args": ["train.py"]}
+    sizes = {"minReplicas": place.fewest, "maxReplicas": place.most, "nprocPerNode": place.processes}
+    return parse_spec({"spec": {**sizes, "template": {"spec": {"containers": [container]}}, **more}})
+
+
+def _values(variables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    namespace: str = "local"
+    name: str = NAME
+    uid: str = UID
+
+
+class _Create:
+    """The operator's order for the pod at a place."""
+
+    node, membership, old_secret, own_class = None, "", False, False
+
+    def __init__(self, place: Place) -> None:
+        self.role, self.index, self.incarnation = place.role, place.number, place.incarnation
+        self.nnodes, self.master_epoch = (place.fewest, place.most), place.epoch

@@ -1,0 +1,88 @@
+"""A pod without Kubernetes: a process with all that it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+END_SECONDS = 30.0
+NUMBERED = 'echo "$1" >/proc/sys/kernel/ns_last_pid; shift; exec "$@"'
+
+
+def numbered(command: Sequence[str], first_pid: int) -> list[str]:
+    """The command, its processes numbered from there on; right inside a PID namespace only.
+
+    torchrun's agents know each other by host name and pid, and the host name is the same for all.
+    """
+    return ["/bin/sh", "-c", NUMBERED, "pod", str(first_pid - 1), *command]
+
+
+class Pod:
+    """Starts at once, without any rights; what it prints goes to `log`.
+
+    With `first_pid` it is number 1 in a PID namespace of its own, as in a container: its end ends all in it. That needs
+    root.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, environ: Mapping[str, str], log: Path, first_pid: int | None = None
+    ) -> None:
+        self.name, self.log = name, log
+        self._is_inside = first_pid is not None
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        whole = list(command) if first_pid is None else [*alone, *numbered(command, first_pid)]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                whole,
+                env=dict(environ),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def code(self) -> int | None:
+        """Its first process's exit code, None while it runs."""
+        return self._process.poll()
+
+    def is_running(self) -> bool:
+        """Whether its first process has not ended."""
+        return self.code() is None
+
+    def terminate(self) -> None:
+        """Tell its first process to go, as the kubelet does."""
+        first = _children(self._process.pid)[:1] if self._is_inside else [self._process.pid]
+        if self.is_running():
+            _signal(first, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End all of it at once, and wait for that."""
+        if self.is_running():
+            _signal([self._process.pid, *_below(self._process.pid)], signal.SIGKILL)
+        self._process.wait(END_SECONDS)
+
+    def said(self) -> str:
+        """All it has printed."""
+        return self.log.read_text(errors="replace")
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _below(pid: int) -> list[int]:
+    """Children, and theirs."""
+    return [each for child in _children(pid) for each in (child, *_below(child))]
+
+
+def _children(pid: int) -> list[int]:
+    """Of its first thread only, where these programs start all of theirs."""
+    with suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []

@@ -1,0 +1,262 @@
+"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those.
+
+Lines are pasted from tutorials with addresses and numbers of their own. torchrun prefers a flag to the variable of that
+name, so pods would look for each other where nobody is, and wait there in silence. A flag is therefore treated as its
+variable is (`PET_NNODES` for `--nnodes`): where a template must not set the one, the other is taken away and named, or
+refused where the job would be another one without it, or where a shell reads the line (130). A value that refers to a
+variable, as `$(MASTER_ADDR)` does, stays.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import basename
+from typing import Any
+
+from elastic_operator.api.invalid import FieldError, Path
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import main_container
+from elastic_operator.api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
+from elastic_worker import contract, flags
+from elastic_worker.flags import Option
+
+NOT_USED = "is not used, take it away: the operator sees to it, since {reason}"
+IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, since {reason}"
+STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
+BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
+RANK_OF_POD = (
+    "must stand in a job of one size in Torchrun mode; else write the script into args, and nprocPerNode: 1, and RANK"
+    " and WORLD_SIZE are those of the pods there are"
+)
+
+OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
+"""Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
+LAUNCH = "torch.distributed.launch"
+MOST_NAMED = 8
+"""Flags in the message of a condition."""
+MOST_TEXT = 16_384
+"""Characters of a text for a shell that is read."""
+_MODULES = ("torch.distributed.run", LAUNCH)
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+_PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuv]+")
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
+_NNODES = re.compile(r"([0-9]{1,6})(?::([0-9]{1,6}))?")
+_SHELL_TEXT = re.compile(r"-[a-z]*c")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchLine:
+    """A call of torchrun: the words that start it, none where torchrun is added, and what stands after them."""
+
+    launcher: tuple[str, ...]
+    options: tuple[Option, ...]
+    program: tuple[str, ...]
+
+    def value(self, name: str) -> str:
+        """Of an option; the last one counts."""
+        return next((option.value for option in reversed(self.options) if option.name == name), "")
+
+    def without(self, taken: Sequence[Option]) -> list[str]:
+        """What stands after the launcher, but for these options."""
+        kept = (word for option in self.options if option not in taken for word in option.words)
+        return [*kept, *self.program]
+
+
+def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
+    """The main container's call of torchrun; None where it calls something else, or torchrun wrongly."""
+    command, args = tuple(main.get("command") or ()), tuple(main.get("args") or ())
+    launcher = _launcher((*command, *args))
+    if not launcher and command:
+        return None
+    return _read((*command, *args), launcher)
+
+
+def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
+    """The main container with a torchrun line that the job can follow: its `command` and `args`, all else as it is.
+
+    A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, as torchrun is added.
+    """
+    line = line_of(main)
+    if line is None:
+        return dict(main)
+    taken = [] if spec.is_elastic else [option for option, _ in _not_followed(line, spec)]
+    if not main.get("command"):
+        command = {"command": list(line.launcher)} if LAUNCH in line.launcher else {}
+        return {**main, **command, "args": line.without(taken)}
+    return {**main, "command": list(line.launcher), "args": line.without(taken)} if taken else dict(main)
+
+
+def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
+    """A warning of the flags that the job goes on without, by the paths of its templates; "" where there are none."""
+    found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
+    hidden = len(found) - MOST_NAMED
+    return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
+
+
+def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+    """Flags that are not used; and those that a job is refused for, where it has run before they were."""
+    yield from launch_errors(template, spec, at=at)
+    line = line_of(main_container(template))
+    if line is None:
+        return
+    for option, reason in _not_followed(line, spec):
+        if not _is_as_the_job(option, spec):
+            yield FieldError(_place(template, line, option, at=at), NOT_USED.format(reason=reason), _written(option))
+
+
+def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+    """What of the torchrun line in the template at this path cannot be kept, nor be taken away."""
+    main = main_container(template)
+    yield from _rank_errors(template, spec, at=at)
+    if spec.is_elastic or spec.sizes() == (1,):
+        return
+    line = line_of(main)
+    if line is not None:
+        for option, remedy in _refused(line):
+            yield FieldError(_place(template, line, option, at=at), remedy, _written(option))
+        return
+    words = [*(main.get("command") or ()), *(main.get("args") or ())]
+    number = _shell_text(words)
+    # The one that trains is the last: before it nodes may be checked, each by itself.
+    for line in [*_lines_in(words[number])][-1:] if number else ():
+        refused = [*_refused(line), *((o, IN_A_SHELL.format(reason=why)) for o, why in _not_followed(line, spec))]
+        for option, remedy in refused:
+            if not (option.name == "--nnodes" and _allows(option.value, spec)):
+                yield FieldError(_word(template, number, at=at), remedy, _written(option))
+
+
+def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, maxReplicas."""
+    main = main_container(template)
+    for index, variable in enumerate(main.get("env") or ()):
+        value = variable.get("value") or ""
+        if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
+            number = template["spec"]["containers"].index(main)
+            yield FieldError((*at, "spec", "containers", number, "env", index, "value"), RANK_OF_POD, value)
+
+
+def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that start torchrun, () where these do not."""
+    if words and basename(words[0]) == "torchrun":
+        return words[:1]
+    if not words or not _PYTHON.fullmatch(basename(words[0])):
+        return ()
+    number = 1
+    while number < len(words) and _PYTHON_OPTION.fullmatch(words[number]):
+        number += 1
+    is_module = words[number : number + 1] == ("-m",) and words[number + 1 : number + 2]
+    return words[: number + 2] if is_module and words[number + 1] in _MODULES else ()
+
+
+def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
+    """None where torchrun would not take it: that is torchrun's to tell."""
+    try:
+        line = flags.read(words[len(launcher) :], is_launch=LAUNCH in launcher)
+    except flags.UsageError:
+        return None
+    return LaunchLine(launcher, line.options, line.program)
+
+
+def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str]]:
+    """The options that the job goes on without, with the reason."""
+    names = {option.name for option in line.options}
+    endpoint, backend = line.value("--rdzv-endpoint"), line.value("--rdzv-backend")
+    for option in line.options:
+        reason = _reason(option.name)
+        if not reason or "$" in option.value:
+            continue
+        if spec.is_elastic:
+            if option.name != "--rdzv-backend" or backend != "c10d":
+                yield option, reason
+        elif option.name == "--nnodes":
+            yield option, reason
+        elif "--standalone" in names or option.name == "--rdzv-backend" or backend not in ("", "c10d"):
+            # torch itself, or the image, brings the rendezvous.
+            continue
+        elif option.name == "--rdzv-id":
+            # Without an address of its own it does no harm, and pods that run already have it.
+            if endpoint and "$" not in endpoint:
+                yield option, reason
+        elif option.name != "--rdzv-conf" or "is_host" not in option.value:
+            yield option, reason
+
+
+def _reason(name: str) -> str:
+    """Why a template must not set an option's variable; "" where it may, or where torchrun makes nothing of it."""
+    variable = f"PET_{name.removeprefix('--').replace('-', '_').upper()}"
+    if name == "--node-rank":
+        return ""
+    if variable.startswith(contract.RESERVED_ENV_PREFIX):
+        return POINTS_AT_MASTER
+    return RESERVED_BECAUSE[variable] if variable in contract.RESERVED_ENV else ""
+
+
+def _refused(line: LaunchLine) -> Iterator[tuple[Option, str]]:
+    for option in line.options:
+        if option.name == "--standalone":
+            yield option, STANDALONE
+        if option.name == "--rdzv-backend" and option.value in OTHER_BACKENDS:
+            yield option, BACKEND
+
+
+def _is_as_the_job(option: Option, spec: JobSpec) -> bool:
+    """Whether an --nnodes says what the job does."""
+    return option.name == "--nnodes" and _nnodes(option.value) == (spec.sizes()[0], spec.max_replicas)
+
+
+def _allows(nnodes: str, spec: JobSpec) -> bool:
+    """Whether torchrun would take every size of the job."""
+    limits = _nnodes(nnodes)
+    return limits is None or (limits[0] <= spec.sizes()[0] and spec.max_replicas <= limits[1])
+
+
+def _nnodes(value: str) -> tuple[int, int] | None:
+    found = _NNODES.fullmatch(value)
+    return (int(found[1]), int(found[2] or found[1])) if found else None
+
+
+def _written(option: Option) -> str:
+    return " ".join(option.words)
+
+
+def _place(template: Mapping[str, Any], line: LaunchLine, option: Option, *, at: Path) -> Path:
+    return _word(template, len(line.launcher) + option.at, at=at)
+
+
+def _word(template: Mapping[str, Any], number: int, *, at: Path) -> Path:
+    """The path of a word of the main container's, counted from the first of `command` and on through `args`."""
+    main = main_container(template)
+    command = main.get("command") or ()
+    where = ("command", number) if number < len(command) else ("args", number - len(command))
+    return (*at, "spec", "containers", template["spec"]["containers"].index(main), *where)
+
+
+def _shell_text(words: Sequence[str]) -> int:
+    """Which word is a program for a shell, as in `bash -c TEXT`; 0 where none is."""
+    if not words or basename(words[0]) not in _SHELLS:
+        return 0
+    texts = (number for number, word in enumerate(words[1:-1], 2) if _SHELL_TEXT.fullmatch(word))
+    return next(texts, 0)
+
+
+def _lines_in(text: str) -> Iterator[LaunchLine]:
+    """The calls of torchrun in a text for a shell, where its words can be told apart without running it.
+
+    A longer text is not read: it is a tenant's, and reading it takes the time of all.
+    """
+    if len(text) > MOST_TEXT:
+        return
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return
+    for number, word in enumerate(words):
+        if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
+            line = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ())
+            if line is not None:
+                yield line
