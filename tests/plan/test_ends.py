@@ -94,17 +94,34 @@ def test_a_master_lost_after_a_worker_ended_well_starts_over():
 
 
 def test_the_deadline_fails_the_job():
-    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started())
+    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started(active_since=at(0)))
     assert plan(job, BOTH, now=99).wake_at == START + 100
     late = plan(job, BOTH, now=100)
     assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
+    spec = make_spec(activeDeadlineSeconds=100)
+    first = plan(make_job(spec=spec, status=make_status(target_replicas=2)), BOTH, now=10).status
+    assert (first.active_since, first.active_seconds) == (at(10), 0)
+    away = plan(make_job((), spec=spec, status=first), make_grant(), now=50).status
+    assert (away.active_since, away.active_seconds) == (None, 40)
+    assert not plan(make_job((), spec=spec, status=away), make_grant(), now=5000).status.finished
+    again = make_job(spec=spec, status=plan(make_job(spec=spec, status=away), BOTH, now=5000).status)
+    assert plan(again, BOTH, now=5059).wake_at == START + 5060
+    assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_a_job_that_ran_before_the_account_was_kept_goes_on_with_its_deadline():
+    status = plan(make_job(spec=make_spec(activeDeadlineSeconds=100), status=started()), BOTH, now=90).status
+    assert (status.active_since, status.active_seconds) == (at(0), 0)
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])
 def test_after_the_deadline_no_pod_runs_on_whatever_clean_pod_policy_says(policy):
     spec = make_spec(activeDeadlineSeconds=100, cleanPodPolicy=policy)
     pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0), make_pod("worker-1"))
-    job = make_job(pods, spec=spec, status=started(2))
+    job = make_job(pods, spec=spec, status=started(2, active_since=at(0)))
     over = plan(replace(job, status=plan(job, BOTH, now=100).status), now=101)
     assert sorted(pod.name for pod in over.deletes) == ["toy-master-0", "toy-worker-1"]
 

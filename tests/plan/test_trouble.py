@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_operator.api.status import Change, PodStatus, Retry, Training
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
@@ -147,6 +147,65 @@ def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
     assert "toy-worker-0" in message
     assert "exit code 1" in message
     assert "ValueError: no" in message
+
+
+def test_a_job_may_be_started_over_so_often_in_its_whole_life():
+    spec = make_spec(recovery={"maxRestarts": 7})
+    assert not plan(replace(failed_job(total_failures=6), spec=spec), make_grant()).status.finished
+    last = plan(replace(failed_job(total_failures=7), spec=spec), make_grant())
+    assert reasons(last)["Failed"] == ("True", "RestartLimitReached")
+    assert "(failure 8 in all, and recovery.maxRestarts is 7)" in last.status.condition("Failed").message
+
+
+def test_what_is_no_failure_does_not_count_in_all():
+    history = [Change(time=at(50), from_=3, to=2, reason="ScaledDown")]
+    job = replace(failed_job(history=history, total_failures=1), spec=make_spec(recovery={"maxRestarts": 1}))
+    planned = plan(job, make_grant())
+    assert (planned.status.total_failures, planned.status.finished) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("main", "over"),
+    [
+        ({"exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": -9}, True),
+        ({"exit_code": 1}, False),
+        ({"exit_code": 42, "script_exit_code": 1}, False),
+        ({"exit_code": 42, "is_consequence": True}, False),
+    ],
+    ids=["its own", "in torchrun's summary", "of a signal", "another", "another in the summary", "a consequence"],
+)
+def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
+    job = failed_job()
+    pods = (job.pods[0], replace(job.pods[1], main=replace(job.pods[1].main, **main)))
+    spec = make_spec(recovery={"finalExitCodes": [42, 137]})
+    planned = plan(replace(job, pods=pods, spec=spec), make_grant())
+    assert (reasons(planned)["Failed"] == ("True", "FinalExitCode")) is over
+    assert planned.status.finished is over
+
+
+@pytest.mark.parametrize(
+    ("training", "before", "failures"),
+    [
+        (Training(step=100), 100, 2),
+        (Training(step=101), 100, 1),
+        (Training(step=900, last_checkpoint_step=100), 100, 2),
+        (Training(step=900, last_checkpoint_step=200), 100, 1),
+        (Training(goodput=0.5), 100, 2),
+        (Training(step=900), None, 2),
+    ],
+    ids=["the same step", "a later step", "the same checkpoint", "a later checkpoint", "not known", "not known before"],
+)
+def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failures):
+    job = failed_job(failures=1, training=training, progress_at_failure=before)
+    assert plan(job, make_grant()).status.failures == failures
+
+
+@pytest.mark.parametrize(("step", "failures"), [(100, 2), (101, 0)])
+def test_where_steps_are_known_running_alone_forgets_no_failure(step, failures):
+    status = started(failures=2, training=Training(step=step), progress_at_failure=100)
+    assert plan(make_job(status=status), BOTH, now=5000).status.failures == failures
 
 
 def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():

@@ -27,6 +27,7 @@ def make_status(**fields) -> JobStatus:
     failed = Condition(type="Failed", status="False", reason="NotFailed", last_transition_time=next(minutes))
     given = {
         "start_time": next(minutes),
+        "active_since": next(minutes),
         "completion_time": next(minutes),
         "last_resize_time": next(minutes),
         "running_since": next(minutes),

@@ -206,8 +206,17 @@ class JobStatus(StatusModel):
     )
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
-    failures: int = Field(default=0, description="Failures in a row, reset by ten minutes of running.")
+    failures: int = Field(
+        default=0, description="Failures in a row; reset by progress, or ten minutes of running where none is known."
+    )
+    total_failures: int = Field(default=0, description="Failures in all.")
+    progress_at_failure: int | None = Field(
+        default=None,
+        description="The latest checkpoint, or step where there is none, that was reached before a failure in a row.",
+    )
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
+    active_seconds: int = Field(default=0, description="Seconds with pods on nodes, up to the last time it had none.")
+    active_since: Time | None = Field(default=None, description="Since when the job has pods on nodes.")
     completion_time: Time | None = Field(default=None, description="When the job ended.")
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
     running_since: Time | None = Field(

@@ -59,6 +59,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
     return status.model_copy(
         update={
             "start_time": status.start_time and status.start_time + by,
+            "active_since": status.active_since and status.active_since + by,
             "completion_time": status.completion_time and status.completion_time + by,
             "last_resize_time": status.last_resize_time and status.last_resize_time + by,
             "running_since": status.running_since and status.running_since + by,

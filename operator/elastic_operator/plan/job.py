@@ -20,7 +20,8 @@ from elastic_operator.plan.reported import Report
 class MainContainer:
     """State of a pod's main container; all None/False before it starts.
 
-    `is_consequence`: from what it said, it failed because another pod had.
+    `is_consequence`: from what it said, it failed because another pod had. `script_exit_code` is that of the process
+    that failed first in it, negative for a signal, where its log names it.
     """
 
     running_since: float | None = None
@@ -31,6 +32,7 @@ class MainContainer:
     waiting_reason: str = ""
     waiting_message: str = ""
     is_consequence: bool = False
+    script_exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,15 @@ from math import inf
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
+from elastic_operator.plan.failures import (
+    failures_in_a_row,
+    give_up_after_failure,
+    has_failed,
+    over_after_restarts,
+    progress_of,
+    short_failure,
+    was_told_to_go,
+)
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.losses import losses
 from elastic_operator.plan.observation import (
@@ -135,11 +143,12 @@ def _why_lost(seen: Observation, node: str, since: float) -> str:
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
+    """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
     assert seen.job.spec is not None
-    limit = seen.job.spec.active_deadline_seconds
-    if limit is None or seen.status.start_time is None:
+    limit, since = seen.job.spec.active_deadline_seconds, seen.status.active_since
+    if limit is None or since is None:
         return seen
-    end = seconds(seen.status.start_time) + limit
+    end = seconds(since) + limit - seen.status.active_seconds
     if now < end:
         return replace(seen, wake_at=(*seen.wake_at, end))
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
@@ -177,12 +186,17 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
+    """Progress forgets failures, ten minutes of running where none is known (135).
+
+    What had to wait is forgotten ten minutes after it could be tried again.
+    """
     status = seen.status
     if status.running_since is None:
         return seen
     running_since = seconds(status.running_since)
-    if status.failures:
+    if status.failures and failures_in_a_row(status) == 0:
+        seen = replace(seen, status=status.model_copy(update={"failures": 0}))
+    elif status.failures and (progress_of(status) is None or status.progress_at_failure is None):
         seen = _forgets(seen, now, running_since, failures=0)
     if status.retry:
         seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
@@ -213,6 +227,7 @@ _TORCHRUN = (
 _ELASTIC = (
     _deadline,
     _success,
+    over_after_restarts,
     elastic.failure,
     _suspension,
     _outdated,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from elastic_worker.contract import RESTART
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, over_for_good
 from elastic_worker.coordinator.in_place import (
     decide_in_place,
     follow_to_checkpoint,
@@ -188,10 +188,9 @@ def _waiting(board: Board, now: float) -> Decision:
     adopted = _adopt(board, now)
     if adopted is not None:
         return adopted
-    limit = max(1, board.rules.max_failures)
-    if board.failures >= limit and board.failure is not None:
-        told = f"{board.failure.message} (failure {board.failures} in a row)"
-        return Decision("fail", told, failure=replace(board.failure, message=told))
+    over = over_for_good(board)
+    if over is not None:
+        return over
     if now < board.gives_way_until:
         told = "an earlier master, if it is cut off, gives way first"
         return Decision("stay", told, until=board.gives_way_until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastic_worker.coordinator.model import Board, Failure, Generation, Pod, Regroup
 
@@ -30,6 +30,22 @@ class Decision:
     last_call: float | None = None
     pods: tuple[Pod, ...] = ()
     attempt: Regroup | None = None
+
+
+def over_for_good(board: Board) -> Decision | None:
+    """The end, where the last failure that counts was one too many, or one after which no other try fares better."""
+    failure = board.failure
+    if failure is None:
+        return None
+    code = failure.exit_code if failure.exit_code >= 0 else 128 - failure.exit_code
+    if board.failures >= max(1, board.rules.max_failures):
+        why = f"failure {board.failures} in a row"
+    elif failure.rank >= 0 and not failure.is_stall and code in board.rules.final_exit_codes:
+        why = f"exit code {code} is one of recovery.finalExitCodes"
+    else:
+        return None
+    told = f"{failure.message} ({why})"
+    return Decision("fail", told, failure=replace(failure, message=told))
 
 
 def next_generation(board: Board, pods: tuple[Pod, ...], reason: str) -> Generation:

@@ -120,7 +120,7 @@ class Executor:
         """A failure counts, unless a pod that went has caused it."""
         board = self.board
         if not is_to_blame(board, group, now):
-            board.why = "Loss"
+            board.why, board.failure = "Loss", None
             return
         board.failures = 1 if board.progressed else board.failures + 1
         board.restart_at = now + backoff(board.failures)

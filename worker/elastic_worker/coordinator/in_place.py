@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, over_for_good
 from elastic_worker.coordinator.model import Board, Failure, Generation, Member, Pod, Regroup, Stage, Wish
 
 FORM_SECONDS = 6.0
@@ -78,11 +78,7 @@ def _failed(board: Board, group: Generation) -> Decision | None:
     if failures:
         first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
         return Decision("count", f"{first.pod}: {first.message}", failure=first)
-    limit = max(1, board.rules.max_failures)
-    if board.failures >= limit and board.failure is not None:
-        told = f"{board.failure.message} (failure {board.failures} in a row)"
-        return Decision("fail", told, failure=replace(board.failure, message=told))
-    return None
+    return over_for_good(board)
 
 
 def why_stalled(board: Board, group: Generation) -> Decision | None:
