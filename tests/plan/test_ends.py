@@ -293,3 +293,31 @@ def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
     assert planned.creates == ()
     assert planned.wake_at == START + 204
     assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
+
+
+def starting(since=0.0, reason="ImagePullBackOff", **fields):
+    """A pod whose container cannot be started on its node."""
+    main = MainContainer(waiting_reason=reason, waiting_message="no", waiting_container="pytorch")
+    return {"phase": "Pending", "main": main, "bound_since": START + since, "ready": False, **fields}
+
+
+@pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 1200), ("", 1200)])
+def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
+    job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
+    early = plan(job, BOTH, now=49 + after)
+    assert (early.deletes, early.wake_at) == ((), START + 50 + after)
+    late = plan(job, BOTH, now=50 + after)
+    assert sorted(names(late.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
+    assert reasons(late)["Ready"] == ("False", "Queued")
+    assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "unready"),
+    [({"start_seconds": 0}, {}), ({}, {"n1": 895}), ({"pods": group(1, **starting(phase="Running"))}, {})],
+    ids=["switched off", "a node that is not Ready", "its container has run"],
+)
+def test_such_pods_stay(fields, unready):
+    job = make_job(group(1, **starting()), status=make_status(), start_seconds=300)
+    assert plan(replace(job, **fields), BOTH, now=900, unready=unready).deletes == ()

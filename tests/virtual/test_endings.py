@@ -11,8 +11,8 @@ import pytest
 from elastic_operator.loop.progress import Target
 from elastic_worker import contract
 from tests.simulate.violation import require
-from tests.virtual.deeds import condition, delete_job, end, job, nodes, replica, settled
-from tests.virtual.story import Row, Story, tell
+from tests.virtual.deeds import condition, delete_job, end, event, job, nodes, replica, settled
+from tests.virtual.story import Deed, Fact, Row, Story, tell
 from tests.virtual.test_claims import GPUS, HOME, OWNER, has_pods, owner_comes, team
 from tests.virtual.world import ProcessWorld, live
 
@@ -125,3 +125,82 @@ def test_an_exit_code_that_is_final_ends_the_job_at_once(codes: list[int], ended
         require(condition("toy", "Failed", "FinalExitCode", told)(world) is ended, f"{world.status('toy')}")
 
     live(seed, story)
+
+
+NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "registry.example/train:1"'}
+MOUNTS = {"reason": "ContainerCreating", "message": ""}
+TOLD = (
+    "toy-master-0 has not started on node n1 in 300 s (7 more have not, either):"
+    f" container pytorch: {NO_IMAGE['reason']}: {NO_IMAGE['message']}"
+)
+TOLD_LATE = "in 1200 s (7 more have not, either): container pytorch: ContainerCreating. Its events say more"
+
+
+def kubelets_say(why: dict[str, str] | None) -> Deed:
+    """Of the pods of `toy`, which they cannot start; None: they can."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.waits = {"toy": why} if why else {}
+        world.stir()
+
+    return do
+
+
+def holds_gpus(why: dict[str, str], seconds: float, told: str) -> tuple[Row, ...]:
+    """A job of all GPUs cannot start, and another one waits for them."""
+    both = (kubelets_say(why), job(small=GPUS, big=GPUS), job("other", small=GPUS, big=GPUS))
+    return (
+        Row("a job comes whose pods cannot start", (nodes(1, GPUS), replica(), *both), (has_pods(GPUS),)),
+        Row("they get their time", comes=(has_pods(GPUS),), stays=seconds - 10),
+        Row(
+            "then they go, and another job runs",
+            comes=(
+                settled("other", GPUS),
+                has_pods(0),
+                condition("toy", "PodsNotStarted", why["reason"], told),
+                condition("toy", "Ready", "Queued", told),
+                event("toy", "ScaleUpBlocked", told),
+            ),
+            within=20,
+        ),
+    )
+
+
+def tried_for(attempt: int) -> Fact:
+    """The job has not started so many times."""
+    return lambda world: world.status("toy").get("retry", {}).get("attempt") == attempt
+
+
+BACK_OFF: Story = (
+    *holds_gpus(NO_IMAGE, 300, TOLD),
+    Row("the other one goes", (delete_job("other"),), (has_pods(GPUS),), within=100),
+    Row("in vain", comes=(has_pods(0), tried_for(2)), within=310),
+    Row("it waits twice as long", comes=(has_pods(GPUS),), at_least=115, within=190),
+    Row(
+        "the image is there",
+        (kubelets_say(None),),
+        (settled("toy", GPUS), condition("toy", "PodsNotStarted", NO_IMAGE["reason"])),
+        stays=500,
+    ),
+    Row("it is forgotten", comes=(condition("toy", "PodsNotStarted", "Over"),), within=300),
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "story", [BACK_OFF, holds_gpus(MOUNTS, 1200, TOLD_LATE)], ids=["an image", "nobody knows what"]
+)
+def test_a_job_whose_pods_do_not_start_gives_its_gpus_back_and_tries_again_later(story: Story, seed: int) -> None:
+    tell(story, seed)
+
+
+GROWS: Story = (
+    Row("a job runs", (nodes(1, 4), replica(), job(small=2, big=GPUS)), (settled("toy", 4),)),
+    Row("it grows, and new pods do not start", (kubelets_say(NO_IMAGE), nodes(1, 4)), (has_pods(GPUS),)),
+    Row("these go alone", comes=(settled("toy", 4),), at_least=290, within=310),
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_growth_that_does_not_start_is_taken_back_and_the_job_goes_on(seed: int) -> None:
+    tell(GROWS, seed)

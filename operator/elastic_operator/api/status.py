@@ -64,6 +64,7 @@ class ConditionType(StrEnum):
     FIELDS_IGNORED = "FieldsIgnored"
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
     PODS_GIVEN_UP = "PodsGivenUp"
+    PODS_NOT_STARTED = "PodsNotStarted"
 
 
 class Phase(StrEnum):

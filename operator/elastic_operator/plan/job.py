@@ -15,13 +15,17 @@ from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.model import HostPort, Resources
 from elastic_operator.plan.reported import Report
 
+STARTS = ("", "ContainerCreating", "PodInitializing")
+"""What the kubelet says of a container that starts: it names no trouble."""
+
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
     """State of a pod's main container; all None/False before it starts.
 
     `is_consequence`: from what it said, it failed because another pod had. `script_exit_code` is that of the process
-    that failed first in it, negative for a signal, where its log names it.
+    that failed first in it, negative for a signal, where its log names it. `waiting_container` is the container of the
+    pod, itself or one before it, for the reason of which it waits.
     """
 
     running_since: float | None = None
@@ -31,6 +35,7 @@ class MainContainer:
     message: str = ""
     waiting_reason: str = ""
     waiting_message: str = ""
+    waiting_container: str = ""
     is_consequence: bool = False
     script_exit_code: int | None = None
 
@@ -55,6 +60,7 @@ class OwnPod:
     created: float
     node: str | None = None
     bound: bool = False
+    bound_since: float | None = None
     deleting_since: float | None = None
     grace_seconds: float = 0.0
     ready: bool = False
@@ -101,7 +107,8 @@ class Job:
     one last answered, or since when one is asked often, whichever is later: None where that is about to begin, -inf
     where nobody asks. `disruption` is there while too many nodes are away for any to be given up. `uncounted` names the
     devices it asks for that are not counted, `left_out` the priorities in its templates that its pods do not get.
-    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with.
+    `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the pod was made with. `start_seconds`
+    is what its pods get to start once they have a node, 0 for no limit.
     """
 
     namespace: str
@@ -130,6 +137,7 @@ class Job:
     uncounted: str = ""
     left_out: str = ""
     grace_ceiling: int | None = None
+    start_seconds: int = 0
 
     @property
     def key(self) -> str:

@@ -37,7 +37,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, refused, stuck
+from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -222,6 +222,7 @@ _TORCHRUN = (
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )
 _ELASTIC = (
@@ -237,5 +238,6 @@ _ELASTIC = (
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )
