@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change
+from elastic_operator.api.status import Change, PodStatus
 from elastic_operator.plan.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
@@ -286,8 +286,9 @@ def test_pods_that_note_no_template_stay():
 
 
 def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
-    lost = [Change(time=at(190 - i), from_=2, to=1, reason="PodLost") for i in range(3)]
-    job = make_job((make_pod("master-0"),), status=started(history=lost))
+    lost = [Change(time=at(185 - 15 * i), from_=2, to=1, reason="PodLost") for i in range(3)]
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    job = make_job((make_pod("master-0"),), status=started(history=lost, pods=[gone]))
     grant = make_grant(keep=["master-0"], create=["worker-0"])
     planned = plan(job, grant)
     assert planned.creates == ()

@@ -272,7 +272,9 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
 
 
 def loses_a_worker(status, _now):
-    return make_job([make_pod("master-0")], status=status)
+    """One that has not run yet, each time."""
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    return make_job([make_pod("master-0")], status=status.model_copy(update={"pods": [*listed("master-0"), gone]}))
 
 
 def is_refused_more(status, _now):
@@ -295,7 +297,7 @@ def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the
     for _ in waits:
         status = see(again(status, now), now=now).status
         found.append(seconds(status.retry.not_before) - START - now if status.retry else 0)
-        now += found[-1] + 1
+        now += found[-1] + 11
         status = status.model_copy(update={"replicas": 2})
     assert all(least <= wait <= 1.5 * least for least, wait in zip(waits, found, strict=True)), found
 
@@ -420,3 +422,33 @@ def test_a_master_lost_while_workers_are_made_ends_the_incarnation():
 def test_pods_that_were_just_made_are_no_loss():
     seen = see(growing(*group(4)))
     assert (seen.status.restarts, seen.status.incarnation) == (0, 1)
+
+
+REFUSED = {"phase": "Failed", "refused": True, "disrupted": "UnexpectedAdmissionError: no devices"}
+
+
+def refused_again(status, now):
+    pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
+    return see(make_job(pods, status=status), now=now)
+
+
+def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time_and_nothing_else_waits():
+    status, now, found = started(), 100, []
+    for _ in range(3):
+        seen = refused_again(status, now)
+        [known] = seen.status.avoided_nodes
+        found.append((known.name, known.times, round(seconds(known.until) - START - now)))
+        assert list(seen.avoided) == ["n2"]
+        assert seen.status.retry is None
+        status, now = seen.status.model_copy(update={"replicas": 2}), now + found[-1][2] + 1
+    assert found == [("n2", 1, 10), ("n2", 2, 20), ("n2", 3, 40)]
+    assert see(make_job(status=status), now=now).avoided == {}
+
+
+def test_what_a_node_refuses_within_moments_counts_once_and_more_while_it_is_avoided_is_a_loss():
+    status = refused_again(started(), 100).status.model_copy(update={"replicas": 2})
+    together = refused_again(status, 105).status
+    assert [one.times for one in together.avoided_nodes] == [1]
+    assert [change.excused for change in together.history] == [True, True]
+    longer = refused_again(refused_again(status, 111).status.model_copy(update={"replicas": 2}), 125).status
+    assert longer.history[0].excused is None

@@ -26,6 +26,8 @@ class Machines:
         self.let_go = self.schedules = True
         self.waits: dict[str, dict[str, str]] = {}
         """What the kubelet says of containers that it cannot start, by the name of their job."""
+        self.refusing: set[str] = set()
+        """Nodes whose kubelet refuses each pod, as when its device plugin is not back yet."""
         self._scheduler = Scheduler(server)
         self.never = self._scheduler.never
 
@@ -64,6 +66,10 @@ class Machines:
                 if self.let_go and pod["metadata"]["uid"] not in self.stuck and not self._ignores(pod):
                     self.server.delete_pod(pod, grace=0)
             elif pod["status"]["phase"] == "Pending" and not self._lacks_a_secret(pod):
+                if pod["spec"]["nodeName"] in self.refusing:
+                    refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}
+                    self.server.update(PODS, pod, status={**pod["status"], **refused})
+                    continue
                 owner = owner_of(pod)
                 waits = self.waits.get(owner["name"]) if owner else None
                 status = self._waiting(pod, waits) if waits else self._running(pod)

@@ -37,6 +37,11 @@ _CLUSTER_REASONS = frozenset(
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody says that a node is off, and that its pods may go."""
 
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
+)
+"""Those of pods that the kubelet did not admit; beside these, `OutOf...`."""
+
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -179,6 +184,13 @@ def disruption(pod: Pod) -> str:
     return ""
 
 
+def _was_refused(pod: Pod) -> bool:
+    """Whether the kubelet refused it: it ended there without having begun."""
+    reason = pod.status.reason
+    began = any(status.state.running or status.state.terminated for status in pod.status.container_statuses or ())
+    return pod.status.phase == "Failed" and not began and (reason in _REFUSALS or reason.startswith("OutOf"))
+
+
 def main_container_name(pod: Pod) -> str:
     """The container that trains: the one called `pytorch`, else the first."""
     names = [container.name for container in pod.spec.containers]
@@ -247,6 +259,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         host_ports=host_ports_of(pod),
         main=main_container(pod),
         disrupted=disruption(pod),
+        refused=_was_refused(pod),
         unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
         unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
         nnodes=_nnodes(meta.annotations.nnodes),

@@ -68,6 +68,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "training": training and _training_moved(training, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
+            "avoided_nodes": [one.model_copy(update={"until": one.until + by}) for one in status.avoided_nodes],
             "conditions": [
                 c.model_copy(update={"last_transition_time": c.last_transition_time + by}) for c in status.conditions
             ],

@@ -45,7 +45,8 @@ class OwnPod:
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
 
     `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
-    admission. `unschedulable` is the scheduler's message while it finds no node, `unschedulable_since` since when.
+    admission; `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no
+    node, `unschedulable_since` since when.
     `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
     in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it;
     `own_secret` is False in pods of Elastic jobs of older releases, whose Secret has no uid in its name.
@@ -69,6 +70,7 @@ class OwnPod:
     host_ports: frozenset[HostPort] = frozenset()
     main: MainContainer = MainContainer()
     disrupted: str = ""
+    refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
     nnodes: tuple[int, int] | None = None

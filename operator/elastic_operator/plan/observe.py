@@ -23,7 +23,7 @@ from elastic_operator.plan.failures import (
     was_told_to_go,
 )
 from elastic_operator.plan.job import Job, OwnPod
-from elastic_operator.plan.losses import losses
+from elastic_operator.plan.losses import avoiding, losses
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -72,6 +72,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 
 def _hold(seen: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
+    seen = avoiding(seen, now)
     retry = seen.status.retry
     if retry is None or retry.waits_for or (retry.size is not None and seen.live):
         return seen
