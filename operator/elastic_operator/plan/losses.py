@@ -109,7 +109,7 @@ def avoiding(seen: Observation, now: float) -> Observation:
 
 def avoided_seconds(times: int) -> int:
     """For how long a node is avoided that refused pods so often in a row."""
-    return min(AVOIDED_SECONDS * 2 ** min(times - 1, 30), LONGEST_AVOIDED_SECONDS)
+    return min(AVOIDED_SECONDS << min(times - 1, 30), LONGEST_AVOIDED_SECONDS)
 
 
 def _is_together(known: AvoidedNode, now: float) -> bool:
