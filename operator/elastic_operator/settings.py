@@ -162,6 +162,7 @@ class Settings(ApiModel):
     provisioning: Literal["None", "PendingPods"] = "None"
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
+    start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"

@@ -117,7 +117,8 @@ class JobDemand:
     began to run (0 = it does not), `waiting_since` when it began to wait for its minimum. Where there are
     autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum lacks, from `nodes_from`
     on (None: never); `waiting` are those that do, until `nodes_until`. They are no members: they hold nothing.
-    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them.
+    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
+    nodes that its shapes are kept from for a while, in words.
     """
 
     uid: str
@@ -146,6 +147,7 @@ class JobDemand:
     running_since: float = 0.0
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
+    avoided: tuple[str, ...] = ()
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
