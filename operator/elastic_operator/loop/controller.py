@@ -45,7 +45,7 @@ from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
 from elastic_operator.plan.decisions import Route, Share
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Request, Snapshot
+from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
@@ -193,6 +193,7 @@ class Controller:
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
+            self.reclaimer.count(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
@@ -203,7 +204,7 @@ class Controller:
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         if self._behind:
             soonest = began
-        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
+        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
         return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
 
@@ -266,33 +267,27 @@ class Controller:
         same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
         if self._allocation is None or not same:
             self._snapshot = snapshot
-            snapshot = replace(snapshot, now=now)
+            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot), self.view.members))
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
             self._stopped = self.reclaimer.stopped
-            self._allocated_until = next_change(snapshot)
+            self._allocated_until = min(next_change(snapshot), now + self.reclaimer.relief(self._allocation))
             self._unsaid |= dict.fromkeys(self._allocation)
             self._reclaim_times.look(snapshot, self._allocation)
             self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))
         return self._allocation
 
     def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:
-        """Who gets what; nobody takes anything from others where that is stopped, or would be too much."""
+        """Who gets what; nobody takes anything from others where that is stopped."""
         if reclaiming:
             allocation = self._allocator.allocate(snapshot)
             if self._allocator.unsettled:
                 log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self._allocator.unsettled))
-            if self.reclaimer.allows(allocation.evictions):
-                return allocation
-        elif self.reclaimer.only_told:
-            self.reclaimer.tell(self._dry_allocator.allocate(snapshot), self._subject)
+            return allocation
+        if self.reclaimer.only_told:
+            self.reclaimer.tell(self._dry_allocator.allocate(replace(snapshot, brakes=Brakes())), self._subject)
         return self._allocator.allocate(replace(snapshot, reclaiming=False))
-
-    @property
-    def _stopped_until(self) -> float:
-        """When (monotonic) reclaim goes on, if it has stopped."""
-        return self._stopped.until if self._stopped is not None else inf
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""

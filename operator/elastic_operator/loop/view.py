@@ -104,7 +104,7 @@ class View:
         self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
         self._surroundings: object = None
-        self._members: frozenset[str] = frozenset()
+        self.members: frozenset[str] = frozenset()
         self._policies = reader.policies
         self._empty = _without_contents(reader.settings)
         self._clock_revision = reader.clock.revision
@@ -271,9 +271,9 @@ class View:
         last, policies = self._snapshot, self.reader.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
-            self._members = frozenset(member.uid for demand in demands for member in demand.members)
+            self.members = frozenset(member.uid for demand in demands for member in demand.members)
         leaving = [(s.job.namespace, pod) for s in seen.values() for pod, _ in s.gone]
-        nodes, requests = self.reader.nodes.look(self._members, leaving), self.reader.requests.look(now)
+        nodes, requests = self.reader.nodes.look(self.members, leaving), self.reader.requests.look(now)
         same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is requests
         if last is None or not same or policies is not self._policies:
             last = replace(
