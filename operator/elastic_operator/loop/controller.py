@@ -30,7 +30,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
-from elastic_operator.loop.dispatch import Dispatcher
+from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
@@ -123,6 +123,8 @@ class Controller:
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
+        self._fresh = True
+        """Whether the stores can be trusted: else no pod goes that might stay, as none is made (139)."""
         self._resync_at = 0.0
         self._to_resync: list[str] = []
         self._behind: dict[str, None] = {}
@@ -193,7 +195,9 @@ class Controller:
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self.reclaimer.count(allocation, self._subject)
+            self._fresh = self.dispatcher.fresh()
+            if self._fresh:
+                self.reclaimer.count(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
@@ -338,7 +342,9 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
+            if share is not None and share.release and not self._fresh:
+                share = None
+            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS if self._fresh else NOT_FRESH_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
@@ -354,11 +360,15 @@ class Controller:
         """Make the job's plan and start on it."""
         job = seen.job
         grant = allocation.get(job.uid)
+        waits = grant is not None and bool(grant.release) and not self._fresh
+        if grant is not None and waits:
+            grant = grant.without_releases(seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+        before = (lambda: None) if waits else (lambda: self.reclaimer.before(job.uid))
+        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)

@@ -17,7 +17,7 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
+from elastic_operator.cluster.reservation import MOST_IN_VAIN, Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
@@ -274,15 +274,23 @@ class Reclaimer:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        if not await self._write(pod, reservation.ran_out(self._now())):
+        left = reservation.ran_out(now := self._now())
+        if not await self._write(pod, left):
             return False
-        self._tell_expired(pod)
+        self._tell_expired(pod, rest=left.rests_until - now if left.rests(now) else 0.0)
         return True
 
-    def _tell_expired(self, pod: objects.Pod) -> None:
+    def _tell_expired(self, pod: objects.Pod, *, rest: float = 0.0) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {node} in time. Another node is tried, this one later."
+        text = f"It did not get its place on {node} in time."
+        if rest:
+            text += (
+                f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
+            )
+        else:
+            text += " Another node is tried, this one later."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 
