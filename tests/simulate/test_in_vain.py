@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulate import server as kinds
-from tests.simulate.facts import is_master, node_of, reservation_in
+from tests.simulate.api import RefusedError
+from tests.simulate.facts import gpus_of, is_master, node_of, reservation_in
 from tests.simulate.server import Body
 from tests.simulate.test_breaker import Evicted, teams
 from tests.simulate.test_bulkheads import add_job, lived, pods_of
@@ -120,5 +121,48 @@ def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_t
         await world.advance(30)
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"]]
         assert "completionTime" in now["status"]
+
+    lived(story)
+
+
+def refuse(world: World, namespace: str, message: str, *, gpus: int | None = None) -> None:
+    """The API server refuses pods there: all, or those beyond so many GPUs."""
+
+    def admit(_request: object, plural: str, body: Body) -> None:
+        if plural != kinds.PODS or body["metadata"]["namespace"] != namespace:
+            return
+        used = [pod for pod in world.server.all(kinds.PODS) if pod["metadata"]["namespace"] == namespace]
+        if gpus is None or sum(map(gpus_of, [*used, body])) > gpus:
+            raise RefusedError(403, "Forbidden", message)
+
+    world.api.admission.append(admit)
+
+
+QUOTA = "pods is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: 3, limited: 3"
+
+
+@pytest.mark.parametrize(
+    ("message", "gpus"),
+    [('violates PodSecurity "restricted:latest": hostPath', None), (QUOTA, 0), (QUOTA, 3)],
+    ids=["pod-security", "quota-of-none", "quota-of-less-than-the-minimum"],
+)
+def test_for_a_job_whose_pods_the_api_server_refuses_nobody_goes_and_it_says_why(
+    message: str, gpus: int | None
+) -> None:
+    async def story(world: World) -> None:
+        owner = teams(world, red=8)
+        await world.advance(30)
+        refuse(world, "red", message, gpus=gpus)
+        evicted = Evicted(world)
+        job = add_job(world, "red", minReplicas=4, maxReplicas=4)
+        await world.advance(HOUR)
+        assert evicted.times == []
+        assert len(pods_of(world, owner)) == 16
+        told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
+        assert any(message[:30] in note for note in told)
+        world.api.admission.clear()
+        await world.advance(600)
+        assert len(pods_of(world, job)) == 4
+        assert len(evicted.times) == 4
 
     lived(story)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -38,12 +38,13 @@ from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import Route, Share
+from elastic_operator.plan.decisions import CreatePod, Route, Share
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
@@ -116,6 +117,9 @@ class Controller:
             failed=self._set_aside,
             worked=self.bulkhead.worked,
         )
+        self.trials = Trials(actor.try_pods, self.dispatcher.note)
+        self.view.may_take = self.trials.may_take
+        self._seen: Mapping[str, Observation] = {}
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
@@ -155,6 +159,7 @@ class Controller:
         finally:
             await self.dispatcher.stop()
             await self.reclaimer.stop()
+            await self.trials.stop()
             await self.progress.stop()
 
     async def _look_ahead(self) -> None:
@@ -190,7 +195,9 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
+            self._seen = sight.seen
             drop_absent(self._settled, sight.seen.keys())
+            self.trials.keep_only(sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
@@ -204,7 +211,7 @@ class Controller:
             self._settle_all(sight, allocation, now)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
-        again = self.bulkhead.next_try(since=began)
+        again = min(self.bulkhead.next_try(since=began), self.trials.next_try())
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         if self._behind:
             soonest = began
@@ -348,7 +355,7 @@ class Controller:
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+                wait = self.dispatcher.start(body, job, plan, before=lambda: self._before(job.uid, allocation))
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -367,7 +374,7 @@ class Controller:
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = (lambda: None) if waits else (lambda: self.reclaimer.before(job.uid))
+        before = (lambda: None) if waits else (lambda: self._before(job.uid, allocation))
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
@@ -375,6 +382,35 @@ class Controller:
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
+
+    def _before(self, uid: str, allocation: Allocation) -> Callable[[], Awaitable[bool]] | None:
+        """What must be done before the job lets pods go: those who get the room can use it, and have it kept."""
+        if uid not in allocation or not allocation.share(uid).release:
+            return self.reclaimer.before(uid)
+        trials = [trial for taker in allocation.takers(uid) if (trial := self._trial(taker, allocation)) is not None]
+        if not trials:
+            return self.reclaimer.before(uid)
+
+        async def decide_again() -> bool:
+            await asyncio.gather(*map(asyncio.shield, trials), return_exceptions=True)
+            return False
+
+        return decide_again
+
+    def _trial(self, uid: str, allocation: Allocation) -> asyncio.Task[None] | None:
+        """The question whether the pods that the job is to get would be taken; None if they would."""
+        seen = self._seen.get(uid)
+        slots = allocation.share(uid).create if uid in allocation else ()
+        if seen is None or seen.job.spec is None or not slots:
+            return None
+        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        return self.trials.trial(
+            seen.job,
+            tuple(
+                CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
+                for slot in slots
+            ),
+        )
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

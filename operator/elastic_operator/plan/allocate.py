@@ -94,6 +94,10 @@ class Allocation(Mapping[str, Grant]):
         """Those for whom more pods of others would go than may, in the order in which jobs are served."""
         return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
 
+    def takers(self, uid: str) -> tuple[str, ...]:
+        """The jobs (uids) that get the room of what that job lets go."""
+        return tuple(taker.job.uid for taker in self._claims[uid].takers if taker.request is None)
+
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
         claim = self._claims[uid]
