@@ -103,6 +103,7 @@ class Limit(StrEnum):
     BORROWING_LIMIT_REACHED = "BorrowingLimitReached"
     BORROWING_DISABLED = "BorrowingDisabled"
     NO_QUOTA_POLICY = "NoQuotaPolicy"
+    RECLAIM_TOO_LARGE = "ReclaimTooLarge"
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 

@@ -23,6 +23,7 @@ from elastic_operator.plan.shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
+RESTS = "nodes were kept for it in vain"
 FEW_PODS = 100
 """So many pods that are new or changed are looked at in one go."""
 
@@ -145,6 +146,9 @@ class Requests:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
+        left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+        if left.rests(now):
+            barred = max(barred or (0.0, ""), (left.rests_until, RESTS))
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
         promised = holds or (not reserved.node and self._is_there(nominated))
         unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
