@@ -157,7 +157,7 @@ def test_another_rendezvous_is_refused_with_what_to_write_instead(backend):
 )
 @pytest.mark.parametrize("shell", [["bash", "-c"], ["/bin/sh", "-exc"], ["bash", "-o", "pipefail", "-c"]])
 def test_a_line_for_a_shell_is_refused_where_the_pods_would_not_meet(flag, told, shell):
-    text = f"cd /work && \\\n  torchrun --nproc_per_node=4 \\\n  {flag} train.py; echo done"
+    text = f"cd /home/user && \\\n  torchrun --nproc_per_node=4 \\\n  {flag} train.py; echo done"
     message = refusal(command=shell, args=[text])
     assert message.startswith(f"{AT}.args[0]: '{flag}': must be taken away")
     assert told in message

@@ -85,10 +85,10 @@ async def test_a_call_of_torchrun_is_a_line_and_its_exit_code_is_another(tmp_pat
     serving = asyncio.ensure_future(standin.serve(tmp_path / "socket", on_run))
     await asyncio.sleep(0.05)
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "socket"))
-    call = {"argv": ["train.py", "--lr", "1"], "directory": "/work", "environ": {"HOME": "/root"}}
+    call = {"argv": ["train.py", "--lr", "1"], "directory": "/home/user", "environ": {"HOME": "/root"}}
     writer.write(json.dumps(call).encode() + b"\n")
     assert json.loads(await reader.readline()) == {"code": 7}
-    assert calls == [(["train.py", "--lr", "1"], "/work", {"HOME": "/root"})]
+    assert calls == [(["train.py", "--lr", "1"], "/home/user", {"HOME": "/root"})]
     writer.close()
     serving.cancel()
     await asyncio.wait({serving})
