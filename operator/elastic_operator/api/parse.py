@@ -59,10 +59,7 @@ def parse_spec(
     templates = _templates_in_use(spec)
     _refuse_any(error for path, template in templates.items() for error in _shape_errors(template, at=path))
     spec = _validated(_without_nulls(raw))
-    templates = _templates_in_use(spec)
-    _refuse_any(_rule_errors(spec, gpu_resources))
-    if not has_run:
-        _refuse_any(e for path, each in templates.items() for e in launch_errors(each, spec, at=path))
+    _refuse_any(_rule_errors(spec, gpu_resources, has_run=has_run))
     return spec
 
 
@@ -146,7 +143,7 @@ def _shape_errors(template: Mapping[str, Any], *, at: Path) -> list[FieldError]:
     return []
 
 
-def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
+def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str], *, has_run: bool) -> Iterator[FieldError]:
     if not spec.sizes():
         remedy = "must be at least minReplicas, with an allowed size between the two"
         yield FieldError(("spec", "maxReplicas"), remedy, spec.max_replicas)
@@ -154,6 +151,8 @@ def _rule_errors(spec: JobSpec, gpu_resources: Sequence[str]) -> Iterator[FieldE
         yield from _need_path(spec)
     for path, template in _templates_in_use(spec).items():
         yield from template_errors(template, at=path, gpu_resources=gpu_resources)
+        if not has_run:
+            yield from launch_errors(template, spec, at=path)
         if spec.is_elastic:
             yield from elastic_errors(template, at=path)
     yield from role_errors(spec, gpu_resources=gpu_resources)

@@ -29,7 +29,7 @@ class Saving:
     def __init__(self, state: CoordinatorState, tell: Tell) -> None:
         self._state, self._tell = state, tell
         self._answers: dict[str, SaveReady] = {}
-        self._round, self._step, self._margin, self._asked = 0, 0, 1, 0
+        self._round, self._step, self._margin = 0, 0, 1
 
     def begin(self) -> None:
         """Ask for a checkpoint, whatever was asked for before."""
@@ -58,7 +58,7 @@ class Saving:
         """A pod whose line broke is back: it may have missed that the script is asked."""
         state = self._state
         if state.phase == Phase.ALIGNING and state.asked_at is not None and member.pod.uid in state.here():
-            self._tell({member.pod.uid}, Save(self._asked))
+            self._tell({member.pod.uid}, Save(self._step))
 
     def _propose(self, step: int) -> None:
         self._round, self._step = self._round + 1, step
@@ -66,6 +66,6 @@ class Saving:
         self._tell(self._state.here(), AskSave(self._round, step))
 
     def _ask(self, step: int, now: float) -> None:
-        self._state.asked_at, self._asked = now, step
+        self._state.asked_at, self._step = now, step
         log.info("the script is asked for a checkpoint %s", f"after step {step} of its group" if step else "at once")
         self._tell(self._state.here(), Save(step))
