@@ -14,6 +14,6 @@ def chosen() -> list[str] | None:
 
 
 def names(number: int) -> list[str]:
-    """What so many cards are called: as the user chose them, else by their numbers."""
+    """Names of that many cards: as the user chose them, else their numbers."""
     mine = chosen() or []
     return mine[:number] if len(mine) >= number else [str(index) for index in range(number)]

@@ -65,7 +65,7 @@ def _show(rows: Sequence[Row], machine: Hardware, *, title: str, page: Path | No
 
 
 def _training(machine: Hardware, images: int, progress: Progress) -> list[str]:
-    """What the scripts are told of data and model."""
+    """Options of the scripts: data and model."""
     if machine.gpus:
         return [f"--images={images}", "--batch-size=256", "--lr=0.1"]
     return [f"--digits={digits.ensure(progress)}", "--width=64", "--batch-size=64", "--lr=0.05"]

@@ -1,4 +1,4 @@
-"""What the trainings come to: pace, speed-up, efficiency, and what a published run leads one to expect of them."""
+"""Figures of the trainings: pace, speed-up and efficiency, beside those of a published run."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Row:
 
 
 def one_device(rows: Sequence[Row]) -> Row | None:
-    """What the others are compared with; None where it was not measured."""
+    """The row that others are compared with; None where it was not measured."""
     return next((row for row in rows if row.way.form == "single" and row.results), None)
 
 
@@ -162,7 +162,7 @@ def cannot_show(rows: Sequence[Row], hardware: Hardware) -> list[str]:
 
 
 def unrest(hardware: Hardware) -> str:
-    """What is to be known before any figure is read; "" where the machine was at rest."""
+    """A warning to read before the figures; "" where the machine was at rest."""
     if hardware.load <= LOAD:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What this machine has to train on: GPUs, else cores, each of which counts as a device."""
+"""Devices of this machine to train on: GPUs, else cores."""
 
 from __future__ import annotations
 
