@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastic_worker import contract
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.launcher.aligning import Aligning
+from elastic_worker.launcher.checkpoint_requests import CheckpointRequests
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.saving import Saving
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
@@ -76,7 +76,7 @@ class Group:
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
         self.aligning = Aligning(watch, self._living, tell, self.note_checkpoint)
-        self.saving = Saving(self._living, tell)
+        self.checkpoint_requests = CheckpointRequests(self._living, tell)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
@@ -114,7 +114,7 @@ class Group:
 
     async def form(self, told: Mapping[str, Any]) -> Part:
         """Start the processes of a generation; those of another are stopped first. Raises wire.UNREADABLE."""
-        record = taken(told, self.settings.pod_uid)
+        record = read_part(told, self.settings.pod_uid)
         if record.place < 0:
             raise ValueError(f"this pod is not in generation {record.number}")
         if self.running:
@@ -155,7 +155,7 @@ class Group:
 
     def go_over(self, told: Mapping[str, Any]) -> Part:
         """The processes are about to be in another group, without being started again, or in none."""
-        record = taken(told, self.settings.pod_uid)
+        record = read_part(told, self.settings.pod_uid)
         if record.place < 0:
             self.record = None
             self.tell(Runs(0))
@@ -179,7 +179,7 @@ class Group:
         self._stopping = True
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        self.saving.withdraw()
+        self.checkpoint_requests.withdraw()
         self.aligning.cancel()  # none of them runs on between now and its end
         lost = self._count_lost(processes)
         if dump:

@@ -107,8 +107,8 @@ class Launcher:
             orders.Form: self._form,
             orders.Align: self._align,
             orders.StandStill: self._stand_still,
-            orders.AskSave: self._ask_save,
-            orders.Save: self._save_now,
+            orders.ProposeCheckpointStep: self._propose_checkpoint_step,
+            orders.RequestCheckpoint: self._request_checkpoint,
             orders.Resume: self._resume,
             orders.Stop: self._stop,
             orders.Done: self._done,
@@ -214,14 +214,14 @@ class Launcher:
     async def _stand_still(self, told: orders.StandStill) -> None:
         self._group.aligning.stand_still(told.round, marked=told.marked)
 
-    async def _ask_save(self, told: orders.AskSave) -> None:
-        self._group.saving.propose(told)
+    async def _propose_checkpoint_step(self, told: orders.ProposeCheckpointStep) -> None:
+        self._group.checkpoint_requests.propose(told)
 
-    async def _save_now(self, told: orders.Save) -> None:
-        self._group.saving.ask(told)
+    async def _request_checkpoint(self, told: orders.RequestCheckpoint) -> None:
+        self._group.checkpoint_requests.request(told)
 
     async def _resume(self, _told: orders.Resume) -> None:
-        self._group.saving.withdraw()
+        self._group.checkpoint_requests.withdraw()
         self._group.aligning.cancel()
 
     async def _stop(self, told: orders.Stop) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 from elastic_worker import contract, wire
 from elastic_worker.coordinator.model import Pod
-from elastic_worker.coordinator.part import as_whole, taken
+from elastic_worker.coordinator.part import read_part, to_whole_group
 from elastic_worker.protocol.codec import Message, to_line
 from elastic_worker.protocol.orders import Group
-from elastic_worker.protocol.reports import LASTING, Leaving, Runs
+from elastic_worker.protocol.reports import STATE, Leaving, Runs
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Membership:
 
     def tell(self, *said: Message) -> None:
         """Say it now, in one line, if somebody listens; what lasts is said again in each hello."""
-        self.know(*(message for message in said if type(message) in LASTING))
+        self.know(*(message for message in said if type(message) in STATE))
         for message in said:
             if isinstance(message, Leaving):
                 self._leaving_at = time.monotonic() + message.seconds
@@ -146,7 +146,7 @@ class Membership:
         )
         said = {key: value for key, value in state.items() if key != "processes"}
         if "part" in said.get(GROUP, ()) and not greeting.get(wire.PARTS):
-            said[GROUP] = as_whole(taken(said[GROUP], pod.uid), pod)
+            said[GROUP] = to_whole_group(read_part(said[GROUP], pod.uid), pod)
         return {
             **said,
             "uid": pod.uid,

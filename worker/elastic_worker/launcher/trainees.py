@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.protocol import orders, process_orders, process_reports, reports
 from elastic_worker.protocol.codec import Json, Message
 from elastic_worker.protocol.process_orders import GroupPlace
@@ -48,7 +48,7 @@ class Trainee:
     joined: int = 0
     waits: bool = False
     progress: process_reports.Progress | None = None
-    where: process_reports.Where | None = None
+    where: process_reports.Position | None = None
 
     def send(self, message: Message) -> None:
         """Put a message on its way."""
@@ -67,15 +67,15 @@ class Trainees:
         self._saved: asyncio.Future[None] | None = None
         self._handlers: dict[type[Message], Callable[[Trainee, Any], None]] = {
             process_reports.Progress: self._progress,
-            process_reports.Where: self._where,
+            process_reports.Position: self._where,
             process_reports.Waits: self._waits,
             process_reports.Joined: self._is_in,
             process_reports.Stepped: self._stepped,
-            process_reports.Saved: self._has_saved,
+            process_reports.SavedAlone: self._has_saved,
             process_reports.Lost: self._lost,
             reports.Formed: self._formed,
             reports.Unformed: self._unformed,
-            reports.Passed: self._passed,
+            reports.AtBoundary: self._passed,
             reports.Agreed: self._agreed,
             reports.SavedTogether: self._saved_together,
             reports.LastCheckpointStep: self._last_checkpoint,
@@ -83,7 +83,7 @@ class Trainees:
         }
         self._orders: dict[type[Message], Callable[[Any], None]] = {
             orders.Prepare: self._prepare,
-            **dict.fromkeys(process_orders.HANDED_ON, self._each),
+            **dict.fromkeys(process_orders.FORWARDED, self._each),
             orders.Bind: self._bind,
         }
 
@@ -104,19 +104,19 @@ class Trainees:
         """What its first process last said of the training, if it said something."""
         return self._trainees[min(self._trainees)].progress if self._trainees else None
 
-    def ask_where(self, at_least: float) -> tuple[int, process_reports.Where] | None:
+    def ask_where(self, at_least: float) -> tuple[int, process_reports.Position] | None:
         """The process that is least far of those whose step takes far too long, if all do, by its local rank.
 
         Asks anew for the next time.
         """
         said = [(trainee.local_rank, trainee.where) for trainee in self._trainees.values()]
-        self._each(process_orders.AskWhere())
+        self._each(process_orders.AskPosition())
         stuck = [
             (local_rank, where)
             for local_rank, where in said
             if where is not None and where.seconds > max(at_least, STALL_STEPS * where.median)
         ]
-        return min(stuck, key=lambda each: each[1].tick) if said and len(stuck) == len(said) else None
+        return min(stuck, key=lambda each: each[1].boundary) if said and len(stuck) == len(said) else None
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Trainees:
     def enter(self, line: Json, writer: Writer) -> Trainee:
         """A process has dialled in. Raises wire.UNREADABLE for what is no hello."""
         hello = process_reports.Hello.from_json(line)
-        trainee = Trainee(hello.local_rank, hello.kind, writer)
+        trainee = Trainee(hello.local_rank, hello.change_mode, writer)
         self._trainees[trainee.local_rank] = trainee
         if hello.checkpoints:
             self._tell(reports.CheckpointFolder(hello.checkpoints))
@@ -180,7 +180,7 @@ class Trainees:
     def _progress(self, trainee: Trainee, said: process_reports.Progress) -> None:
         trainee.progress = said
 
-    def _where(self, trainee: Trainee, said: process_reports.Where) -> None:
+    def _where(self, trainee: Trainee, said: process_reports.Position) -> None:
         trainee.where = said
 
     def _waits(self, trainee: Trainee, _said: process_reports.Waits) -> None:
@@ -196,7 +196,7 @@ class Trainees:
             pauses = [each.pause for each in all_said if each.pause > 0]
             self._tell(reports.Stepped(said.generation, max(pauses) if pauses else None))
 
-    def _has_saved(self, _trainee: Trainee, _said: process_reports.Saved) -> None:
+    def _has_saved(self, _trainee: Trainee, _said: process_reports.SavedAlone) -> None:
         if self._saved is not None and not self._saved.done():
             self._saved.set_result(None)
 
@@ -210,13 +210,13 @@ class Trainees:
     def _unformed(self, _trainee: Trainee, said: reports.Unformed) -> None:
         self._tell(said)
 
-    def _passed(self, trainee: Trainee, said: reports.Passed) -> None:
+    def _passed(self, trainee: Trainee, said: reports.AtBoundary) -> None:
         if all_said := self._collect(trainee, said, *said.at):
-            self._tell(reports.Passed(max(each.boundaries for each in all_said), said.at))
+            self._tell(reports.AtBoundary(max(each.boundary for each in all_said), said.at))
 
     def _agreed(self, trainee: Trainee, said: reports.Agreed) -> None:
-        if all_said := self._collect(trainee, said, said.tick, *said.at):
-            self._tell(reports.Agreed(all(each.is_agreed for each in all_said), said.tick, said.at))
+        if all_said := self._collect(trainee, said, said.boundary, *said.at):
+            self._tell(reports.Agreed(all(each.is_agreed for each in all_said), said.boundary, said.at))
 
     def _saved_together(self, trainee: Trainee, said: reports.SavedTogether) -> None:
         if all_said := self._collect(trainee, said, *said.at):
@@ -259,19 +259,19 @@ class Trainees:
 
     def _prepare(self, told: orders.Prepare) -> None:
         self._answers.clear()
-        part = taken(told.group, self._uid)
+        part = read_part(told.group, self._uid)
         for rank, trainee in self._trainees.items():
             trainee.send(process_orders.Prepare(_place(part, rank), told.at, told.broken))
 
     def _bind(self, told: orders.Bind) -> None:
-        part = None if told.group is None else taken(told.group, self._uid)
+        part = None if told.group is None else read_part(told.group, self._uid)
         for rank, trainee in self._trainees.items():
             place = None if part is None else _place(part, rank)
             trainee.send(process_orders.Bind(place, told.at, told.save))
 
     def coordinator_is(self, epoch: int | None) -> None:
         """The epoch of the coordinator; None while there is none, as then nobody can say which pods are lost."""
-        self._each(process_orders.Away(epoch is None, epoch))
+        self._each(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:
         """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""
@@ -280,7 +280,7 @@ class Trainees:
         first = min(self._trainees)
         if save:
             self._saved = asyncio.get_running_loop().create_future()
-            self._trainees[first].send(process_orders.Save())
+            self._trainees[first].send(process_orders.SaveAlone())
             await asyncio.wait({self._saved}, timeout=seconds)
         self._each(process_orders.Leave())
         for trainee in list(self._trainees.values()):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from elastic_worker.protocol import orders, process_orders, process_reports, reports
 from elastic_worker.protocol.codec import Json, Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
 
 
@@ -58,7 +58,7 @@ class Actions(Protocol):
     def say_where(self) -> None:
         """Say how long the present step takes already, though the main thread may hang in it."""
 
-    def form(self, place: GroupPlace, key: Key, name: str) -> None:
+    def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         """Form a group beside the present one. Call `take_formed`, or say why not, when it is there."""
 
     def discard(self, formed: Any) -> None:
@@ -82,7 +82,7 @@ class LineState:
         """Boundaries of the present group."""
         self.attention = False
         """Whether the next boundary is more than a number."""
-        self.bound: Key = []
+        self.bound: AttemptKey = []
         """The key of the change that was agreed on last."""
         self.master = 0
         """The epoch of the master that this process obeys, where the group is that of an earlier one."""
@@ -90,20 +90,20 @@ class LineState:
         """The main thread waits here; the group has lost a pod; the pod leaves; nobody coordinates."""
         self._parked = self._save = False
         self._wanted_at: int | None = None
-        self._key: Key | None = None
+        self._key: AttemptKey | None = None
         self._formed: Any = None
         self._verdict: Verdict | None = None
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
             process_orders.Prepare: self._prepare,
-            orders.AskPassed: self._say_passed,
+            orders.AskBoundary: self._say_passed,
             orders.Propose: self._propose,
             orders.Cancel: self._cancel,
             orders.Broken: self._hear_broken,
-            process_orders.Save: self._hear_save,
+            process_orders.SaveAlone: self._hear_save,
             process_orders.Bind: self._bind,
-            process_orders.Away: self._hear_away,
+            process_orders.CoordinatorAway: self._hear_away,
             process_orders.Leave: self._hear_leave,
-            process_orders.AskWhere: self._say_where,
+            process_orders.AskPosition: self._say_where,
         }
         """In the order in which they are taken in (`process_orders.ALL`)."""
 
@@ -136,7 +136,7 @@ class LineState:
         self._look()
         self._actions.send(process_reports.Lost(self.generation))
 
-    def take_formed(self, key: Key, formed: Any) -> bool:
+    def take_formed(self, key: AttemptKey, formed: Any) -> bool:
         """The group of that change is there; False if the change is none any more."""
         if self._key != key:
             return False
@@ -163,8 +163,8 @@ class LineState:
             self._key = key = told.at
             self._actions.form(told.place, key, f"library-{key[0]}.{key[1]}")
 
-    def _say_passed(self, told: orders.AskPassed) -> None:
-        self._actions.send(reports.Passed(self.passed, told.at))
+    def _say_passed(self, told: orders.AskBoundary) -> None:
+        self._actions.send(reports.AtBoundary(self.passed, told.at))
 
     def _propose(self, told: orders.Propose) -> None:
         """A process that has not passed that boundary agrees, and waits there.
@@ -184,7 +184,7 @@ class LineState:
         if told.generation == self.generation:
             self._break()
 
-    def _hear_save(self, _told: process_orders.Save) -> None:
+    def _hear_save(self, _told: process_orders.SaveAlone) -> None:
         self._save = True
 
     def _bind(self, told: process_orders.Bind) -> None:
@@ -192,13 +192,13 @@ class LineState:
         self._formed, self._key, self.bound, self._save = None, None, told.at, False
         self._verdict = Verdict(told.place, formed, save=bool(told.save))
 
-    def _hear_away(self, told: process_orders.Away) -> None:
+    def _hear_away(self, told: process_orders.CoordinatorAway) -> None:
         self.is_away, self.master = told.is_away, max(self.master, told.epoch or 0)
 
     def _hear_leave(self, _told: process_orders.Leave) -> None:
         self.is_leaving = True
 
-    def _say_where(self, _told: process_orders.AskWhere) -> None:
+    def _say_where(self, _told: process_orders.AskPosition) -> None:
         self._actions.say_where()
 
     def _forget(self) -> None:

@@ -77,7 +77,7 @@ class TrainerLine:
             return
         self._told_at = now
         known_loss = None if loss is None else float(loss)
-        self._link.send(Progress(step, epoch, tick=self._link.passed, loss=known_loss))
+        self._link.send(Progress(step, epoch, boundary=self._link.passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""
