@@ -43,14 +43,14 @@ class InPlaceExecutor:
             "count": self._count,
         }
         self.handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
-            reports.Ready: self._ready,
-            reports.Stuck: self._stuck,
-            reports.CutOff: self._cut_off,
-            reports.Formed: self._formed,
-            reports.Unformed: self._unformed,
-            reports.AtBoundary: self._at_boundary,
-            reports.SavedTogether: self._saved_together,
-            reports.Agreed: self._agreed,
+            reports.Ready: self._on_ready,
+            reports.Stuck: self._on_stuck,
+            reports.CutOff: self._on_cut_off,
+            reports.Formed: self._on_formed,
+            reports.Unformed: self._on_unformed,
+            reports.AtBoundary: self._on_at_boundary,
+            reports.SavedTogether: self._on_saved_together,
+            reports.Agreed: self._on_agreed,
         }
 
     # -- decisions -----------------------------------------------------------------------------------------------------
@@ -179,30 +179,30 @@ class InPlaceExecutor:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _stuck(self, member: Member, report: reports.Stuck, _now: float) -> None:
+    def _on_stuck(self, member: Member, report: reports.Stuck, _now: float) -> None:
         member.stuck = report.rank
 
-    def _cut_off(self, member: Member, report: reports.CutOff, _now: float) -> None:
+    def _on_cut_off(self, member: Member, report: reports.CutOff, _now: float) -> None:
         member.fall_out(report.generation)
 
-    def _formed(self, member: Member, report: reports.Formed, _now: float) -> None:
+    def _on_formed(self, member: Member, report: reports.Formed, _now: float) -> None:
         if attempt := self._attempt_of(report.at):
             attempt.formed.add(member.pod.uid)
 
-    def _unformed(self, member: Member, report: reports.Unformed, _now: float) -> None:
+    def _on_unformed(self, member: Member, report: reports.Unformed, _now: float) -> None:
         if attempt := self._attempt_of(report.at):
             attempt.problem = f"{member.pod.name}: {report.why}"
 
-    def _at_boundary(self, member: Member, report: reports.AtBoundary, _now: float) -> None:
+    def _on_at_boundary(self, member: Member, report: reports.AtBoundary, _now: float) -> None:
         attempt = self._attempt_of(report.at)
         if attempt is not None and attempt.stage == Stage.ASKING:
             attempt.boundaries[member.pod.uid] = report.boundary
 
-    def _saved_together(self, member: Member, report: reports.SavedTogether, _now: float) -> None:
+    def _on_saved_together(self, member: Member, report: reports.SavedTogether, _now: float) -> None:
         if attempt := self._attempt_of(report.at):
             attempt.saved[member.pod.uid] = report.is_saved
 
-    def _agreed(self, member: Member, report: reports.Agreed, _now: float) -> None:
+    def _on_agreed(self, member: Member, report: reports.Agreed, _now: float) -> None:
         attempt = self._attempt_of(report.at)
         if attempt is not None and attempt.stage == Stage.PROPOSED and report.boundary == attempt.boundary:
             attempt.agreed[member.pod.uid] = report.is_agreed
@@ -212,7 +212,7 @@ class InPlaceExecutor:
         attempt = self._state.attempt
         return attempt if attempt is not None and attempt.key == key else None
 
-    def _ready(self, member: Member, report: reports.Ready, now: float) -> None:
+    def _on_ready(self, member: Member, report: reports.Ready, now: float) -> None:
         if member.mark_ready(report, now) and (change := self._changes.of(report.joined)):
             change.marks["joined"] = now
 

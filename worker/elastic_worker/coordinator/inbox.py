@@ -28,28 +28,28 @@ class Inbox:
     def __init__(self, state: CoordinatorState, executor: Executor, succession: Succession) -> None:
         self._state, self._executor, self._succession = state, executor, succession
         self._handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
-            reports.Processes: self._processes,
-            reports.Warm: self._warm,
-            reports.Runs: self._runs,
-            reports.Unkillable: self._unkillable,
-            reports.Leaving: self._leaving,
-            reports.Goodbye: self._goodbye,
-            reports.StorePort: self._store_port,
-            reports.Idle: self._idle,
-            reports.Started: self._started,
-            reports.Stopped: self._stopped,
-            reports.Finished: self._finished,
-            reports.Failed: self._failed,
-            reports.Aligned: self._aligned,
-            reports.StandsStill: self._stands_still,
-            reports.CheckpointStepReply: self._save_ready,
-            reports.Stepped: self._stepped,
-            reports.CheckpointFolder: self._checkpoint_folder,
+            reports.Processes: self._on_processes,
+            reports.Warm: self._on_warm,
+            reports.Runs: self._on_runs,
+            reports.Unkillable: self._on_unkillable,
+            reports.Leaving: self._on_leaving,
+            reports.Goodbye: self._on_goodbye,
+            reports.StorePort: self._on_store_port,
+            reports.Idle: self._on_idle,
+            reports.Started: self._on_started,
+            reports.Stopped: self._on_stopped,
+            reports.Finished: self._on_finished,
+            reports.Failed: self._on_failed,
+            reports.Aligned: self._on_aligned,
+            reports.StandsStill: self._on_stands_still,
+            reports.CheckpointStepReply: self._on_checkpoint_step_reply,
+            reports.Stepped: self._on_stepped,
+            reports.CheckpointFolder: self._on_checkpoint_folder,
             **executor.in_place.handlers,
-            reports.Checkpoint: self._checkpoint,
-            reports.Step: self._step,
-            reports.LastCheckpointStep: self._last_checkpoint,
-            reports.CheckpointError: self._checkpoint_error,
+            reports.Checkpoint: self._on_checkpoint,
+            reports.Step: self._on_step,
+            reports.LastCheckpointStep: self._on_last_checkpoint_step,
+            reports.CheckpointError: self._on_checkpoint_error,
         }
 
     def enter(self, pod: Pod, group: Generation | None, hello: wire.Message, now: float) -> None:
@@ -83,48 +83,48 @@ class Inbox:
 
     # -- the state of a pod -------------------------------------------------------------------------------------------
 
-    def _processes(self, member: Member, report: reports.Processes, _now: float) -> None:
+    def _on_processes(self, member: Member, report: reports.Processes, _now: float) -> None:
         member.pod = replace(member.pod, processes=report.count)
 
-    def _warm(self, member: Member, report: reports.Warm, now: float) -> None:
+    def _on_warm(self, member: Member, report: reports.Warm, now: float) -> None:
         member.warm_at = (member.warm_at or now) if report.is_warm else None
 
-    def _runs(self, member: Member, report: reports.Runs, _now: float) -> None:
+    def _on_runs(self, member: Member, report: reports.Runs, _now: float) -> None:
         member.mark_running(report.generation)
 
-    def _unkillable(self, member: Member, report: reports.Unkillable, _now: float) -> None:
+    def _on_unkillable(self, member: Member, report: reports.Unkillable, _now: float) -> None:
         member.mark_unkillable(report.process)
 
-    def _leaving(self, member: Member, report: reports.Leaving, now: float) -> None:
+    def _on_leaving(self, member: Member, report: reports.Leaving, now: float) -> None:
         member.start_leaving(now + report.seconds)
 
-    def _goodbye(self, member: Member, _report: reports.Goodbye, _now: float) -> None:
+    def _on_goodbye(self, member: Member, _report: reports.Goodbye, _now: float) -> None:
         member.mark_gone()
 
-    def _store_port(self, member: Member, report: reports.StorePort, _now: float) -> None:
+    def _on_store_port(self, member: Member, report: reports.StorePort, _now: float) -> None:
         member.store_port = report.port
 
-    def _idle(self, member: Member, report: reports.Idle, _now: float) -> None:
+    def _on_idle(self, member: Member, report: reports.Idle, _now: float) -> None:
         member.idle_seconds = report.seconds
 
-    def _checkpoint_folder(self, _member: Member, report: reports.CheckpointFolder, _now: float) -> None:
+    def _on_checkpoint_folder(self, _member: Member, report: reports.CheckpointFolder, _now: float) -> None:
         self._succession.add(report.path)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _started(self, member: Member, report: reports.Started, now: float) -> None:
+    def _on_started(self, member: Member, report: reports.Started, now: float) -> None:
         self._executor.started(member, report.generation, now)
 
-    def _stopped(self, member: Member, report: reports.Stopped, _now: float) -> None:
+    def _on_stopped(self, member: Member, report: reports.Stopped, _now: float) -> None:
         state = self._state
         if state.group and report.generation == state.group.number:
             state.step = max(state.step, report.step)
         self._executor.stopped(member, report.lost, unkillable=report.unkillable)
 
-    def _finished(self, member: Member, report: reports.Finished, _now: float) -> None:
+    def _on_finished(self, member: Member, report: reports.Finished, _now: float) -> None:
         member.mark_finished(report.generation)
 
-    def _failed(self, member: Member, report: reports.Failed, now: float) -> None:
+    def _on_failed(self, member: Member, report: reports.Failed, now: float) -> None:
         member.failure = Failure(
             generation=member.processes.number if report.generation is None else report.generation,
             rank=report.rank,
@@ -136,31 +136,31 @@ class Inbox:
         )
         member.fall_out(member.failure.generation)
 
-    def _aligned(self, member: Member, report: reports.Aligned, now: float) -> None:
+    def _on_aligned(self, member: Member, report: reports.Aligned, now: float) -> None:
         self._executor.aligned(member, now, whole=report.whole, marked=report.marked)
 
-    def _stands_still(self, member: Member, report: reports.StandsStill, now: float) -> None:
+    def _on_stands_still(self, member: Member, report: reports.StandsStill, now: float) -> None:
         self._executor.aligning.stood(member, now, still=report.still, round_=report.round)
 
-    def _save_ready(self, member: Member, report: reports.CheckpointStepReply, now: float) -> None:
+    def _on_checkpoint_step_reply(self, member: Member, report: reports.CheckpointStepReply, now: float) -> None:
         self._executor.checkpoint_requests.answered(member, report, now)
 
-    def _stepped(self, _member: Member, report: reports.Stepped, now: float) -> None:
+    def _on_stepped(self, _member: Member, report: reports.Stepped, now: float) -> None:
         self._executor.stepped(report.generation, report.pause, now)
 
     # -- progress -----------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self, _member: Member, _report: reports.Checkpoint, _now: float) -> None:
+    def _on_checkpoint(self, _member: Member, _report: reports.Checkpoint, _now: float) -> None:
         self._state.progressed = True
 
-    def _step(self, member: Member, report: reports.Step, _now: float) -> None:
+    def _on_step(self, member: Member, report: reports.Step, _now: float) -> None:
         """Steps reported before the group formed are those of the last one, and some of them are done again (104)."""
         state = self._state
         if state.group and member.reports_steps_of(state.group.number):
             state.step = max(state.step, report.count)
 
-    def _last_checkpoint(self, _member: Member, report: reports.LastCheckpointStep, _now: float) -> None:
+    def _on_last_checkpoint_step(self, _member: Member, report: reports.LastCheckpointStep, _now: float) -> None:
         self._executor.training.update(report.to_json())
 
-    def _checkpoint_error(self, _member: Member, report: reports.CheckpointError, _now: float) -> None:
+    def _on_checkpoint_error(self, _member: Member, report: reports.CheckpointError, _now: float) -> None:
         self._executor.training.update(report.to_json())
