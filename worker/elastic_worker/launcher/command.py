@@ -42,7 +42,7 @@ class Command:
         take: TakeProgram,
     ) -> None:
         self.words, self._environ, self._socket = list(words), environ, short_path(scratch, "torchrun.sock")
-        self._door = scratch / "door"
+        self._plugin = scratch / "plugin"
         self._children, self._take = children, take
         self._process: Process | None = None
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -91,10 +91,10 @@ class Command:
 
     def _start(self) -> int:
         """Start the command with the stand-in's folder first on PATH. Raises OSError where there is no such program."""
-        self._door.mkdir()
-        standin.open_door(self._door)
+        self._plugin.mkdir()
+        standin.install_plugin(self._plugin)
         path = f"{standin.FOLDER}{os.pathsep}{self._environ.get('PATH', os.defpath)}"
-        modules = os.pathsep.join(filter(None, [str(self._door), self._environ.get("PYTHONPATH", "")]))
+        modules = os.pathsep.join(filter(None, [str(self._plugin), self._environ.get("PYTHONPATH", "")]))
         environ = {key: value for key, value in self._environ.items() if key != contract.ENV_TOKEN}
         ours = {
             "PATH": path,
@@ -112,7 +112,7 @@ class Command:
             log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
             return 1
         try:
-            await self._take(replace(request, environ=standin.without(self._door, request.environ)))
+            await self._take(replace(request, environ=standin.without_plugin(self._plugin, request.environ)))
         except UsageError as error:
             log.warning("%s", error)
             return USAGE_CODE
