@@ -33,7 +33,7 @@ class TrainingPod:
 
     def __init__(self, uid, tell):
         self.words, self.lasting, self.group = deque(), {}, None
-        self.trainees = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.trainees = Trainees(uid, Path("no socket"), report=tell, size=lambda: 1)
         self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
@@ -44,7 +44,7 @@ class TrainingPod:
     def end(self):
         """It has ended."""
         self.process = None
-        self.trainees.forget()
+        self.trainees.clear()
 
 
 class TrainingProcess:
@@ -54,7 +54,7 @@ class TrainingProcess:
         self.trainees, self.waits = trainees, True
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
-        self.trainee = trainees.enter(process_reports.Hello(0, IN_PLACE).to_json(), self)
+        self.trainee = trainees.add(process_reports.Hello(0, IN_PLACE).to_json(), self)
         self.state = LineState(self)
 
     def write(self, line):
@@ -64,7 +64,7 @@ class TrainingProcess:
         return False
 
     def send(self, message):
-        self.trainees.take(self.trainee, json.loads(json.dumps(message.to_json())))
+        self.trainees.handle_report(self.trainee, json.loads(json.dumps(message.to_json())))
 
     def say_where(self):
         """Nobody asks here."""
@@ -146,7 +146,7 @@ class LibraryJob(Cluster):
             group = merge_reported(self.state.group, pod.group, introduced)
             said = {**to_line(*pod.lasting.values()), "warm": True, wire.PARTS: True}
             self.inbox.enter(introduced, group, said, self.now)
-            pod.trainees.coordinator_is(self.state.epoch)
+            pod.trainees.set_coordinator(self.state.epoch)
         self.arrive(index)
 
     def crash(self, index):
@@ -267,7 +267,7 @@ class LibraryJob(Cluster):
             member.store_port = member.store_port or STORE
         if "leave" in word:
             self._leave(uid, pod, save=word["save"])
-        pod.trainees.hear(word)
+        pod.trainees.handle_order(word)
 
     def _leave(self, uid, pod, *, save):
         if pod.process is None:

@@ -77,7 +77,7 @@ def test_the_coordinator_takes_in_each_report():
 
 
 def test_launcher_and_process_take_in_all_that_they_say_to_each_other():
-    trainees = Trainees("u1", Path("socket"), tell=print, size=lambda: 1)
+    trainees = Trainees("u1", Path("socket"), report=print, size=lambda: 1)
     assert {process_reports.Hello, *trainees._handlers} == set(process_reports.ALL)
     assert tuple(LineState(None)._handlers) == process_orders.ALL, "in this order"
 

@@ -1,4 +1,4 @@
-"""This pod's part in requesting a checkpoint from the script, on all ranks of the group after the same step (132)."""
+"""This pod's part in requests for a checkpoint: the scripts of all ranks are asked after the same step (132)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,37 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_STEP_SECONDS = 10.0
-"""A process that has run for so long without a step counts as one whose steps are not counted."""
+"""A process that has run this long without a step counts as one whose steps are not counted."""
 LOOK_SECONDS = 0.05
 SETTLE_SECONDS = 0.001
-"""For what a process wrote before it could read the proposal to be seen here: a core keeps it back for nanoseconds."""
+"""Time between writing a proposal and reading the step counts.
+
+A process that has not read the proposal may have just written a higher count. Its CPU core delays such a write for
+nanoseconds; after this time it is visible here.
+"""
 
 
 class CheckpointRequests:
-    """The request to one pod that is under way. `running` gives its processes, `tell` reaches the coordinator."""
+    """Handles one pod's requests. `running` returns the pod's processes, `report` sends to the coordinator."""
 
-    def __init__(self, running: Callable[[], list[TrainingProcess]], tell: Callable[..., None]) -> None:
-        self._running, self._tell = running, tell
+    def __init__(self, running: Callable[[], list[TrainingProcess]], report: Callable[..., None]) -> None:
+        self._running, self._report = running, report
         self._answering: asyncio.Task[None] | None = None
 
     def propose(self, order: ProposeCheckpointStep) -> None:
-        """Hold the processes after that step, and report how far they are; an earlier proposal is withdrawn."""
+        """Have the processes wait after that step, and report how far they are. Withdraws an earlier proposal."""
         self.withdraw()
         self._answering = asyncio.ensure_future(self._answer(order))
 
     def request(self, order: RequestCheckpoint) -> None:
-        """Ask the script for a checkpoint; it may ignore the request."""
+        """Ask the processes' scripts for a checkpoint. A script may ignore it."""
         for process in self._running():
             if not process.handles_signal:
                 log.warning("%s is not sent: process %d has no handler for it", process.signal_name, process.pid)
             process.ask_for_checkpoint(order.step)
 
     def withdraw(self) -> None:
-        """Let held processes go on. A script that was asked is not told otherwise."""
+        """Withdraw the proposal, so that waiting processes go on. A request that was made already stays."""
         if self._answering is not None:
             self._answering.cancel()
             self._answering = None
@@ -63,7 +67,7 @@ class CheckpointRequests:
         )
         if not is_held:
             _propose(processes, 0)
-        self._tell(CheckpointStepReply(max(counts) if min(counts) else 0, is_held, order.round))
+        self._report(CheckpointStepReply(max(counts) if min(counts) else 0, is_held, order.round))
 
 
 def _propose(processes: list[TrainingProcess], step: int) -> None:
@@ -72,7 +76,7 @@ def _propose(processes: list[TrainingProcess], step: int) -> None:
 
 
 async def _first_step(process: TrainingProcess) -> None:
-    """Wait until the process has done a step, or has run for so long that none is to be expected."""
+    """Wait until the process has done a step or has ended, until FIRST_STEP_SECONDS after its start at most."""
     until = process.started + FIRST_STEP_SECONDS
     while not process.exited.done() and process.steps.first is None and time.monotonic() < until:
         await asyncio.wait({process.exited}, timeout=LOOK_SECONDS)
