@@ -58,7 +58,7 @@ class TrainingProcess:
         self.state = LineState(self)
 
     def write(self, line):
-        self.state.hear(json.loads(line))
+        self.state.handle_order(json.loads(line))
 
     def is_closing(self):
         return False
@@ -66,7 +66,7 @@ class TrainingProcess:
     def send(self, message):
         self.trainees.handle_report(self.trainee, json.loads(json.dumps(message.to_json())))
 
-    def say_where(self):
+    def report_position(self):
         """Nobody asks here."""
 
     def form(self, _place, key, name):
@@ -275,8 +275,8 @@ class LibraryJob(Cluster):
             return
         state = pod.process.state
         if save:
-            state.hear(process_orders.SaveAlone().to_json())
-        state.hear(process_orders.Leave().to_json())
+            state.handle_order(process_orders.SaveAlone().to_json())
+        state.handle_order(process_orders.Leave().to_json())
 
     def _go(self, uid):
         self.state.members[uid].mark_gone()

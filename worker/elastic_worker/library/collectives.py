@@ -125,5 +125,5 @@ class Calls:
 
 
 def keep_for_ever(thing: Any) -> None:
-    """Never run the destructor, not even at exit: it would wait for a thread that does not end."""
+    """Never run the object's destructor, not even at exit, as it would wait for a thread that does not end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

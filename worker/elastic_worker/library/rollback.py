@@ -36,10 +36,10 @@ class RollbackError(RuntimeError):
 
 @dataclass
 class _Kept:
-    """Of one module, whose `buffers` are those that torch keeps by name. `objects`, `writes` and `copies` are by name.
+    """The copies of one module's buffers. `buffers` are torch's own; `objects`, `writes` and `copies` are by name.
 
-    `is_fresh` if they were copied at the beginning of the present step, `always` if that is done in each; `is_settled`
-    if no write was counted in the step before.
+    `is_fresh`: they were copied at the beginning of the present step. `always`: they are copied in each step.
+    `is_settled`: no write was counted in the step before.
     """
 
     name: str
@@ -57,7 +57,7 @@ class _Kept:
         self.is_fresh = self.always or not (before and self.is_settled)
 
     def is_as_counted(self) -> bool:
-        """Whether there are the same objects as when they were copied, and no write was counted since."""
+        """Whether the buffers are the same objects as when they were copied, and no write was counted since."""
         if self.buffers.keys() != self.objects.keys():
             return False
         for name, buffer in self.buffers.items():
@@ -90,7 +90,7 @@ class _Kept:
 
 
 class Rollback:
-    """Of the buffers of `module`; `begin`, then `end` or `undo`, for each step."""
+    """Restores the buffers of `module`. For each step call `begin`, and then `end` or `undo`."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
