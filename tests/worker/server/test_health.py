@@ -13,7 +13,7 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
 from elastic_worker.launcher.trainees import Trainee, Trainees
 from elastic_worker.protocol.codec import to_line
-from elastic_worker.protocol.process_reports import Where
+from elastic_worker.protocol.process_reports import Position
 from tests.worker.coordinator.states import make_group
 
 BUSY = 1.0
@@ -116,7 +116,7 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     told = {}
     library = Trainees("u1", Path("socket"), report=lambda *said: told.update(to_line(*said)), size=lambda: 1)
     trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
-    trainee.where = Where(tick=31, seconds=seconds, median=0.1)
+    trainee.where = Position(boundary=31, seconds=seconds, median=0.1)
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
     group = SimpleNamespace(trainees=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)

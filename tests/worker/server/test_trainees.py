@@ -140,7 +140,7 @@ def test_the_process_that_is_least_far_is_found_where_no_step_ends():
     line.take(
         {"where": {"tick": 8, "seconds": 70.0, "median": 0.1}}, {"where": {"tick": 7, "seconds": 61.0, "median": 0.0}}
     )
-    assert line.library.poll_stuck(60) == (1, process_reports.Where(tick=7, seconds=61.0, median=0.0))
+    assert line.library.poll_stuck(60) == (1, process_reports.Position(boundary=7, seconds=61.0, median=0.0))
     line.take({"where": {"tick": 9, "seconds": 0.0, "median": 0.1}})
     assert line.library.poll_stuck(60) is None
 
@@ -162,7 +162,7 @@ def test_a_process_says_hello_with_its_place_in_the_pod_and_where_it_writes_chec
     [
         ([{"formed": 1, "at": AT}] * 2, [reports.Formed(AT)]),
         ([{"formed": 1, "at": AT}], []),
-        ([{"passed": 3, "at": AT}, {"passed": 4, "at": AT}], [reports.Passed(4, AT)]),
+        ([{"passed": 3, "at": AT}, {"passed": 4, "at": AT}], [reports.AtBoundary(4, AT)]),
         (
             [{"agreed": True, "tick": 7, "at": AT}, {"agreed": False, "tick": 7, "at": AT}],
             [reports.Agreed(False, 7, AT)],
@@ -210,5 +210,4 @@ async def test_what_a_process_says_that_cannot_be_read_is_passed_over_and_the_ne
 def test_how_the_training_goes_is_what_the_first_process_said_last(said):
     line = Line(2)
     assert line.take({"progress": said}, {"progress": {"step": 99, "epoch": 0, "tick": 0}}) == []
-    read = vars(line.library.progress())
-    assert {key: read[key] for key in said} == said
+    assert line.library.progress().to_json() == {"progress": said}

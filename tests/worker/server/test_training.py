@@ -10,7 +10,7 @@ from elastic_worker.launcher.training import training_status
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.protocol.process_reports import Progress
 
-SAID = {"step": 7, "epoch": 2, "samples": 90, "loss": 0.25, "tick": 9, "median": 0.1}
+SAID = {"step": 7, "epoch": 2, "samples": 90, "loss": 0.25, "boundary": 9, "median": 0.1}
 
 
 def refuse_constant(name):

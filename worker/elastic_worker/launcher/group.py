@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastic_worker import contract
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.launcher.aligning import Aligning
+from elastic_worker.launcher.checkpoint_requests import CheckpointRequests
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.saving import Saving
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
@@ -77,7 +77,7 @@ class Group:
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
         self.aligning = Aligning(watch, self._alive, report, self.note_checkpoint)
-        self.saving = Saving(self._alive, report)
+        self.checkpoint_requests = CheckpointRequests(self._alive, report)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
@@ -119,7 +119,7 @@ class Group:
         Raises wire.UNREADABLE if `group` cannot be read, ValueError if this pod is not in it, and OSError if a process
         cannot be started.
         """
-        record = taken(group, self.settings.pod_uid)
+        record = read_part(group, self.settings.pod_uid)
         if record.place < 0:
             raise ValueError(f"this pod is not in generation {record.number}")
         if self.running:
@@ -163,7 +163,7 @@ class Group:
 
     def change_group(self, group: Mapping[str, Any]) -> Part:
         """Note that the running processes go over to this group, or to none. Returns this pod's part of it."""
-        record = taken(group, self.settings.pod_uid)
+        record = read_part(group, self.settings.pod_uid)
         if record.place < 0:
             self.record = None
             self.report(Runs(0))
@@ -187,7 +187,7 @@ class Group:
         self._stopping = True
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        self.saving.withdraw()
+        self.checkpoint_requests.withdraw()
         self.aligning.cancel()  # no thawed process does another step, as all are ended now
         lost = self._count_lost(processes)
         if dump:

@@ -7,7 +7,6 @@ import logging
 import signal
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from elastic_worker.checkpoint.freeze import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
@@ -15,7 +14,7 @@ from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
-from elastic_worker.protocol.reports import Idle, Step, Stuck
+from elastic_worker.protocol.reports import Idle, Step, Stuck, StuckRank
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class Health:
     def __init__(self, group: Group, membership: Membership) -> None:
         self._group, self._membership = group, membership
         self._frozen_since: dict[int, float] = {}
-        self._stuck: dict[str, Any] | None = None
+        self._stuck: StuckRank | None = None
         self._lives: dict[int, Life] = {}
 
     async def run(self) -> None:
@@ -69,7 +68,7 @@ class Health:
         if stuck is not None and record is not None and self._group.running:
             local_rank, where = stuck
             rank = record.first_rank + local_rank
-            stall = {"generation": record.number, "rank": rank, "tick": where.tick, "seconds": where.seconds}
+            stall = StuckRank(record.number, rank, where.boundary, where.seconds)
         if (stall is None) != (self._stuck is None):
             self._membership.report(Stuck(stall))
         self._stuck = stall

@@ -107,8 +107,8 @@ class Launcher:
             orders.Form: self._on_form,
             orders.Align: self._on_align,
             orders.StandStill: self._on_stand_still,
-            orders.AskSave: self._on_ask_save,
-            orders.Save: self._on_save,
+            orders.ProposeCheckpointStep: self._on_propose_checkpoint_step,
+            orders.RequestCheckpoint: self._on_request_checkpoint,
             orders.Resume: self._on_resume,
             orders.Stop: self._on_stop,
             orders.Done: self._on_done,
@@ -217,14 +217,14 @@ class Launcher:
     async def _on_stand_still(self, order: orders.StandStill) -> None:
         self._group.aligning.stand_still(order.round, marked=order.marked)
 
-    async def _on_ask_save(self, order: orders.AskSave) -> None:
-        self._group.saving.propose(order)
+    async def _on_propose_checkpoint_step(self, order: orders.ProposeCheckpointStep) -> None:
+        self._group.checkpoint_requests.propose(order)
 
-    async def _on_save(self, order: orders.Save) -> None:
-        self._group.saving.ask(order)
+    async def _on_request_checkpoint(self, order: orders.RequestCheckpoint) -> None:
+        self._group.checkpoint_requests.request(order)
 
     async def _on_resume(self, _order: orders.Resume) -> None:
-        self._group.saving.withdraw()
+        self._group.checkpoint_requests.withdraw()
         self._group.aligning.cancel()
 
     async def _on_stop(self, order: orders.Stop) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 from elastic_worker import contract, wire
 from elastic_worker.coordinator.model import Pod
-from elastic_worker.coordinator.part import as_whole, taken
+from elastic_worker.coordinator.part import read_part, to_whole_group
 from elastic_worker.protocol.codec import Message, to_line
 from elastic_worker.protocol.orders import Group
-from elastic_worker.protocol.reports import LASTING, Leaving, Runs
+from elastic_worker.protocol.reports import STATE, Leaving, Runs
 from elastic_worker.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Membership:
 
     def report(self, *messages: Message) -> None:
         """Send the messages in one line, if connected. Those that describe a state are in each later hello too."""
-        self.remember(*(message for message in messages if type(message) in LASTING))
+        self.remember(*(message for message in messages if type(message) in STATE))
         for message in messages:
             if isinstance(message, Leaving):
                 self._leaving_at = time.monotonic() + message.seconds
@@ -149,7 +149,7 @@ class Membership:
         )
         state = {key: value for key, value in state.items() if key != "processes"}
         if "part" in state.get(GROUP, ()) and not greeting.get(wire.PARTS):
-            state[GROUP] = as_whole(taken(state[GROUP], pod.uid), pod)
+            state[GROUP] = to_whole_group(read_part(state[GROUP], pod.uid), pod)
         return {
             **state,
             "uid": pod.uid,

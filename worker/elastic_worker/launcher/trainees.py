@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.protocol import orders, process_orders, process_reports, reports
 from elastic_worker.protocol.codec import Json, Message
 from elastic_worker.protocol.process_orders import GroupPlace
@@ -52,7 +52,7 @@ class Trainee:
     joined: int = 0
     waits: bool = False
     progress: process_reports.Progress | None = None
-    where: process_reports.Where | None = None
+    where: process_reports.Position | None = None
 
     def send(self, message: Message) -> None:
         """Send a message to the process, unless the connection is closing."""
@@ -71,15 +71,15 @@ class Trainees:
         self._saved: asyncio.Future[None] | None = None
         self._handlers: dict[type[Message], Callable[[Trainee, Any], None]] = {
             process_reports.Progress: self._on_progress,
-            process_reports.Where: self._on_position,
+            process_reports.Position: self._on_position,
             process_reports.Waits: self._on_waits,
             process_reports.Joined: self._on_joined,
             process_reports.Stepped: self._on_stepped,
-            process_reports.Saved: self._on_saved,
+            process_reports.SavedAlone: self._on_saved_alone,
             process_reports.Lost: self._on_lost,
             reports.Formed: self._on_formed,
             reports.Unformed: self._on_unformed,
-            reports.Passed: self._on_passed,
+            reports.AtBoundary: self._on_at_boundary,
             reports.Agreed: self._on_agreed,
             reports.SavedTogether: self._on_saved_together,
             reports.LastCheckpointStep: self._on_last_checkpoint,
@@ -87,7 +87,7 @@ class Trainees:
         }
         self._orders: dict[type[Message], Callable[[Any], None]] = {
             orders.Prepare: self._on_prepare,
-            **dict.fromkeys(process_orders.HANDED_ON, self._send_to_all),
+            **dict.fromkeys(process_orders.FORWARDED, self._send_to_all),
             orders.Bind: self._on_bind,
         }
 
@@ -108,20 +108,20 @@ class Trainees:
         """The last progress that the first process has reported, None without one."""
         return self._trainees[min(self._trainees)].progress if self._trainees else None
 
-    def poll_stuck(self, at_least: float) -> tuple[int, process_reports.Where] | None:
+    def poll_stuck(self, at_least: float) -> tuple[int, process_reports.Position] | None:
         """The local rank and position of the process that is least far, if the step of all of them is stuck; else None.
 
         A step is stuck after `at_least` seconds and STALL_STEPS times the median. The positions are those that the
         processes last reported; each call asks for new ones.
         """
         positions = [(trainee.local_rank, trainee.where) for trainee in self._trainees.values()]
-        self._send_to_all(process_orders.AskWhere())
+        self._send_to_all(process_orders.AskPosition())
         stuck = [
             (local_rank, where)
             for local_rank, where in positions
             if where is not None and where.seconds > max(at_least, STALL_STEPS * where.median)
         ]
-        return min(stuck, key=lambda each: each[1].tick) if positions and len(stuck) == len(positions) else None
+        return min(stuck, key=lambda each: each[1].boundary) if positions and len(stuck) == len(positions) else None
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Trainees:
     def add(self, line: Json, writer: Writer) -> Trainee:
         """Add a process that has connected with this first line. Raises wire.UNREADABLE if the line is no hello."""
         hello = process_reports.Hello.from_json(line)
-        trainee = Trainee(hello.local_rank, hello.kind, writer)
+        trainee = Trainee(hello.local_rank, hello.change_mode, writer)
         self._trainees[trainee.local_rank] = trainee
         if hello.checkpoints:
             self._report(reports.CheckpointFolder(hello.checkpoints))
@@ -185,7 +185,7 @@ class Trainees:
     def _on_progress(self, trainee: Trainee, report: process_reports.Progress) -> None:
         trainee.progress = report
 
-    def _on_position(self, trainee: Trainee, report: process_reports.Where) -> None:
+    def _on_position(self, trainee: Trainee, report: process_reports.Position) -> None:
         trainee.where = report
 
     def _on_waits(self, trainee: Trainee, _report: process_reports.Waits) -> None:
@@ -201,7 +201,7 @@ class Trainees:
             pauses = [each.pause for each in all_reports if each.pause > 0]
             self._report(reports.Stepped(report.generation, max(pauses) if pauses else None))
 
-    def _on_saved(self, _trainee: Trainee, _report: process_reports.Saved) -> None:
+    def _on_saved_alone(self, _trainee: Trainee, _report: process_reports.SavedAlone) -> None:
         if self._saved is not None and not self._saved.done():
             self._saved.set_result(None)
 
@@ -215,13 +215,13 @@ class Trainees:
     def _on_unformed(self, _trainee: Trainee, report: reports.Unformed) -> None:
         self._report(report)
 
-    def _on_passed(self, trainee: Trainee, report: reports.Passed) -> None:
+    def _on_at_boundary(self, trainee: Trainee, report: reports.AtBoundary) -> None:
         if all_reports := self._collect(trainee, report, *report.at):
-            self._report(reports.Passed(max(each.boundaries for each in all_reports), report.at))
+            self._report(reports.AtBoundary(max(each.boundary for each in all_reports), report.at))
 
     def _on_agreed(self, trainee: Trainee, report: reports.Agreed) -> None:
-        if all_reports := self._collect(trainee, report, report.tick, *report.at):
-            self._report(reports.Agreed(all(each.is_agreed for each in all_reports), report.tick, report.at))
+        if all_reports := self._collect(trainee, report, report.boundary, *report.at):
+            self._report(reports.Agreed(all(each.is_agreed for each in all_reports), report.boundary, report.at))
 
     def _on_saved_together(self, trainee: Trainee, report: reports.SavedTogether) -> None:
         if all_reports := self._collect(trainee, report, *report.at):
@@ -264,19 +264,19 @@ class Trainees:
 
     def _on_prepare(self, order: orders.Prepare) -> None:
         self._answers.clear()
-        part = taken(order.group, self._uid)
+        part = read_part(order.group, self._uid)
         for rank, trainee in self._trainees.items():
             trainee.send(process_orders.Prepare(_place(part, rank), order.at, order.broken))
 
     def _on_bind(self, order: orders.Bind) -> None:
-        part = None if order.group is None else taken(order.group, self._uid)
+        part = None if order.group is None else read_part(order.group, self._uid)
         for rank, trainee in self._trainees.items():
             place = None if part is None else _place(part, rank)
             trainee.send(process_orders.Bind(place, order.at, order.save))
 
     def set_coordinator(self, epoch: int | None) -> None:
         """Pass on the coordinator's epoch; None while there is none, when nobody can tell which pods are lost."""
-        self._send_to_all(process_orders.Away(epoch is None, epoch))
+        self._send_to_all(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:
         """Ask the processes to end. With `save` the first one writes a checkpoint before, for at most `seconds`."""
@@ -285,7 +285,7 @@ class Trainees:
         first = min(self._trainees)
         if save:
             self._saved = asyncio.get_running_loop().create_future()
-            self._trainees[first].send(process_orders.Save())
+            self._trainees[first].send(process_orders.SaveAlone())
             await asyncio.wait({self._saved}, timeout=seconds)
         self._send_to_all(process_orders.Leave())
         for trainee in list(self._trainees.values()):

@@ -19,9 +19,9 @@ from elastic_worker import wire
 from elastic_worker.library import groups, watchdog
 from elastic_worker.library.line_state import LineState, Turn, Verdict
 from elastic_worker.protocol.codec import Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
-from elastic_worker.protocol.process_reports import Hello, Lost, Saved, Waits, Where
+from elastic_worker.protocol.process_reports import Hello, Lost, Position, SavedAlone, Waits
 from elastic_worker.protocol.reports import Unformed
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class LauncherLine:
         return self._state.passed
 
     @property
-    def bound(self) -> Key:
+    def bound(self) -> AttemptKey:
         """The key of the change that was agreed on last."""
         return self._state.bound
 
@@ -103,7 +103,7 @@ class LauncherLine:
                 return None
             if turn.save:
                 save()
-                self.send(Saved())
+                self.send(SavedAlone())
             if turn.leave:
                 raise Leave(0)
             if turn.is_out:
@@ -163,13 +163,13 @@ class LauncherLine:
         """Report how long the present step has taken so far. The main thread may hang in it."""
         began, median = self.step_began, self.median_step
         seconds = 0.0 if began is None or median is None else time.monotonic() - began
-        self.send(Where(self._state.passed, round(seconds, 1), median or 0.0))
+        self.send(Position(self._state.passed, round(seconds, 1), median or 0.0))
 
-    def form(self, place: GroupPlace, key: Key, name: str) -> None:
+    def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         """Form a group on a thread, so that no error disturbs the group that trains."""
         threading.Thread(target=self._make, args=(place, key, name), name="elastic-form", daemon=True).start()
 
-    def _make(self, place: GroupPlace, key: Key, name: str) -> None:
+    def _make(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         try:
             formed = self._form(place, name)
         except Exception as error:  # noqa: BLE001 (reported to the coordinator, which tries again)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from elastic_worker.protocol import orders, process_orders, process_reports, reports
 from elastic_worker.protocol.codec import Json, Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
 
 
@@ -59,7 +59,7 @@ class Actions(Protocol):
     def report_position(self) -> None:
         """Report how long the present step has taken so far. The main thread may hang in it."""
 
-    def form(self, place: GroupPlace, key: Key, name: str) -> None:
+    def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         """Form a group beside the present one. Call `take_formed` when it exists, or report why it was not formed."""
 
     def discard(self, formed: Any) -> None:
@@ -83,7 +83,7 @@ class LineState:
         """Number of boundaries of the present group that were passed."""
         self.attention = False
         """Whether the main thread has to `ask` at the next boundary."""
-        self.bound: Key = []
+        self.bound: AttemptKey = []
         """The key of the change that was agreed on last."""
         self.master = 0
         """Epoch of the master that this process obeys. The group may be an earlier master's."""
@@ -91,20 +91,20 @@ class LineState:
         """The main thread waits here; the group has lost a pod; the pod leaves; no coordinator is connected."""
         self._parked = self._save = False
         self._wanted_at: int | None = None
-        self._key: Key | None = None
+        self._key: AttemptKey | None = None
         self._formed: Any = None
         self._verdict: Verdict | None = None
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
             process_orders.Prepare: self._on_prepare,
-            orders.AskPassed: self._on_ask_boundary,
+            orders.AskBoundary: self._on_ask_boundary,
             orders.Propose: self._on_propose,
             orders.Cancel: self._on_cancel,
             orders.Broken: self._on_broken,
-            process_orders.Save: self._on_save,
+            process_orders.SaveAlone: self._on_save,
             process_orders.Bind: self._on_bind,
-            process_orders.Away: self._on_away,
+            process_orders.CoordinatorAway: self._on_away,
             process_orders.Leave: self._on_leave,
-            process_orders.AskWhere: self._on_ask_position,
+            process_orders.AskPosition: self._on_ask_position,
         }
         """The handlers, in the order in which the orders of one line are handled (`process_orders.ALL`)."""
 
@@ -137,7 +137,7 @@ class LineState:
         self._look()
         self._actions.send(process_reports.Lost(self.generation))
 
-    def take_formed(self, key: Key, formed: Any) -> bool:
+    def take_formed(self, key: AttemptKey, formed: Any) -> bool:
         """Take the group formed for that change; False if the change was given up meanwhile."""
         if self._key != key:
             return False
@@ -164,8 +164,8 @@ class LineState:
             self._key = key = order.at
             self._actions.form(order.place, key, f"library-{key[0]}.{key[1]}")
 
-    def _on_ask_boundary(self, order: orders.AskPassed) -> None:
-        self._actions.send(reports.Passed(self.passed, order.at))
+    def _on_ask_boundary(self, order: orders.AskBoundary) -> None:
+        self._actions.send(reports.AtBoundary(self.passed, order.at))
 
     def _on_propose(self, order: orders.Propose) -> None:
         """Agree to wait at that boundary if it was not passed yet.
@@ -186,7 +186,7 @@ class LineState:
         if order.generation == self.generation:
             self._break()
 
-    def _on_save(self, _order: process_orders.Save) -> None:
+    def _on_save(self, _order: process_orders.SaveAlone) -> None:
         self._save = True
 
     def _on_bind(self, order: process_orders.Bind) -> None:
@@ -194,13 +194,13 @@ class LineState:
         self._formed, self._key, self.bound, self._save = None, None, order.at, False
         self._verdict = Verdict(order.place, formed, save=bool(order.save))
 
-    def _on_away(self, order: process_orders.Away) -> None:
+    def _on_away(self, order: process_orders.CoordinatorAway) -> None:
         self.is_away, self.master = order.is_away, max(self.master, order.epoch or 0)
 
     def _on_leave(self, _order: process_orders.Leave) -> None:
         self.is_leaving = True
 
-    def _on_ask_position(self, _order: process_orders.AskWhere) -> None:
+    def _on_ask_position(self, _order: process_orders.AskPosition) -> None:
         self._actions.report_position()
 
     def _forget(self) -> None:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from elastic_worker.protocol.orders import AskSave, Save
-from elastic_worker.protocol.reports import SaveReady
+from elastic_worker.protocol.orders import ProposeCheckpointStep, RequestCheckpoint
+from elastic_worker.protocol.reports import CheckpointStepReply
 
 if TYPE_CHECKING:
     from elastic_worker.processes.starter import TrainingProcess
@@ -27,19 +27,19 @@ nanoseconds; after this time it is visible here.
 """
 
 
-class Saving:
+class CheckpointRequests:
     """Handles one pod's requests. `running` returns the pod's processes, `report` sends to the coordinator."""
 
     def __init__(self, running: Callable[[], list[TrainingProcess]], report: Callable[..., None]) -> None:
         self._running, self._report = running, report
         self._answering: asyncio.Task[None] | None = None
 
-    def propose(self, order: AskSave) -> None:
+    def propose(self, order: ProposeCheckpointStep) -> None:
         """Have the processes wait after that step, and report how far they are. Withdraws an earlier proposal."""
         self.withdraw()
         self._answering = asyncio.ensure_future(self._answer(order))
 
-    def ask(self, order: Save) -> None:
+    def request(self, order: RequestCheckpoint) -> None:
         """Ask the processes' scripts for a checkpoint. A script may ignore it."""
         for process in self._running():
             if not process.handles_signal:
@@ -53,7 +53,7 @@ class Saving:
             self._answering = None
         _propose(self._running(), 0)
 
-    async def _answer(self, order: AskSave) -> None:
+    async def _answer(self, order: ProposeCheckpointStep) -> None:
         processes = self._running()
         for process in processes:
             await _first_step(process)
@@ -67,7 +67,7 @@ class Saving:
         )
         if not is_held:
             _propose(processes, 0)
-        self._report(SaveReady(max(counts) if min(counts) else 0, is_held, order.round))
+        self._report(CheckpointStepReply(max(counts) if min(counts) else 0, is_held, order.round))
 
 
 def _propose(processes: list[TrainingProcess], step: int) -> None:
