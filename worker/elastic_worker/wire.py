@@ -162,8 +162,8 @@ def _check_welcome(welcome: Message, proof: str) -> None:
         raise RefusedError("the process that answers at the master's address does not know the job's token")
 
 
-def _proof(token: str, who: str, theirs: str, ours: str, hello: Message) -> str:
-    text = "\n".join((who, theirs, ours, str(hello.get("job")), str(hello.get("incarnation")), str(hello.get("uid"))))
+def _proof(token: str, side: str, theirs: str, ours: str, hello: Message) -> str:
+    text = "\n".join((side, theirs, ours, str(hello.get("job")), str(hello.get("incarnation")), str(hello.get("uid"))))
     return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 

@@ -59,7 +59,7 @@ async def test_it_ends_with_1_when_the_launcher_goes_away(tmp_path, capfd):
         serving.cancel()
         never.cancel()
         assert await process.wait() == 1
-    assert "the launcher is gone" in capfd.readouterr().err
+    assert "the launcher has ended" in capfd.readouterr().err
 
 
 async def test_the_launcher_learns_that_the_caller_is_gone(tmp_path):

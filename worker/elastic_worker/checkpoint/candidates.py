@@ -124,11 +124,11 @@ class Candidates:
     def _is_own(self, below: PurePath) -> bool:
         return bool(self._own) and fnmatchcase(below.name, self._own)
 
-    def _forget(self, gone: PurePath) -> None:
-        for kept in [below for below in self._written if _is_or_has(gone, below)]:
+    def _forget(self, ended: PurePath) -> None:
+        for kept in [below for below in self._written if _is_or_has(ended, below)]:
             del self._written[kept]
-        self._ends = {below for below in self._ends if not _is_or_has(gone, below)}
-        self._open_parts = {folder for folder in self._open_parts if not _is_or_has(gone, folder)}
+        self._ends = {below for below in self._ends if not _is_or_has(ended, below)}
+        self._open_parts = {folder for folder in self._open_parts if not _is_or_has(ended, folder)}
 
     def _makes_one(self) -> bool:
         return any(not names.is_description(below) for below in self._written)

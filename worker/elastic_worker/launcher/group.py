@@ -146,8 +146,8 @@ class Group:
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self._stopping = False
         failed, self._failed = self._failed, []
-        gone = [process for process in self.processes if process in failed or process.exited.done()]
-        if unkillable := await self._end(gone, END_SECONDS):
+        ended = [process for process in self.processes if process in failed or process.exited.done()]
+        if unkillable := await self._end(ended, END_SECONDS):
             self.report(Unkillable(unkillable))
             return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}

@@ -22,7 +22,7 @@ LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
 """Share of stallSeconds. A process without a step for that long counts as at work only if it reads or writes."""
 FROZEN_SECONDS = 5.0
-"""A process that somebody else has stopped (state T) for that long is ended."""
+"""A process that others have stopped (state T) for that long is ended."""
 IN_PLACE_FROZEN_SECONDS = 2.0
 """The same where groups change in place: the others go on without it, and it rejoins them within moments (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
@@ -81,7 +81,7 @@ class Health:
             patience = ALIGNING_FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
             if now >= since + patience:
-                log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
+                log.warning("process %d was stopped from outside %.0f s ago: it is ended", pid, now - since)
                 frozen[pid].signal(signal.SIGKILL)
 
     def _idle(self, now: float, moved: Mapping[int, int]) -> float:

@@ -1,4 +1,4 @@
-"""Tells how long a training process has been idle, from its CPU time, its optimizer steps and its reads and writes.
+"""Computes how long a training process has been idle, from its CPU time, optimizer steps, reads and writes.
 
 A process that uses no CPU is idle. One that uses CPU may be waiting as well: ranks in a collective of NCCL spin. So
 after its first steps a process counts as at work only while it does further steps, or reads and writes as evaluations,

@@ -119,7 +119,7 @@ class Membership:
         try:
             await self._handle(message)
         except wire.UNREADABLE as error:
-            log.warning("the coordinator says what cannot be read: %r in %.300s", error, message, exc_info=True)
+            log.warning("an order of the coordinator cannot be read: %r in %.300s", error, message, exc_info=True)
 
     def _report_changes(self, line: wire.Line, announced: wire.Message) -> None:
         """Report what has changed while the hello was on its way: a pod may have become warm then."""

@@ -275,7 +275,7 @@ class Trainees:
             trainee.send(process_orders.Bind(place, order.at, order.save))
 
     def set_coordinator(self, epoch: int | None) -> None:
-        """Pass on the coordinator's epoch; None while there is none, when nobody can tell which pods are lost."""
+        """Pass on the coordinator's epoch; None while none is connected, so that no loss of a pod can be confirmed."""
         self._send_to_all(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:

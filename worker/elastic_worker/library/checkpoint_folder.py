@@ -3,7 +3,7 @@
 `step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
 first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
 swaps two, does not exist on NFS. `latest` names the newest one for people; the manifests decide. Unfinished folders
-carry their writer's order, so that two masters never write into the same one and a newer one knows what is left over.
+carry their writer's order. So two masters never write into the same one, and a newer master recognises leftovers.
 """
 
 from __future__ import annotations

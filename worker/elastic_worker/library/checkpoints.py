@@ -162,7 +162,7 @@ class Checkpoints:
             for _, path in self._folder.leftovers():
                 self._tell(path, "it was not written to its end")
             if self._folder.has_latest() and not refused:
-                refused.append("the file `latest` names one that is gone")
+                refused.append("the file `latest` names one that does not exist any more")
         except OSError as error:
             raise CheckpointError(f"the folder of checkpoints {self._folder.path} cannot be read: {error}") from error
         if refused:

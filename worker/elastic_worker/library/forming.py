@@ -28,7 +28,7 @@ _device_lock = threading.Lock()
 
 
 class GroupError(Exception):
-    """A group could not be formed: a rank did not come in time, or the store is gone."""
+    """A group could not be formed: a rank did not come in time, or the store has ended."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ def bytes_of(tensor: Any, *, direct: bool) -> Any:
 
 def not_captured(source: int) -> RuntimeError:
     """The error for ranks that wait for the state."""
-    return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log tells why")
+    return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log says why")
 
 
 # Earlier releases pickle these classes under the following names.

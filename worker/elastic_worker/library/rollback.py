@@ -4,7 +4,7 @@ Each buffer has a copy that is kept from step to step; a step begins by copying 
 written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
 through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
 
-1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` tells of its running statistics.
+1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` stands for its running statistics.
 2. DDP's broadcast is left out of the count. As it may bring what another rank has written, a module is copied once more
    in the step after one that it was copied for.
 3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not

@@ -44,7 +44,7 @@ def call(request: dict[str, Any]) -> int:
     except OSError as error:
         return _failed(f"the launcher does not answer: {error}")
     if not answer:
-        return _failed("the launcher is gone")
+        return _failed("the launcher has ended")
     code = int(json.loads(answer)["code"])
     return code if code >= 0 else 128 - code
 
