@@ -16,7 +16,7 @@ class Played:
     def __init__(self):
         rules = Rules(align_seconds=60.0, grace_seconds=300.0)
         self.state = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
-        self.state.members["u2"].leave(PLANNED + 302.0)
+        self.state.members["u2"].start_leaving(PLANNED + 302.0)
         self.now, self.told = PLANNED, {}
         self.executor = Executor(self.state, self.tell)
         self.act()

@@ -222,9 +222,9 @@ def test_a_trainer_of_somebody_elses_says_less(launcher, monkeypatch):
     hello = launcher.hear()
     assert hello == {"localRank": 0, "kind": "restart"}
     assert launcher.hear() == {"joined": 4}
-    trainer.tell(step=7, epoch=0.5)
+    trainer.report(step=7, epoch=0.5)
     assert launcher.hear() == {"generation": 4, "stepped": 0.0}
     assert launcher.hear() == {"progress": {"step": 7, "epoch": 0.5, "tick": 0}}
     trainer.saved(7)
     assert launcher.hear() == {"lastCheckpointStep": 7}
-    trainer._link._socket.close()
+    trainer._line._socket.close()

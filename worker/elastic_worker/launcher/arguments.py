@@ -1,4 +1,4 @@
-"""The launcher's own command line, as the pod's specification has it.
+"""The launcher's own command line, from the pod's spec.
 
 python -m elastic_worker -- train.py --lr 0.1          the script and its arguments, with torchrun's flags if any
 python -m elastic_worker --command -- bash launch.sh   a command that runs `torchrun train.py` at some point
@@ -13,18 +13,18 @@ COMMAND = "--command"
 
 
 class UsageError(ValueError):
-    """A command line that cannot be used; the message says what to write."""
+    """The launcher's command line is invalid; the message says what to write."""
 
 
 class Arguments(NamedTuple):
-    """`words` is torchrun's command line, or the command's where `is_command`."""
+    """`words` is torchrun's command line, or the user's own command if `is_command`."""
 
     is_command: bool
     words: tuple[str, ...]
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """What stands after the program's name. Raises UsageError."""
+    """Parse the words after the program's name. Raises UsageError."""
     words = list(argv)
     is_command = bool(words) and words[0] == COMMAND
     if is_command:

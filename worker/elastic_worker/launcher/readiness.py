@@ -1,4 +1,4 @@
-"""Gets the pod's processes ready to be brought into a group that trains: those that are missing are started."""
+"""Starts the pod's missing processes, so that they can join a group that trains."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ MOST_FAILED_STARTS = 2
 
 
 class Readiness:
-    """Of one pod. `give_up` is told why, where its processes end before they were in a group, for the second time."""
+    """Starts the missing processes of one pod.
 
-    def __init__(self, group: Group, give_up: Callable[[str], None]) -> None:
-        self._group, self._give_up = group, give_up
+    At the second process in a row that ends before it was in a group, `end_pod` is called with the reason.
+    """
+
+    def __init__(self, group: Group, end_pod: Callable[[str], None]) -> None:
+        self._group, self._end_pod = group, end_pod
         self._failed = 0
         self._starting: asyncio.Future[None] | None = None
-        group.unready = self._failed_once_more
+        group.on_failed_start = self._count_failure
 
     def begin(self) -> None:
-        """Beside whatever else is said: a process that has failed may take seconds to end."""
+        """Start the missing processes in the background, as a failed process may take seconds to end."""
         before = self._starting
 
         async def after() -> None:
@@ -31,24 +34,24 @@ class Readiness:
         self._starting = asyncio.ensure_future(after())
 
     async def cancel(self) -> None:
-        """Start no more."""
+        """Stop starting processes."""
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
 
-    def taken_over(self) -> None:
-        """They are in a group: what failed before counts no more."""
+    def note_joined(self) -> None:
+        """Note that the processes are in a group, so that earlier failures do not count any more."""
         self._failed = 0
 
     async def _start(self) -> None:
         try:
-            await self._group.get_ready()
+            await self._group.start_missing()
         except OSError as error:
-            self._failed_once_more(f"{self._group.settings.pod_name} cannot start its processes: {error}")
+            self._count_failure(f"{self._group.settings.pod_name} cannot start its processes: {error}")
 
-    def _failed_once_more(self, told: str) -> None:
+    def _count_failure(self, why: str) -> None:
         self._failed += 1
         if self._failed >= MOST_FAILED_STARTS:
-            self._give_up(told)
+            self._end_pod(why)
         else:
             self.begin()

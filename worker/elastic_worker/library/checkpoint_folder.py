@@ -3,7 +3,7 @@
 `step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
 first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
 swaps two, does not exist on NFS. `latest` names the newest one for people; the manifests decide. Unfinished folders
-carry their writer's order, so that two masters never write into the same one and a newer one knows what is left over.
+carry their writer's order. So two masters never write into the same one, and a newer master recognises leftovers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.masters: Succession | None = None
-        """Where the masters of this job leave their epochs; None without masters."""
+        """The record of the epochs of this job's masters; None without masters."""
         self.obeyed: Callable[[], int] = lambda: 0
         """The epoch of the master that the writer obeys; it may be later than that of its group (125)."""
 
@@ -103,7 +103,7 @@ class Folder:
             time.sleep(LOOK_SECONDS)
 
     def remove_leftovers(self, order: Order) -> None:
-        """Remove unfinished saves up to this order, whose writers are gone or cut off."""
+        """Remove unfinished saves up to this order, whose writers have ended or are cut off."""
         for theirs, path in self.leftovers():
             if theirs <= order:
                 logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)

@@ -79,13 +79,13 @@ class Checkpoints:
         self._keep = keep
         self._staging = Staging()
         self._thread: threading.Thread | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
 
     def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
-        """Fence masters of earlier epochs from now on, and this one once a later one has begun.
+        """Fence masters of earlier epochs from now on, and this one once a later master has begun.
 
-        A later one whose epoch is `obeyed` does not count: it has taken this group over.
+        A later master whose epoch is `obeyed` does not count, as it has taken this group over.
         """
         self._folder.obeyed = obeyed
         try:
@@ -162,7 +162,7 @@ class Checkpoints:
             for _, path in self._folder.leftovers():
                 self._tell(path, "it was not written to its end")
             if self._folder.has_latest() and not refused:
-                refused.append("the file `latest` names one that is gone")
+                refused.append("the file `latest` names one that does not exist any more")
         except OSError as error:
             raise CheckpointError(f"the folder of checkpoints {self._folder.path} cannot be read: {error}") from error
         if refused:
@@ -229,8 +229,8 @@ class Checkpoints:
             self._thread = None
 
     def _tell(self, path: Path, why: str) -> None:
-        if (path.name, why) not in self._told:
-            self._told.add((path.name, why))
+        if (path.name, why) not in self._logged:
+            self._logged.add((path.name, why))
             logger.warning("checkpoint %s passed over reason=%s", path, why)
 
     def _finish(self) -> None:
@@ -276,7 +276,7 @@ def _refuse_other_model(path: Path, saved: Mapping[str, Any], into: Tensors) -> 
 
 
 def _by_other_torch(path: Path) -> str:
-    """Names both versions: DCP reads files of older versions of torch, not always of newer ones."""
+    """A sentence that names both versions of torch. DCP reads files of older versions, and not always of newer ones."""
     try:
         wrote = Manifest.read(path).torch
     except TornError:

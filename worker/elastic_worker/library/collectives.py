@@ -1,8 +1,8 @@
 """Collectives that can be given up: a waiting thread returns as soon as its group is aborted.
 
-Shutting a gloo group's sockets down makes its collectives fail, as a rule. In 2.15 one in thirty does not: a send whose
-peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So threads wait here for a
-flag, not for gloo: gloo sets it when the collective has ended, and `give_up` sets it for all.
+Shutting a gloo group's sockets down makes its collectives fail, as a rule. In torch 2.15 one in thirty does not: gloo's
+thread waits for a send to a lost peer until the group's own limit of half an hour. So threads wait here for a flag, not
+for gloo. gloo sets the flag when the collective has ended, and `give_up` sets it for all.
 """
 
 from __future__ import annotations
@@ -125,5 +125,5 @@ class Calls:
 
 
 def keep_for_ever(thing: Any) -> None:
-    """Never run the destructor, not even at exit: it would wait for a thread that does not end."""
+    """Never run the object's destructor, not even at exit, as it would wait for a thread that does not end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -11,7 +11,7 @@ STEADY_STEPS = 20
 
 
 class Goodput:
-    """Seconds by part; each moment belongs to one. `productive` are steps that counted, `lost` those that did not."""
+    """Seconds by part; each moment is of one part. `productive` are steps that counted, `lost` those that did not."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -33,7 +33,7 @@ class Goodput:
 
     @property
     def is_steady(self) -> bool:
-        """Whether enough steps were done to say how long one takes: the first ones may compile."""
+        """Whether enough steps were done for a typical duration: the first ones may compile."""
         return len(self._steps) >= STEADY_STEPS
 
     def median_step(self) -> float:

@@ -38,7 +38,10 @@ SAMPLE_BYTES = 16
 
 @dataclass(frozen=True)
 class HandOver:
-    """`source` is None if no rank has any state. `bytes` were sent or received here, 0 if nothing was."""
+    """The result of a hand-over on this rank.
+
+    `source` is the rank that sent the state, None if no rank has any; `bytes` is the number sent or received here.
+    """
 
     step: int
     source: int | None
@@ -65,7 +68,7 @@ def hand_over(
     wait. Raises RuntimeError on source and receivers if `capture` raised on the source.
     """
     began = time.monotonic()
-    releases.tell(formed)
+    releases.announce(formed)
     all_have = _gather(formed, [int(have), step, mark])
     source = _source(all_have)
     if source is None:

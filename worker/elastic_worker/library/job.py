@@ -235,7 +235,7 @@ class Job:
         return Loader(dataset, self._state_now("job.loader").data, **options)
 
     def step(self, state: State) -> Step:
-        """The body of one step: `with job.step(state) as step`."""
+        """Return the context of one step: `with job.step(state) as step`."""
         if state is not self.current_state:
             raise StateError("job.step needs the state that was given to job.restore")
         return Step(self, state)
@@ -275,7 +275,7 @@ class Job:
     @property
     def may_change_in_place(self) -> bool:
         """Whether this kind of group changes in place in Elastic mode, so that a lost peer ends no process."""
-        return self._regrouping.kind == contract.IN_PLACE
+        return self._regrouping.change_mode == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
         """Whether an error of communication means that a peer is lost. See Steps."""
@@ -313,7 +313,7 @@ class Job:
     # -- beside training -----------------------------------------------------------------------------------------------
 
     def eval_batches(self, data: Any, batch_size: int = 256) -> Evaluation:
-        """An evaluation of a data set, or of a number of samples. See Evaluation."""
+        """Return an evaluation of a data set, or of a number of samples. See Evaluation."""
         state = self._state_now("job.eval_batches")
         self._evaluated += 1
         number = self._evaluated
@@ -386,13 +386,13 @@ class Job:
         self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
-        """Save at once: this process is about to end and no other one has the state."""
+        """Save at once, as this process is about to end and no other one has the state."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:
-        """Save with all ranks at one step: they are about to be started again."""
+        """Save with all ranks after the same step, as they are about to be started again."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
             self._write(state, wait=True)

@@ -1,6 +1,6 @@
-"""The manifest of a checkpoint: written last, it says which files belong to it, how long they are and their checksums.
+"""The manifest of a checkpoint: it is written last, and lists the checkpoint's files, their lengths and checksums.
 
-A checkpoint is complete if its manifest is there and every file is as the manifest says. Knows nothing of torch.
+A checkpoint is complete if its manifest exists and every file is as listed. This module does not depend on torch.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
 
 def lacking(what: tuple[tuple[PrivateName, ...], ...] = GROUPS) -> str:
     """Describe the names that this torch lacks; "" if it has all."""
-    gone = [" or ".join(alternatives) for alternatives in what if not any(map(_is_there, alternatives))]
-    return f"this torch has no {', '.join(gone)}" if gone else ""
+    missing = [" or ".join(alternatives) for alternatives in what if not any(map(_is_there, alternatives))]
+    return f"this torch has no {', '.join(missing)}" if missing else ""
 
 
 def names() -> Iterator[str]:

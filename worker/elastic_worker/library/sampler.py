@@ -183,7 +183,7 @@ class Sampler:
             "cursor": self.cursor,
             "global_batch": self.global_batch,
             "micro_batch": self.micro_batch,
-            "order": self._print_of_order(self.epoch, self.order_kind),
+            "order": self._order_fingerprint(self.epoch, self.order_kind),
             "order_kind": self.order_kind,
         }
 
@@ -211,7 +211,7 @@ class Sampler:
             raise SamplerError(
                 f"the state was saved with order_kind={kind!r}, by a later release of this library: use that one"
             )
-        if 0 < cursor < self.length and state["order"] != self._print_of_order(epoch, kind):
+        if 0 < cursor < self.length and state["order"] != self._order_fingerprint(epoch, kind):
             raise SamplerError(
                 f"torch {torch.__version__} shuffles epoch {epoch} in another order than the version that the state "
                 f"was saved with, at cursor={cursor}: finish the epoch with that version, or set cursor to 0 in the "
@@ -233,7 +233,7 @@ class Sampler:
             self._order = (epoch, kind), Order(self.length, self.seed, epoch, kind=kind, shuffle=self.shuffle)
         return self._order[1]
 
-    def _print_of_order(self, epoch: int, kind: int) -> int:
+    def _order_fingerprint(self, epoch: int, kind: int) -> int:
         return stable_hash("print", *self._order_of(epoch, kind).samples(0, PRINT_SAMPLES))
 
 
