@@ -12,7 +12,7 @@ from typing import NamedTuple
 COMMAND = "--command"
 
 
-class UsageError(ValueError):
+class ArgumentsError(ValueError):
     """The launcher's command line is invalid; the message says what to write."""
 
 
@@ -24,7 +24,7 @@ class Arguments(NamedTuple):
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Parse the words after the program's name. Raises UsageError."""
+    """Parse the words after the program's name. Raises ArgumentsError."""
     words = list(argv)
     is_command = bool(words) and words[0] == COMMAND
     if is_command:
@@ -33,5 +33,5 @@ def parse(argv: Sequence[str]) -> Arguments:
         words.pop(0)
     if not words:
         what = "the container's command" if is_command else "the script and its arguments in the container's args"
-        raise UsageError(f"there is nothing to run: write {what}")
+        raise ArgumentsError(f"there is nothing to run: write {what}")
     return Arguments(is_command, tuple(words))

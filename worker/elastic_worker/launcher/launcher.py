@@ -26,7 +26,7 @@ from elastic_worker.launcher.group import Group
 from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
-from elastic_worker.launcher.readiness import Readiness
+from elastic_worker.launcher.preparation import Preparation
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
@@ -92,7 +92,7 @@ class Launcher:
             trainees=self._trainees,
             watch=self._watch,
         )
-        self._readiness = Readiness(self._group, lambda why: self._end_with(Ending(1, why)))
+        self._preparation = Preparation(self._group, lambda why: self._end_with(Ending(1, why)))
         self._membership.on_coordinator = self._trainees.set_coordinator
         self._save = False
         self._command: Command | None = None
@@ -228,7 +228,7 @@ class Launcher:
         self._group.aligning.cancel()
 
     async def _on_stop(self, order: orders.Stop) -> None:
-        await self._readiness.cancel()
+        await self._preparation.cancel()
         await self._finish_writing(0.0 if order.dump else FINISH_SECONDS)
         await self._group.stop(seconds=self._at_most(order.seconds), dump=order.dump)
 
@@ -243,7 +243,7 @@ class Launcher:
         asyncio.get_running_loop().call_later(self._at_most(order.after), self._end_with, LEFT)
 
     async def _on_candidates(self, _order: orders.Candidates) -> None:
-        self._readiness.begin()
+        self._preparation.begin()
 
     async def _on_host(self, _order: orders.Host) -> None:
         self._hosts = True
@@ -252,12 +252,12 @@ class Launcher:
     async def _on_bind(self, order: orders.Bind) -> None:
         if order.group is not None:
             record = self._group.change_group(order.group)
-            self._readiness.note_joined()
+            self._preparation.note_joined()
             self._use_store(record)
 
     async def _on_form(self, order: orders.Form) -> None:
         """Start a generation. The coordinator counts its processes as started, so a failure to start is reported."""
-        await self._readiness.cancel()
+        await self._preparation.cancel()
         try:
             self._use_store(await self._group.form(order.group))
         except (OSError, RuntimeError, *wire.UNREADABLE) as error:
@@ -309,7 +309,7 @@ class Launcher:
 
     async def _end(self, ending: Ending) -> Ending:
         """End the processes, and report that the pod ends. A command runs on to its own end after its torchrun."""
-        await self._readiness.cancel()
+        await self._preparation.cancel()
         if self._group.running:
             await self._ask_to_end(ending)
             await self._finish_writing(FINISH_SECONDS)

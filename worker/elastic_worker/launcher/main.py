@@ -34,7 +34,7 @@ def run_pod(argv: Sequence[str], *, is_terminating: Callable[[], bool]) -> int:
     try:
         settings, given = read(os.environ), arguments.parse(argv)
         ending = asyncio.run(_run(settings, given, is_terminating))
-    except (SettingsError, arguments.UsageError, UsageError) as error:
+    except (SettingsError, arguments.ArgumentsError, UsageError) as error:
         ending = Ending(contract.EXIT_DO_NOT_RETRY, str(error))
     if ending.message:
         log.error("%s", ending.message)

@@ -28,7 +28,7 @@ from elastic_worker.library.checkpoint_folder import Folder
 from elastic_worker.library.checkpoint_save import STRUCTURE, SaveAttempt
 from elastic_worker.library.checkpoint_staging import Staging
 from elastic_worker.library.checkpoint_state import (
-    StateError,
+    CheckpointStateError,
     Tensors,
     is_sharded,
     put_together,
@@ -36,7 +36,7 @@ from elastic_worker.library.checkpoint_state import (
     tensors_of,
 )
 from elastic_worker.library.checkpoint_write import ElsewhereError, write_alone, write_together
-from elastic_worker.library.manifest import Manifest, Order, TornError
+from elastic_worker.library.manifest import Manifest, TornError, WriterOrder
 
 EXIT_SECONDS = 300.0
 """How long a save that is under way may delay the end of the process."""
@@ -114,7 +114,7 @@ class Checkpoints:
         """
         self._join()
         world = dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
-        attempt = SaveAttempt(self._folder, step, Order(*order), dict(meta or {}), world, self._keep)
+        attempt = SaveAttempt(self._folder, step, WriterOrder(*order), dict(meta or {}), world, self._keep)
         began = time.monotonic()
         if group is None:
             self._save_alone(attempt, state, began)
@@ -203,7 +203,9 @@ class Checkpoints:
         tensors, structure = take_apart(state)
         sharded = next((name for name, tensor in tensors.items() if is_sharded(tensor)), None)
         if sharded is not None:
-            raise StateError(f"{sharded} is sharded over several ranks: all of them must save together, with group=")
+            raise CheckpointStateError(
+                f"{sharded} is sharded over several ranks: all of them must save together, with group="
+            )
         return self._staging.copy(tensors), structure
 
     def _write(self, attempt: SaveAttempt, began: float, act: Callable[[], bool]) -> None:
@@ -286,7 +288,7 @@ def _by_other_torch(path: Path) -> str:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, (StateError, OSError)) else repr(error)
+    return str(error) if isinstance(error, (CheckpointStateError, OSError)) else repr(error)
 
 
 def _shape(shapes: Mapping[str, tuple[int, ...]], name: str) -> str:

@@ -16,7 +16,7 @@ class EvalBatch:
     indices: list[int]
 
 
-class Evaluations(Protocol):
+class EvaluationJob(Protocol):
     """The part of a job that its evaluations use."""
 
     @property
@@ -46,7 +46,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, job: Evaluations, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
+        self, job: EvaluationJob, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
     ) -> None:
         self._job, self._length, self._size = job, length, batch_size
         self._known, self._result, self._sums = known, known(), dict[str, float]()

@@ -246,11 +246,11 @@ class Job:
         return self._state_now("job.batches").data.seed
 
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """Let all ranks draw the same random numbers from here on (102). See Evaluations."""
+        """Let all ranks draw the same random numbers from here on (102). See EvaluationJob."""
         seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
-        """See Steps."""
+        """See StepJob."""
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
         self._active, self.micro = step, None
@@ -258,18 +258,18 @@ class Job:
             self._regrouping.line.step_began = time.monotonic()
 
     def end_step(self) -> None:
-        """See Steps."""
+        """See StepJob."""
         self._active = None
         if self._regrouping.line is not None:
             self._regrouping.line.step_began = None
 
     def check_group(self) -> None:
-        """Raise if a reduction has failed or the group was aborted. See Steps."""
+        """Raise if a reduction has failed or the group was aborted. See StepJob."""
         if self._regrouping.formed is not None:
             self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """Collectives begun so far; None without a group or where torch does not count them. See Steps."""
+        """Collectives begun so far; None without a group or where torch does not count them. See StepJob."""
         return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property
@@ -278,16 +278,16 @@ class Job:
         return self._regrouping.change_mode == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
-        """Whether an error of communication means that a peer is lost. See Steps."""
+        """Whether an error of communication means that a peer is lost. See StepJob."""
         return self._regrouping.has_lost_a_peer()
 
     def note_aborted(self) -> None:
-        """Note that the batch was aborted and comes again. See Steps."""
+        """Note that the batch was aborted and comes again. See StepJob."""
         self._regrouping.aborted = True
         self._goodput.spend("lost")
 
     def commit(self, state: State, loss: Any) -> None:
-        """Count the batch as applied. See Steps."""
+        """Count the batch as applied. See StepJob."""
         assert self._batch is not None
         state.data.commit(self._batch.share)
         state.step += 1
@@ -324,15 +324,15 @@ class Job:
         return Evaluation(self, length_of(data), batch_size, known)
 
     def free_boundary(self) -> None:
-        """Do not count the next boundary: the other ranks wait there already. See Evaluations."""
+        """Do not count the next boundary: the other ranks wait there already. See EvaluationJob."""
         self._regrouping.free_boundary()
 
     def pass_boundary(self) -> bool:
-        """See Evaluations."""
+        """See EvaluationJob."""
         return self._regrouping.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """Give all ranks the running statistics of rank 0; False if the group was lost. See Evaluations."""
+        """Give all ranks the running statistics of rank 0; False if the group was lost. See EvaluationJob."""
         formed, state = self._regrouping.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True
@@ -348,7 +348,7 @@ class Job:
         return True
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Sum over all ranks; None if the group was lost meanwhile. See Evaluations."""
+        """Sum over all ranks; None if the group was lost meanwhile. See EvaluationJob."""
         total = dict(sums)
         if self._regrouping.formed is not None:
             try:

@@ -19,7 +19,7 @@ FORMAT = 1
 _READ_BYTES = 4 << 20
 
 
-class Order(NamedTuple):
+class WriterOrder(NamedTuple):
     """A writer: the master's epoch, and the generation of the group. A higher one is newer."""
 
     epoch: int
@@ -42,7 +42,7 @@ class Manifest:
     """Content, writer and files of a checkpoint. `world` is the number of ranks that trained."""
 
     step: int
-    order: Order
+    order: WriterOrder
     torch: str
     world: int
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Manifest:
                 raise TornError(f"{NAME} has format {fields['format']}, this version of elastic_worker reads {FORMAT}")
             return cls(
                 step=int(fields["step"]),
-                order=Order(*map(int, fields["order"])),
+                order=WriterOrder(*map(int, fields["order"])),
                 torch=str(fields["torch"]),
                 world=int(fields["world"]),
                 meta=dict(fields["meta"]),

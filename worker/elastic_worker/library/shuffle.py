@@ -74,7 +74,7 @@ def randperm(length: int, seed: int, epoch: int) -> torch.Tensor:
     return torch.randperm(length, generator=generator, dtype=dtype)
 
 
-class Order:
+class EpochOrder:
     """The order of one epoch, by the version `kind`, or unshuffled."""
 
     def __init__(self, length: int, seed: int, epoch: int, *, kind: int, shuffle: bool) -> None:

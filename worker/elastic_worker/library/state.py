@@ -204,7 +204,7 @@ def _refuse_unfit(name: str, each: Any) -> None:
     try:
         tensors, structure = checkpoint_state.take_apart(captured)
         checkpoint_state.put_together(structure, tensors)
-    except checkpoint_state.StateError as error:
+    except checkpoint_state.CheckpointStateError as error:
         kind = type(each).__name__
         raise StateError(
             f"job.state({name}=...): no checkpoint can hold the state_dict() of {kind}: {error}"

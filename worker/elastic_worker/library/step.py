@@ -17,7 +17,7 @@ class StepError(RuntimeError):
     """The body of a step left out a call that every step needs; the message names it."""
 
 
-class Steps(Protocol):
+class StepJob(Protocol):
     """The part of a job that its batches and steps use."""
 
     micro: MicroBatch | None
@@ -56,7 +56,7 @@ class Steps(Protocol):
 class Batch:
     """This rank's share of a global batch of `samples` samples."""
 
-    def __init__(self, share: RankBatch, job: Steps) -> None:
+    def __init__(self, share: RankBatch, job: StepJob) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
         self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
@@ -86,7 +86,7 @@ class Batch:
 class Step:
     """Made by `job.step(state)`."""
 
-    def __init__(self, job: Steps, state: State) -> None:
+    def __init__(self, job: StepJob, state: State) -> None:
         self._job, self._state = job, state
         self._reduced = False
         self._begun: set[str] = set()

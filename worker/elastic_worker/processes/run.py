@@ -67,7 +67,7 @@ def _prepare(ticket: Ticket) -> None:
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
     quiesce.install()
     if ticket.steps_file:
-        steps.install(ticket.steps_file, saving.Request(ticket.environ))
+        steps.install(ticket.steps_file, saving.CheckpointRequest(ticket.environ))
 
 
 def _run_script(target: str, args: tuple[str, ...]) -> None:

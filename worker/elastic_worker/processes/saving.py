@@ -18,7 +18,7 @@ from elastic_worker.proc import catches_signal
 _ENV_SIGNAL = contract.ENV_CHECKPOINT_SIGNAL
 
 
-class Request:
+class CheckpointRequest:
     """A request for a checkpoint, made within the training process. `environ` is the process's environment."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

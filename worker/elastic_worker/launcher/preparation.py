@@ -10,7 +10,7 @@ from elastic_worker.launcher.group import Group
 MOST_FAILED_STARTS = 2
 
 
-class Readiness:
+class Preparation:
     """Starts the missing processes of one pod.
 
     At the second process in a row that ends before it was in a group, `end_pod` is called with the reason.
