@@ -13,7 +13,7 @@ from elastic_worker.library.releases import KEYED_ORDER
 def group(world):
     """One rank's view each."""
     store = dist.HashStore()
-    return [SimpleNamespace(store=store, world=world, told=set()) for _ in range(world)]
+    return [SimpleNamespace(store=store, world=world, announced=set()) for _ in range(world)]
 
 
 def test_something_new_is_known_when_all_have_told_and_nobody_counts_twice():
