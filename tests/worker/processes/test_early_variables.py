@@ -1,4 +1,4 @@
-"""Variables that a process reads as early as it imports torch: a launch script exports them, the warm parent has them."""
+"""Variables that torch reads when it is imported: a launch script exports them, and the warm parent must have them."""
 
 import os
 
