@@ -110,7 +110,9 @@ def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> I
     number = _shell_text(_words(main)) if line is None and spec.is_elastic else 0
     if number:
         line = next(reversed([*_lines_in(_words(main)[number])]), None)
-    for option, reason in _not_followed(line, spec) if line is not None else ():
+    if line is None:
+        return
+    for option, reason in _not_followed(line, spec):
         if not _is_as_the_job(option, spec):
             place = _word(template, number, at=at) if number else _place(template, line, option, at=at)
             yield FieldError(place, NOT_USED.format(reason=reason), _written(option))

@@ -80,7 +80,8 @@ class Command:
             told = await loop.run_in_executor(None, unasked.look, self._environ)
             if told and not self._called:
                 return told
-        return await loop.create_future()
+        never: asyncio.Future[str] = loop.create_future()
+        return await never
 
     def _judge(self, code: int) -> Ending:
         """A command must end after its torchrun, and well."""
