@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
-from elastic_worker.processes import standin
+from elastic_worker.processes import standin, standin_client, torchrun
 from tests.worker.processes.lab import a_lab
 
 ENVIRON = {**os.environ, "PATH": f"{standin.FOLDER}{os.pathsep}{os.environ['PATH']}"}
@@ -162,6 +163,25 @@ async def test_any_launcher_that_starts_torchs_agent_reaches_the_launcher_instea
     assert standin.is_ours(call.python)
     assert call.python.version == [*sys.version_info[:2]]
     assert standin.without_plugin(way, call.environ).get("PYTHONPATH") is None
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "127.0.0.1:29500", "max_restarts": 0}, []),
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "localhost:0", "max_restarts": 0}, []),
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "", "max_restarts": 0}, []),
+        (
+            {"min_nodes": 1, "max_nodes": 3, "rdzv_endpoint": "192.0.0.1:1234", "max_restarts": 2},
+            ["--nnodes=1:3", "--rdzv-endpoint=192.0.0.1:1234", "--max-restarts=2"],
+        ),
+    ],
+)
+def test_what_else_the_line_says_goes_along_for_the_launcher_to_name(config, told):
+    agent = {"config": SimpleNamespace(nproc_per_node=4, **config), "entrypoint": "python", "args": ["-u", "train.py"]}
+    argv = standin_client._argv_of(agent)
+    assert argv == [*told, "--nproc-per-node=4", "--", "train.py"]
+    assert [flag for flag, _ in torchrun.parse(argv).ignored] == sorted(told)
 
 
 def test_a_function_cannot_be_handed_over(tmp_path):

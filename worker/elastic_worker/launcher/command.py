@@ -15,7 +15,7 @@ from typing import Callable
 from elastic_worker import contract
 from elastic_worker.launcher.ending import DONE, Ending
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
-from elastic_worker.processes import standin
+from elastic_worker.processes import standin, unasked
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
 from elastic_worker.protocol.standin import Run
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 TakeProgram = Callable[[Run], Awaitable[None]]
 USAGE_CODE = 2
 """torchrun's own exit code for a command line that it does not understand."""
+LOOK_SECONDS = 1.0
+"""Interval at which the processes that a command has started are looked at, until it has called torchrun."""
 END_SECONDS = 5.0
 """Time for a command to end by itself after its torchrun has failed or was terminated."""
 
@@ -51,19 +53,35 @@ class Command:
     async def run(self) -> Ending:
         """Run the command to its own end; returns how the pod ends then. Raises OSError if it cannot be run."""
         server = asyncio.ensure_future(standin.serve(self._socket, self._on_run))
+        looking = asyncio.ensure_future(self._look())
         try:
             await asyncio.sleep(0)
             self._process = self._children.adopt(self._start())
             ended = asyncio.ensure_future(self._process.wait())
-            await asyncio.wait({server, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({server, ended, looking}, return_when=asyncio.FIRST_COMPLETED)
             if server.done():
                 server.result()
+            if looking.done() and not ended.done():
+                await self._process.stop(END_SECONDS)
+                return Ending(contract.EXIT_DO_NOT_RETRY, looking.result())
             code = await ended
         finally:
+            looking.cancel()
             server.cancel()
-            await asyncio.wait({server})
+            await asyncio.wait({server, looking})
             remove_folder_of(self._socket)
         return self._judge(code)
+
+    async def _look(self) -> str:
+        """Wait for a training process that the command starts by itself; returns what is wrong with it (140)."""
+        loop = asyncio.get_running_loop()
+        while not self._called:
+            await asyncio.sleep(LOOK_SECONDS)
+            fault = await loop.run_in_executor(None, unasked.look, self._environ)
+            if fault and not self._called:
+                return fault
+        never: asyncio.Future[str] = loop.create_future()
+        return await never
 
     def _judge(self, code: int) -> Ending:
         """How the pod ends after a command that ended by itself. Only an end with 0 after its torchrun is a success."""
@@ -73,7 +91,8 @@ class Command:
             what = "ended while its torchrun was still wanted" if self._called else "ended without calling torchrun"
             message = f"the container's command {what}; in Elastic mode it must wait for `torchrun SCRIPT`"
             return Ending(contract.EXIT_DO_NOT_RETRY, message)
-        return Ending(code if code > 0 else 128 - code, f"the container's command ended with {code}")
+        when = "" if self._called else " before it called torchrun"
+        return Ending(code if code > 0 else 128 - code, f"the container's command ended with {code}{when}")
 
     async def end(self, ending: Ending, at_most: Callable[[float], float]) -> Ending:
         """End the job: torchrun returns the code of `ending`, the command runs to its end, and its exit code counts.

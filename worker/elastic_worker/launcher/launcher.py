@@ -182,8 +182,9 @@ class Launcher:
             raise torchrun.UsageError(_too_old(request.python))
         self._take_words(request.argv)
         self._group.directory, self._group.environ = request.directory, request.environ
-        if request.python is not None and not standin.is_ours(request.python):
-            self._starter.use_python(request.python.executable)
+        is_another = request.python is not None and not standin.is_ours(request.python)
+        python = request.python.executable if request.python is not None and is_another else ""
+        self._starter.expect(self._group.environ, python=python)
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:

@@ -57,6 +57,7 @@ class WarmParent:
         self._modules = list(dict.fromkeys(modules))
         self._left_out: dict[str, str] = {}
         self._importing = ""
+        self._renewed = False
         self._overdue: asyncio.TimerHandle | None = None
         self._channel: Channel | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -91,12 +92,13 @@ class WarmParent:
 
     def renew(self, environ: Mapping[str, str], *, python: str = "") -> None:
         """Replace the parent by one with another environment, and with another interpreter if `python` is given."""
-        self.environ = dict(environ)
+        self.environ, self.ready, self._renewed = dict(environ), False, True
         if python:
-            self.python, self.ready = python, False
+            self.python = python
             self.given_up = ""
             self._left_out.clear()
         self._kill()
+        self._on_change()
         if python and self._keeper is not None and self._keeper.done():
             self.open()
 
@@ -113,9 +115,9 @@ class WarmParent:
     async def _keep(self) -> None:
         pause, failures = FIRST_PAUSE_SECONDS, 0
         while failures < GIVE_UP_AFTER:
-            began, known = time.monotonic(), len(self._left_out)
+            began, known, self._renewed = time.monotonic(), len(self._left_out), False
             failures = 0 if await self._live() else failures + 1
-            if len(self._left_out) > known:
+            if self._renewed or len(self._left_out) > known:
                 failures = 0
                 continue
             if time.monotonic() - began > LONG_LIFE_SECONDS:
@@ -165,6 +167,8 @@ class WarmParent:
 
     def _is_ready(self, _said: Imported) -> None:
         self._watch_import("")
+        if self._renewed:
+            return
         self.ready = True
         self._on_change()
 

@@ -20,6 +20,9 @@ LOCAL_RANK = "--local-rank=${local_rank}"
 TORCHS_OWN = ("c10d", "static", "etcd", "etcd-v2")
 """torch's own rendezvous backends. In a pod, each of them means the job's group as well."""
 
+HERE = ("127.0.0.1:", "localhost:")
+"""How an endpoint begins that nobody wrote: torch's default, and that of --standalone."""
+
 
 def main() -> int:
     """Have the launcher run this command line; the exit code, a shell's (128 + number) for a signal."""
@@ -81,15 +84,25 @@ def _agent() -> dict[str, Any]:
 def _argv_of(agent: dict[str, Any]) -> list[str]:
     """The command line of torchrun that would have started that agent."""
     entrypoint, args = agent["entrypoint"], [str(arg) for arg in agent["args"]]
-    number = f"--nproc-per-node={agent['config'].nproc_per_node}"
+    options = _options_of(agent["config"])
     if callable(entrypoint):
         if entrypoint.__name__ != "run_script_path":
             raise RuntimeError("a function cannot be run in Elastic mode; call torchrun SCRIPT")
-        return [number, "--run-path", *args]
+        return [*options, "--run-path", *args]
     if args[:1] != ["-u"]:
-        return [number, "--no-python", entrypoint, *args]
+        return [*options, "--no-python", entrypoint, *args]
     del args[0]
-    return [number, "--module", *args[1:]] if args[:1] == ["-m"] else [number, "--", *_as_spelled(args)]
+    return [*options, "--module", *args[1:]] if args[:1] == ["-m"] else [*options, "--", *_as_spelled(args)]
+
+
+def _options_of(config: Any) -> list[str]:
+    """The number of processes, and what else somebody wrote: the launcher names what it does not follow."""
+    nodes = (getattr(config, "min_nodes", 1), getattr(config, "max_nodes", 1))
+    endpoint, restarts = getattr(config, "rdzv_endpoint", ""), getattr(config, "max_restarts", 0)
+    told = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
+    told += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
+    told += [f"--max-restarts={restarts}"] if restarts else []
+    return [*told, f"--nproc-per-node={config.nproc_per_node}"]
 
 
 def _as_spelled(args: list[str]) -> list[str]:

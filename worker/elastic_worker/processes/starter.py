@@ -167,11 +167,14 @@ class Starter:
         if self._parent is not None:
             self._parent.open()
 
-    def use_python(self, executable: str) -> None:
-        """From now on run processes in this interpreter, which has torch, instead of the launcher's."""
-        self._python = executable
-        if self._parent is not None:
-            self._parent.renew(self._parent.environ, python=executable)
+    def expect(self, environ: Mapping[str, str], *, python: str = "") -> None:
+        """From now on start processes with this environment, and by the interpreter `python`, which has torch.
+
+        The warm parent is replaced if it could not make such processes.
+        """
+        self._python = python or self._python
+        if self._parent is not None and (python or environment.early_differences(self._parent.environ, environ)):
+            self._parent.renew(environment.of_parent(environ), python=python)
 
     async def start(
         self, program: Program, *, environ: Mapping[str, str], directory: str, local_rank: int
@@ -211,7 +214,8 @@ class Starter:
         """
         reader, writer = os.pipe()
         path = self._folder / f"{next(self._numbers)}.ticket"
-        environ = environment.of_parent(os.environ)
+        # The environment of the warm parent: a store needs no other, and would have the parent renewed for itself.
+        environ = self._parent.environ if self._parent is not None else environment.of_parent(os.environ)
         ticket = Ticket(os.getpid(), Program(program.STORE, ""), environ, directory="/")
         with os.fdopen(reader, "rb") as answers, self._children.expecting():
             try:
