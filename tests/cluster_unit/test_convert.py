@@ -150,6 +150,22 @@ def test_the_main_container_is_the_one_called_pytorch_else_the_first():
     assert own(status=container_status("sidecar", running={})).main == MainContainer()
 
 
+def test_a_container_before_the_main_one_that_cannot_start_is_what_that_waits_for():
+    waits = container_status(waiting={"reason": "PodInitializing"})
+    done = {"name": "first", "state": {"terminated": {"exitCode": 0}}}
+    init = {"name": "second", "state": {"waiting": {"reason": "ErrImagePull", "message": "m"}}}
+    main = own(status=waits | {"initContainerStatuses": [done, init]}).main
+    assert (main.waiting_container, main.waiting_reason, main.waiting_message) == ("second", "ErrImagePull", "m")
+    main = own(status=waits | {"initContainerStatuses": [done]}).main
+    assert (main.waiting_container, main.waiting_reason) == ("c", "PodInitializing")
+
+
+def test_when_a_pod_got_its_node_is_told_by_its_condition():
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+    assert own(node="n1", status={"conditions": [condition]}).bound_since == CREATED + 10
+    assert own(node="n1", status={}).bound_since is None
+
+
 def test_an_exit_is_told_with_its_code_and_its_message():
     end = {"exitCode": 137, "reason": "OOMKilled", "message": "m", "startedAt": None, "finishedAt": None}
     main = own(status=container_status(terminated=end)).main

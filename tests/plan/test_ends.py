@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change
+from elastic_operator.api.status import Change, PodStatus
 from elastic_operator.plan.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
@@ -94,17 +94,34 @@ def test_a_master_lost_after_a_worker_ended_well_starts_over():
 
 
 def test_the_deadline_fails_the_job():
-    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started())
+    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started(active_since=at(0)))
     assert plan(job, BOTH, now=99).wake_at == START + 100
     late = plan(job, BOTH, now=100)
     assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
+    spec = make_spec(activeDeadlineSeconds=100)
+    first = plan(make_job(spec=spec, status=make_status(target_replicas=2)), BOTH, now=10).status
+    assert (first.active_since, first.active_seconds) == (at(10), 0)
+    away = plan(make_job((), spec=spec, status=first), make_grant(), now=50).status
+    assert (away.active_since, away.active_seconds) == (None, 40)
+    assert not plan(make_job((), spec=spec, status=away), make_grant(), now=5000).status.finished
+    again = make_job(spec=spec, status=plan(make_job(spec=spec, status=away), BOTH, now=5000).status)
+    assert plan(again, BOTH, now=5059).wake_at == START + 5060
+    assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_a_job_that_ran_before_the_account_was_kept_goes_on_with_its_deadline():
+    status = plan(make_job(spec=make_spec(activeDeadlineSeconds=100), status=started()), BOTH, now=90).status
+    assert (status.active_since, status.active_seconds) == (at(0), 0)
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])
 def test_after_the_deadline_no_pod_runs_on_whatever_clean_pod_policy_says(policy):
     spec = make_spec(activeDeadlineSeconds=100, cleanPodPolicy=policy)
     pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0), make_pod("worker-1"))
-    job = make_job(pods, spec=spec, status=started(2))
+    job = make_job(pods, spec=spec, status=started(2, active_since=at(0)))
     over = plan(replace(job, status=plan(job, BOTH, now=100).status), now=101)
     assert sorted(pod.name for pod in over.deletes) == ["toy-master-0", "toy-worker-1"]
 
@@ -269,10 +286,39 @@ def test_pods_that_note_no_template_stay():
 
 
 def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
-    lost = [Change(time=at(190 - i), from_=2, to=1, reason="PodLost") for i in range(3)]
-    job = make_job((make_pod("master-0"),), status=started(history=lost))
+    lost = [Change(time=at(185 - 15 * i), from_=2, to=1, reason="PodLost") for i in range(3)]
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    job = make_job((make_pod("master-0"),), status=started(history=lost, pods=[gone]))
     grant = make_grant(keep=["master-0"], create=["worker-0"])
     planned = plan(job, grant)
     assert planned.creates == ()
     assert planned.wake_at == START + 204
     assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
+
+
+def starting(since=0.0, reason="ImagePullBackOff", **fields):
+    """A pod whose container cannot be started on its node."""
+    main = MainContainer(waiting_reason=reason, waiting_message="no", waiting_container="pytorch")
+    return {"phase": "Pending", "main": main, "bound_since": START + since, "ready": False, **fields}
+
+
+@pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 1200), ("", 1200)])
+def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
+    job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
+    early = plan(job, BOTH, now=49 + after)
+    assert (early.deletes, early.wake_at) == ((), START + 50 + after)
+    late = plan(job, BOTH, now=50 + after)
+    assert sorted(names(late.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
+    assert reasons(late)["Ready"] == ("False", "Queued")
+    assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "unready"),
+    [({"start_seconds": 0}, {}), ({}, {"n1": 895}), ({"pods": group(1, **starting(phase="Running"))}, {})],
+    ids=["switched off", "a node that is not Ready", "its container has run"],
+)
+def test_such_pods_stay(fields, unready):
+    job = make_job(group(1, **starting()), status=make_status(), start_seconds=300)
+    assert plan(replace(job, **fields), BOTH, now=900, unready=unready).deletes == ()

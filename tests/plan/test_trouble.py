@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_operator.api.status import Change, PodStatus, Retry, Training
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
@@ -149,6 +149,65 @@ def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
     assert "ValueError: no" in message
 
 
+def test_a_job_may_be_started_over_so_often_in_its_whole_life():
+    spec = make_spec(recovery={"maxRestarts": 7})
+    assert not plan(replace(failed_job(total_failures=6), spec=spec), make_grant()).status.finished
+    last = plan(replace(failed_job(total_failures=7), spec=spec), make_grant())
+    assert reasons(last)["Failed"] == ("True", "RestartLimitReached")
+    assert "(failure 8 in all, and recovery.maxRestarts is 7)" in last.status.condition("Failed").message
+
+
+def test_what_is_no_failure_does_not_count_in_all():
+    history = [Change(time=at(50), from_=3, to=2, reason="ScaledDown")]
+    job = replace(failed_job(history=history, total_failures=1), spec=make_spec(recovery={"maxRestarts": 1}))
+    planned = plan(job, make_grant())
+    assert (planned.status.total_failures, planned.status.finished) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("main", "over"),
+    [
+        ({"exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": -9}, True),
+        ({"exit_code": 1}, False),
+        ({"exit_code": 42, "script_exit_code": 1}, False),
+        ({"exit_code": 42, "is_consequence": True}, False),
+    ],
+    ids=["its own", "in torchrun's summary", "of a signal", "another", "another in the summary", "a consequence"],
+)
+def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
+    job = failed_job()
+    pods = (job.pods[0], replace(job.pods[1], main=replace(job.pods[1].main, **main)))
+    spec = make_spec(recovery={"finalExitCodes": [42, 137]})
+    planned = plan(replace(job, pods=pods, spec=spec), make_grant())
+    assert (reasons(planned)["Failed"] == ("True", "FinalExitCode")) is over
+    assert planned.status.finished is over
+
+
+@pytest.mark.parametrize(
+    ("training", "before", "failures"),
+    [
+        (Training(step=100), 100, 2),
+        (Training(step=101), 100, 1),
+        (Training(step=900, last_checkpoint_step=100), 100, 2),
+        (Training(step=900, last_checkpoint_step=200), 100, 1),
+        (Training(goodput=0.5), 100, 2),
+        (Training(step=900), None, 2),
+    ],
+    ids=["the same step", "a later step", "the same checkpoint", "a later checkpoint", "not known", "not known before"],
+)
+def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failures):
+    job = failed_job(failures=1, training=training, progress_at_failure=before)
+    assert plan(job, make_grant()).status.failures == failures
+
+
+@pytest.mark.parametrize(("step", "failures"), [(100, 2), (101, 0)])
+def test_where_steps_are_known_running_alone_forgets_no_failure(step, failures):
+    status = started(failures=2, training=Training(step=step), progress_at_failure=100)
+    assert plan(make_job(status=status), BOTH, now=5000).status.failures == failures
+
+
 def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():
     last = ended(make_pod("worker-0"), EXIT_DO_NOT_RETRY, message="torchrun: it has torch 2.3.1")
     planned = plan(make_job((make_pod("master-0"), last), status=started()), make_grant())
@@ -221,7 +280,9 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
 
 
 def loses_a_worker(status, _now):
-    return make_job([make_pod("master-0")], status=status)
+    """One that has not run yet, each time."""
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    return make_job([make_pod("master-0")], status=status.model_copy(update={"pods": [*listed("master-0"), gone]}))
 
 
 def is_refused_more(status, _now):
@@ -244,7 +305,7 @@ def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the
     for _ in waits:
         status = see(again(status, now), now=now).status
         found.append(seconds(status.retry.not_before) - START - now if status.retry else 0)
-        now += found[-1] + 1
+        now += found[-1] + 11
         status = status.model_copy(update={"replicas": 2})
     assert all(least <= wait <= 1.5 * least for least, wait in zip(waits, found, strict=True)), found
 
@@ -369,3 +430,33 @@ def test_a_master_lost_while_workers_are_made_ends_the_incarnation():
 def test_pods_that_were_just_made_are_no_loss():
     seen = see(growing(*group(4)))
     assert (seen.status.restarts, seen.status.incarnation) == (0, 1)
+
+
+REFUSED = {"phase": "Failed", "refused": True, "disrupted": "UnexpectedAdmissionError: no devices"}
+
+
+def refused_again(status, now):
+    pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
+    return see(make_job(pods, status=status), now=now)
+
+
+def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time_and_nothing_else_waits():
+    status, now, found = started(), 100, []
+    for _ in range(3):
+        seen = refused_again(status, now)
+        [known] = seen.status.avoided_nodes
+        found.append((known.name, known.times, round(seconds(known.until) - START - now)))
+        assert list(seen.avoided) == ["n2"]
+        assert seen.status.retry is None
+        status, now = seen.status.model_copy(update={"replicas": 2}), now + found[-1][2] + 1
+    assert found == [("n2", 1, 10), ("n2", 2, 20), ("n2", 3, 40)]
+    assert see(make_job(status=status), now=now).avoided == {}
+
+
+def test_what_a_node_refuses_within_moments_counts_once_and_more_while_it_is_avoided_is_a_loss():
+    status = refused_again(started(), 100).status.model_copy(update={"replicas": 2})
+    together = refused_again(status, 105).status
+    assert [one.times for one in together.avoided_nodes] == [1]
+    assert [change.excused for change in together.history] == [True, True]
+    longer = refused_again(refused_again(status, 111).status.model_copy(update={"replicas": 2}), 125).status
+    assert longer.history[0].excused is None

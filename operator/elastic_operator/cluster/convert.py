@@ -13,9 +13,9 @@ from elastic_operator.api.quantity import amount
 from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
-from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm
+from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
 from elastic_operator.plan import model
-from elastic_operator.plan.job import MainContainer, OwnPod
+from elastic_operator.plan.job import STARTS, MainContainer, OwnPod
 from elastic_worker import contract
 
 _CLUSTER_REASONS = frozenset(
@@ -36,6 +36,11 @@ _CLUSTER_REASONS = frozenset(
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody says that a node is off, and that its pods may go."""
+
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
+)
+"""Those of pods that the kubelet did not admit; beside these, `OutOf...`."""
 
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -179,6 +184,13 @@ def disruption(pod: Pod) -> str:
     return ""
 
 
+def _was_refused(pod: Pod) -> bool:
+    """Whether the kubelet refused it: it ended there without having begun."""
+    reason = pod.status.reason
+    began = any(status.state.running or status.state.terminated for status in pod.status.container_statuses or ())
+    return pod.status.phase == "Failed" and not began and (reason in _REFUSALS or reason.startswith("OutOf"))
+
+
 def main_container_name(pod: Pod) -> str:
     """The container that trains: the one called `pytorch`, else the first."""
     names = [container.name for container in pod.spec.containers]
@@ -198,8 +210,16 @@ def main_container(pod: Pod) -> MainContainer:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
         return MainContainer(running_since=_time(since))
     if state.waiting is not None:
-        return MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
+        name, waiting = _waits_for(pod) or (main, state.waiting)
+        return MainContainer(waiting_reason=waiting.reason, waiting_message=waiting.message, waiting_container=name)
     return MainContainer()
+
+
+def _waits_for(pod: Pod) -> tuple[str, Waiting] | None:
+    """The init container that cannot start, and why: the main one waits for it."""
+    states = ((status.name, status.state.waiting) for status in pod.status.init_container_statuses or ())
+    said = ((name, waiting) for name, waiting in states if waiting and waiting.reason not in STARTS)
+    return next(said, None)
 
 
 def _clock_is_behind(pod: Pod) -> bool:
@@ -216,6 +236,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
     meta, conditions = pod.metadata, pod.status.conditions
     scheduled = _condition(conditions, "PodScheduled")
     waits = not pod.spec.node_name and scheduled is not None and scheduled.status == "False"
+    placed = scheduled is not None and scheduled.status == "True"
     ready = _condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds or 0)
     deadline = _time(meta.deletion_timestamp)
@@ -229,6 +250,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         created=epoch(meta.creation_timestamp or ""),
         node=node_of(pod),
         bound=bool(pod.spec.node_name),
+        bound_since=_time(scheduled.last_transition_time) if placed and scheduled else None,
         deleting_since=None if deadline is None else deadline - grace,
         grace_seconds=grace,
         ready=ready is not None and ready.status == "True",
@@ -237,6 +259,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         host_ports=host_ports_of(pod),
         main=main_container(pod),
         disrupted=disruption(pod),
+        refused=_was_refused(pod),
         unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
         unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
         nnodes=_nnodes(meta.annotations.nnodes),

@@ -240,6 +240,7 @@ class Reader:
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
+            start_seconds=self.settings.start_timeout_seconds,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -295,6 +296,7 @@ class Reader:
             pod,
             main=main,
             created=now(pod.created) or 0.0,
+            bound_since=now(pod.bound_since),
             deleting_since=now(pod.deleting_since),
             unschedulable_since=now(pod.unschedulable_since),
         )

@@ -40,10 +40,53 @@ def give_up_after_failure(seen: Observation, now: float) -> Observation:
 
 def over_for_good(seen: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
     """The job's end, where one of these pods says that another would fare no better; None if none does."""
-    final = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
-    if final is None:
+    assert seen.job.spec is not None
+    last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
+    if last is not None:
+        return fail(seen, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
+    final = seen.job.spec.recovery.final_exit_codes
+    last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
+    if last is None:
         return None
-    return fail(seen, now, "RestartLimitReached", final.main.message.strip() or describe_failure(final))
+    return fail(seen, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
+
+
+def _exit_code(pod: OwnPod) -> int | None:
+    """The code of the process that failed, as a shell tells it: torchrun itself ends with 1 whatever that was."""
+    code = pod.main.script_exit_code
+    if code is None:
+        return pod.main.exit_code
+    return code if code >= 0 else 128 - code
+
+
+def over_after_restarts(seen: Observation, now: float) -> Observation:
+    """Failures that the master of an Elastic job has told of end it, too, where they are more than are allowed."""
+    if too_many := _too_many_in_all(seen, seen.status.total_failures):
+        return fail(seen, now, "RestartLimitReached", too_many)
+    return seen
+
+
+def _too_many_in_all(seen: Observation, failures: int) -> str:
+    """That there were more failures than the job may be started over after, in words; "" if that is not so."""
+    assert seen.job.spec is not None
+    most = seen.job.spec.recovery.max_restarts
+    return (
+        f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
+    )
+
+
+def failures_in_a_row(status: JobStatus) -> int:
+    """Those without progress in between, where it is known how far the training is."""
+    reached, before = progress_of(status), status.progress_at_failure
+    return 0 if reached is not None and before is not None and reached > before else status.failures
+
+
+def progress_of(status: JobStatus) -> int | None:
+    """How far the training is: its latest checkpoint, or step where there is none; None where neither is known."""
+    training = status.training
+    if training is None:
+        return None
+    return training.step if training.last_checkpoint_step is None else training.last_checkpoint_step
 
 
 def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
@@ -54,14 +97,21 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     assert seen.job.spec is not None
     what = describe_failure(first)
     counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
-    failures = seen.status.failures + counts
+    failures, in_all = failures_in_a_row(seen.status) + counts, seen.status.total_failures + counts
     attempt = _attempts(seen.status) + 1
-    update = {"failures": failures, "restarts": seen.status.restarts + 1, "running_since": None}
+    reached = [step for step in (progress_of(seen.status), seen.status.progress_at_failure) if step is not None]
+    update = {
+        "failures": failures,
+        "total_failures": in_all,
+        "progress_at_failure": max(reached, default=None),
+        "restarts": seen.status.restarts + 1,
+        "running_since": None,
+    }
     status = seen.status.model_copy(update=update)
     limit = seen.job.spec.recovery.max_failures_without_progress
-    if counts and failures >= max(1, limit):
-        told = f"{what} (failure {failures} in a row)"
-        return fail(replace(seen, status=status), now, "RestartLimitReached", told), "", 0
+    over = f"failure {failures} in a row" if failures >= max(1, limit) else _too_many_in_all(seen, in_all)
+    if counts and over:
+        return fail(replace(seen, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"

@@ -13,9 +13,17 @@ from math import inf
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
+from elastic_operator.plan.failures import (
+    failures_in_a_row,
+    give_up_after_failure,
+    has_failed,
+    over_after_restarts,
+    progress_of,
+    short_failure,
+    was_told_to_go,
+)
 from elastic_operator.plan.job import Job, OwnPod
-from elastic_operator.plan.losses import losses
+from elastic_operator.plan.losses import avoiding, losses
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -29,7 +37,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, refused, stuck
+from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -64,6 +72,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 
 def _hold(seen: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
+    seen = avoiding(seen, now)
     retry = seen.status.retry
     if retry is None or retry.waits_for or (retry.size is not None and seen.live):
         return seen
@@ -135,11 +144,12 @@ def _why_lost(seen: Observation, node: str, since: float) -> str:
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
+    """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
     assert seen.job.spec is not None
-    limit = seen.job.spec.active_deadline_seconds
-    if limit is None or seen.status.start_time is None:
+    limit, since = seen.job.spec.active_deadline_seconds, seen.status.active_since
+    if limit is None or since is None:
         return seen
-    end = seconds(seen.status.start_time) + limit
+    end = seconds(since) + limit - seen.status.active_seconds
     if now < end:
         return replace(seen, wake_at=(*seen.wake_at, end))
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
@@ -177,12 +187,17 @@ def _outdated(seen: Observation, now: float) -> Observation:
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
+    """Progress forgets failures, ten minutes of running where none is known (135).
+
+    What had to wait is forgotten ten minutes after it could be tried again.
+    """
     status = seen.status
     if status.running_since is None:
         return seen
     running_since = seconds(status.running_since)
-    if status.failures:
+    if status.failures and failures_in_a_row(status) == 0:
+        seen = replace(seen, status=status.model_copy(update={"failures": 0}))
+    elif status.failures and (progress_of(status) is None or status.progress_at_failure is None):
         seen = _forgets(seen, now, running_since, failures=0)
     if status.retry:
         seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
@@ -208,11 +223,13 @@ _TORCHRUN = (
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )
 _ELASTIC = (
     _deadline,
     _success,
+    over_after_restarts,
     elastic.failure,
     _suspension,
     _outdated,
@@ -222,5 +239,6 @@ _ELASTIC = (
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )

@@ -18,6 +18,8 @@ TRAINING_SECONDS = 20.0
 """How far the training is, is written no more often than this."""
 HEARD_SECONDS = 60.0
 """A launcher answers soon after its container runs. One that does not for so long may be out of reach for good."""
+FAILURE = "Failure"
+"""The reason of a group's change that a script's failure caused."""
 CLOCKS_APART_SECONDS = 60.0
 """So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
 
@@ -47,7 +49,8 @@ def take_report(seen: Observation, now: float) -> Observation:
         measured_by = report.read_at + MEASURED_SECONDS
         if now < measured_by:
             return replace(seen, status=status, wake_at=(*seen.wake_at, measured_by))
-    status = status.model_copy(update={"membership_generation": report.generation})
+    failed = status.total_failures + _failures_since(status.membership_generation or 0, report)
+    status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*seen.events, _formed(report, latest)) if report.members else seen.events
     return replace(seen, status=status, events=events)
 
@@ -124,6 +127,12 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
             history[index] = change.model_copy(update=cost)
         told = [one for one in told if one.generation < found.generation]
     return history
+
+
+def _failures_since(generation: int, report: Report) -> int:
+    """How many groups since that one were formed anew after a failure; each incarnation counts its groups from 1."""
+    known = generation if report.generation > generation else 0
+    return sum(change.reason == FAILURE and change.generation > known for change in report.changes)
 
 
 def _is_of(told: GroupChange, change: Change) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from elastic_worker.contract import RESTART
 from elastic_worker.coordinator.choose import chosen, expected_newcomers, lost, patient_until, reconnects, why_not
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, over_for_good
 from elastic_worker.coordinator.in_place import (
     decide_in_place,
     follow_to_checkpoint,
@@ -219,10 +219,9 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
     adopted = _adopt(state, now)
     if adopted is not None:
         return adopted
-    limit = max(1, state.rules.max_failures)
-    if state.failures >= limit and state.failure is not None:
-        told = f"{state.failure.message} (failure {state.failures} in a row)"
-        return Decision("fail", told, failure=replace(state.failure, message=told))
+    over = over_for_good(state)
+    if over is not None:
+        return over
     if now < state.gives_way_until:
         told = "an earlier master, if it is cut off, gives way first"
         return Decision("stay", told, until=state.gives_way_until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastic_worker.coordinator.model import Failure, Generation, Pod
 from elastic_worker.coordinator.state import CoordinatorState, Regroup
@@ -31,6 +31,22 @@ class Decision:
     last_call: float | None = None
     pods: tuple[Pod, ...] = ()
     attempt: Regroup | None = None
+
+
+def over_for_good(state: CoordinatorState) -> Decision | None:
+    """The end, where the last failure that counts was one too many, or one after which no other try fares better."""
+    failure = state.failure
+    if failure is None:
+        return None
+    code = failure.exit_code if failure.exit_code >= 0 else 128 - failure.exit_code
+    if state.failures >= max(1, state.rules.max_failures):
+        why = f"failure {state.failures} in a row"
+    elif failure.rank >= 0 and not failure.is_stall and code in state.rules.final_exit_codes:
+        why = f"exit code {code} is one of recovery.finalExitCodes"
+    else:
+        return None
+    told = f"{failure.message} ({why})"
+    return Decision("fail", told, failure=replace(failure, message=told))
 
 
 def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str) -> Generation:

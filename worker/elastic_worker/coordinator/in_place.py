@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from elastic_worker.coordinator import words
 from elastic_worker.coordinator.choose import in_order, is_wanted, leaving, lost, reconnects, why_not
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, over_for_good
 from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
 from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
 from elastic_worker.coordinator.state import CoordinatorState, Regroup, Stage
@@ -72,11 +72,7 @@ def _failed(state: CoordinatorState, group: Generation) -> Decision | None:
     if failures:
         first = min(failures, key=lambda f: (f.is_consequence, f.at, f.rank))
         return Decision("count", f"{first.pod}: {first.message}", failure=first)
-    limit = max(1, state.rules.max_failures)
-    if state.failures >= limit and state.failure is not None:
-        told = f"{state.failure.message} (failure {state.failures} in a row)"
-        return Decision("fail", told, failure=replace(state.failure, message=told))
-    return None
+    return over_for_good(state)
 
 
 def why_stalled(state: CoordinatorState, group: Generation) -> Decision | None:
