@@ -296,13 +296,20 @@ def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
     assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
 
 
-def starting(since=0.0, reason="ImagePullBackOff", **fields):
-    """A pod whose container cannot be started on its node."""
-    main = MainContainer(waiting_reason=reason, waiting_message="no", waiting_container="pytorch")
+def starting(since=0.0, reason="ImagePullBackOff", *, on_its_way=False, progress=None, **fields):
+    """A pod whose container has not started on its node; an init container of it began or ended at `progress`."""
+    waiting_since = None if progress is None else START + progress
+    main = MainContainer(
+        waiting_reason=reason,
+        waiting_message="no",
+        waiting_container="pytorch",
+        waiting_since=waiting_since,
+        is_on_its_way=on_its_way,
+    )
     return {"phase": "Pending", "main": main, "bound_since": START + since, "ready": False, **fields}
 
 
-@pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 1200), ("", 1200)])
+@pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 3600), ("", 3600)])
 def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
     job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
     early = plan(job, BOTH, now=49 + after)
@@ -312,6 +319,19 @@ def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_t
     assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
     assert reasons(late)["Ready"] == ("False", "Queued")
     assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+
+
+def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():
+    pods = group(1, **starting(reason="PodInitializing", on_its_way=True))
+    planned = plan(make_job(pods, status=make_status(), start_seconds=300), BOTH, now=100_000)
+    assert (planned.deletes, planned.wake_at) == ((), None)
+
+
+def test_the_time_begins_anew_when_an_init_container_has_ended():
+    pods = group(1, **starting(50, "ErrImagePull", progress=1500))
+    job = make_job(pods, status=make_status(), start_seconds=300)
+    assert (plan(job, BOTH, now=1799).deletes, plan(job, BOTH, now=1799).wake_at) == ((), START + 1800)
+    assert len(plan(job, BOTH, now=1800).deletes) == 2
 
 
 @pytest.mark.parametrize(

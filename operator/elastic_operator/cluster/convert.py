@@ -42,6 +42,9 @@ _REFUSALS = frozenset(
 )
 """Those of pods that the kubelet did not admit; beside these, `OutOf...`."""
 
+SANDBOX_IS_READY = "PodReadyToStartContainers"
+"""The condition of pods whose volumes and network are there. Kubelets before 1.35 set it only after the first pull."""
+
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "its node was tainted NoExecute",
@@ -210,16 +213,29 @@ def main_container(pod: Pod) -> MainContainer:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
         return MainContainer(running_since=_time(since))
     if state.waiting is not None:
-        name, waiting = _waits_for(pod) or (main, state.waiting)
-        return MainContainer(waiting_reason=waiting.reason, waiting_message=waiting.message, waiting_container=name)
+        return _waiting(pod, main, state.waiting)
     return MainContainer()
 
 
-def _waits_for(pod: Pod) -> tuple[str, Waiting] | None:
-    """The init container that cannot start, and why: the main one waits for it."""
-    states = ((status.name, status.state.waiting) for status in pod.status.init_container_statuses or ())
-    said = ((name, waiting) for name, waiting in states if waiting and waiting.reason not in STARTS)
-    return next(said, None)
+def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
+    """The main container that has not started, and what of the pod it waits for."""
+    init, name = pod.status.init_container_statuses or (), main
+    sidecars = {container.name for container in pod.spec.init_containers or () if container.restart_policy == "Always"}
+    is_busy = any(status.state.running for status in init if status.name not in sidecars)
+    if not is_busy:  # one before it that cannot start is what it waits for
+        troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
+        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+    begun = (status.state.running.started_at for status in init if status.state.running)
+    ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
+    times = () if _clock_is_behind(pod) else filter(None, map(_time, (*begun, *ended)))
+    staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    return MainContainer(
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
+        waiting_container=name,
+        waiting_since=max(times, default=None),
+        is_on_its_way=waiting.reason in STARTS and (is_busy or (staged is not None and staged.status == "True")),
+    )
 
 
 def _clock_is_behind(pod: Pod) -> bool:

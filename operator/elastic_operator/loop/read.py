@@ -291,7 +291,12 @@ class Reader:
         def now(time: float | None) -> float | None:
             return self.clock.current(time, of=pod.uid) if time else time
 
-        main = replace(pod.main, running_since=now(pod.main.running_since), finished_at=now(pod.main.finished_at))
+        main = replace(
+            pod.main,
+            running_since=now(pod.main.running_since),
+            finished_at=now(pod.main.finished_at),
+            waiting_since=now(pod.main.waiting_since),
+        )
         return replace(
             pod,
             main=main,

@@ -31,8 +31,9 @@ LONGEST_UNPLACED_SECONDS = 1800
 NOT_STARTED_SECONDS = 60
 LONGEST_NOT_STARTED_SECONDS = 3600
 """Pods that do not start are tried again after so long, doubled each time up to the longest: Kueue's defaults."""
-UNNAMED = 4
-"""Where the kubelet names no trouble, pods get so many times as long: a large image may be on its way."""
+UNNAMED = 12
+"""Where the kubelet names no trouble, pods get so many times as long: a volume is attached, or its files get another
+owner, or an older kubelet pulls an image."""
 
 
 def refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -85,10 +86,12 @@ def stuck(seen: Observation, now: float) -> Observation:
 def not_started(seen: Observation, now: float) -> Observation:
     """Pods that have a node and do not start there (an image, a volume, a setting that is not to be had) go (136).
 
-    Those that are left go with them if they are fewer than the minimum: they would hold GPUs for nothing.
+    Those that are left go with them if they are fewer than the minimum: they would hold GPUs for nothing. An init
+    container that runs is the user's own code at work, as the main one is later. An image that is on its way takes what
+    it takes: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
     """
     waiting = [pod for pod in seen.live if _starts(pod) and not _is_awaited(seen, pod)]
-    waiting = [pod for pod in waiting if pod.node not in seen.unready_nodes]
+    waiting = [pod for pod in waiting if pod.node not in seen.unready_nodes and not pod.main.is_on_its_way]
     if not seen.job.start_seconds or seen.finishing or not waiting:
         return seen
     waits = [(pod, _since(pod) + _start_seconds(seen, pod)) for pod in waiting]
@@ -110,7 +113,9 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    return pod.created if pod.bound_since is None else pod.bound_since
+    """Since when it waits for what it waits for now: images of later containers are pulled when the earlier end."""
+    bound = pod.created if pod.bound_since is None else pod.bound_since
+    return max(bound, pod.main.waiting_since or bound)
 
 
 def _start_seconds(seen: Observation, pod: OwnPod) -> int:
