@@ -185,27 +185,94 @@ def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
     assert planned.status.finished is over
 
 
+AT_STEP = {"step_at_failure": 100}
+AT_CHECKPOINT = {"checkpoint_at_failure": 100, "step_at_failure": 150}
+
+
 @pytest.mark.parametrize(
     ("training", "before", "failures"),
     [
-        (Training(step=100), 100, 2),
-        (Training(step=101), 100, 1),
-        (Training(step=900, last_checkpoint_step=100), 100, 2),
-        (Training(step=900, last_checkpoint_step=200), 100, 1),
-        (Training(goodput=0.5), 100, 2),
-        (Training(step=900), None, 2),
+        (Training(step=100), AT_STEP, 2),
+        (Training(step=101), AT_STEP, 1),
+        (Training(step=99), AT_STEP, 2),
+        (Training(step=900, last_checkpoint_step=100), AT_CHECKPOINT, 2),
+        (Training(step=900, last_checkpoint_step=200), AT_CHECKPOINT, 1),
+        (Training(step=900), AT_CHECKPOINT, 2),
+        (Training(step=900, last_checkpoint_step=200), AT_STEP, 2),
+        (Training(goodput=0.5), AT_STEP, 2),
+        (Training(step=900), {}, 2),
     ],
-    ids=["the same step", "a later step", "the same checkpoint", "a later checkpoint", "not known", "not known before"],
+    ids=[
+        "the same step",
+        "a later step",
+        "steps begin anew",
+        "the same checkpoint",
+        "a later checkpoint",
+        "no checkpoint yet",
+        "checkpoints instead of steps",
+        "not known",
+        "not known before",
+    ],
 )
 def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failures):
-    job = failed_job(failures=1, training=training, progress_at_failure=before)
+    job = failed_job(failures=1, training=training, **before)
     assert plan(job, make_grant()).status.failures == failures
 
 
-@pytest.mark.parametrize(("step", "failures"), [(100, 2), (101, 0)])
-def test_where_steps_are_known_running_alone_forgets_no_failure(step, failures):
-    status = started(failures=2, training=Training(step=step), progress_at_failure=100)
-    assert plan(make_job(status=status), BOTH, now=5000).status.failures == failures
+@pytest.mark.parametrize(
+    ("training", "before", "forgets"),
+    [
+        (Training(step=101), AT_STEP, "at once"),
+        (Training(step=50), AT_STEP, "after ten minutes"),
+        (Training(step=900, last_checkpoint_step=50), AT_STEP, "after ten minutes"),
+        (Training(step=10, last_checkpoint_step=50), AT_CHECKPOINT, "after ten minutes"),
+        (Training(step=100), AT_STEP, "never"),
+        (Training(step=900), AT_CHECKPOINT, "never"),
+    ],
+    ids=[
+        "a later step",
+        "steps begin anew in each run",
+        "checkpoints instead of steps",
+        "checkpoints begin anew",
+        "the same step",
+        "no checkpoint yet",
+    ],
+)
+def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_cannot_be_told(
+    training, before, forgets
+):
+    status = started(failures=2, training=training, **before)
+    early, late = (plan(make_job(status=status), BOTH, now=now).status for now in (604, 605))
+    kept = {"at once": (0, 0), "after ten minutes": (2, 0), "never": (2, 2)}
+    assert (early.failures, late.failures) == kept[forgets]
+    marks = (late.checkpoint_at_failure, late.step_at_failure)
+    assert (marks == (None, None)) is (forgets != "never")
+
+
+def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_it_trains_in_between():
+    status, now = started(training=Training(step=5000)), 200
+    for steps in (5000, 3000, 4000, 2000):
+        status = status.model_copy(update={"training": Training(step=steps), "running_since": at(now)})
+        status = plan(make_job(status=status), BOTH, now=now + 700).status
+        now += 800
+        pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1, finished=now))
+        status = plan(make_job(pods, status=status), make_grant(), now=now).status
+        assert (status.failures, status.finished) == (1, False)
+        status = status.model_copy(update={"incarnation": 1, "replicas": 2, "retry": None})
+
+
+def test_runs_that_fail_soon_are_in_a_row_though_each_counts_its_steps_from_0_and_one_gets_further_than_the_last():
+    job = failed_job(failures=1, training=Training(step=40), step_at_failure=50)
+    status = plan(job, make_grant()).status
+    assert (status.failures, status.step_at_failure) == (2, 50)
+    again = failed_job(failures=2, training=Training(step=45), step_at_failure=status.step_at_failure)
+    assert plan(again, make_grant()).status.finished
+
+
+def test_what_was_reached_before_a_job_was_suspended_says_nothing_of_the_script_that_comes():
+    job = make_job(spec=make_spec(suspend=True), status=started(failures=1, **AT_CHECKPOINT))
+    status = plan(job).status
+    assert (status.failures, status.checkpoint_at_failure, status.step_at_failure) == (1, None, None)
 
 
 def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():

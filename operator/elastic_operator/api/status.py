@@ -225,12 +225,15 @@ class JobStatus(StatusModel):
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
     failures: int = Field(
-        default=0, description="Failures in a row; reset by progress, or ten minutes of running where none is known."
+        default=0,
+        description="Failures in a row; reset by progress, or ten minutes of running where it cannot be told.",
     )
     total_failures: int = Field(default=0, description="Failures in all.")
-    progress_at_failure: int | None = Field(
-        default=None,
-        description="The latest checkpoint, or step where there is none, that was reached before a failure in a row.",
+    checkpoint_at_failure: int | None = Field(
+        default=None, description="The latest checkpoint that was there at one of the failures in a row."
+    )
+    step_at_failure: int | None = Field(
+        default=None, description="The latest step that was done at one of the failures in a row."
     )
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
     active_seconds: int = Field(default=0, description="Seconds with pods on nodes, up to the last time it had none.")

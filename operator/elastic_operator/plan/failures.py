@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import JobStatus, Retry
+from elastic_operator.api.status import JobStatus, Retry, Training
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, fail, present, replace_all, seconds
@@ -75,18 +75,38 @@ def _too_many_in_all(seen: Observation, failures: int) -> str:
     )
 
 
-def failures_in_a_row(status: JobStatus) -> int:
-    """Those without progress in between, where it is known how far the training is."""
-    reached, before = progress_of(status), status.progress_at_failure
-    return 0 if reached is not None and before is not None and reached > before else status.failures
+UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+"""The fields of a status whose failures in a row are over."""
 
 
-def progress_of(status: JobStatus) -> int | None:
-    """How far the training is: its latest checkpoint, or step where there is none; None where neither is known."""
-    training = status.training
-    if training is None:
+def has_progressed(status: JobStatus) -> bool | None:
+    """Whether the training is further than at the failures in a row; None where that cannot be told.
+
+    Checkpoints are compared with checkpoints, and steps with steps where no checkpoint is known. A script that counts
+    from 0 in each run has fewer than before, and may do the same again or something new: that cannot be told, either.
+    A run that has no checkpoint yet is no further than one that had some.
+    """
+    training = status.training or Training()
+    if status.checkpoint_at_failure is not None and training.last_checkpoint_step is None:
+        return False
+    reached, before = training.last_checkpoint_step, status.checkpoint_at_failure
+    if reached is None:
+        reached, before = training.step, status.step_at_failure
+    if reached is None or before is None or reached < before:
         return None
-    return training.step if training.last_checkpoint_step is None else training.last_checkpoint_step
+    return reached > before
+
+
+def _marked(status: JobStatus) -> dict[str, object]:
+    """How far the training was at this failure, or at one before it in the row."""
+    training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
+    before = status if in_a_row else JobStatus()
+    marks = (
+        ("checkpoint_at_failure", training.last_checkpoint_step, before.checkpoint_at_failure),
+        ("step_at_failure", training.step, before.step_at_failure),
+    )
+    return {name: max((step for step in steps if step is not None), default=None) for name, *steps in marks}
 
 
 def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
@@ -97,13 +117,12 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     assert seen.job.spec is not None
     what = describe_failure(first)
     counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
-    failures, in_all = failures_in_a_row(seen.status) + counts, seen.status.total_failures + counts
-    attempt = _attempts(seen.status) + 1
-    reached = [step for step in (progress_of(seen.status), seen.status.progress_at_failure) if step is not None]
+    failures = (0 if has_progressed(seen.status) else seen.status.failures) + counts
+    in_all, attempt = seen.status.total_failures + counts, _attempts(seen.status) + 1
     update = {
         "failures": failures,
         "total_failures": in_all,
-        "progress_at_failure": max(reached, default=None),
+        **_marked(seen.status),
         "restarts": seen.status.restarts + 1,
         "running_since": None,
     }

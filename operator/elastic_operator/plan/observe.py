@@ -14,11 +14,12 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import (
-    failures_in_a_row,
+    FORGOTTEN,
+    UNMARKED,
     give_up_after_failure,
     has_failed,
+    has_progressed,
     over_after_restarts,
-    progress_of,
     short_failure,
     was_told_to_go,
 )
@@ -173,7 +174,7 @@ def _suspension(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(seen.live))} stopped.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
 def _outdated(seen: Observation, now: float) -> Observation:
@@ -183,11 +184,11 @@ def _outdated(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Progress forgets failures, ten minutes of running where none is known (135).
+    """Progress forgets failures, ten minutes of running where it cannot be told (135).
 
     What had to wait is forgotten ten minutes after it could be tried again.
     """
@@ -195,10 +196,11 @@ def _steady(seen: Observation, now: float) -> Observation:
     if status.running_since is None:
         return seen
     running_since = seconds(status.running_since)
-    if status.failures and failures_in_a_row(status) == 0:
-        seen = replace(seen, status=status.model_copy(update={"failures": 0}))
-    elif status.failures and (progress_of(status) is None or status.progress_at_failure is None):
-        seen = _forgets(seen, now, running_since, failures=0)
+    progressed = has_progressed(status)
+    if status.failures and progressed:
+        seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
+    elif status.failures and progressed is None:
+        seen = _forgets(seen, now, running_since, **FORGOTTEN)
     if status.retry:
         seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
     return seen
