@@ -13,6 +13,7 @@ from tests.plan.jobs import (
     at,
     ended,
     group,
+    make_condition,
     make_grant,
     make_job,
     make_pod,
@@ -102,7 +103,7 @@ def test_the_deadline_fails_the_job():
 
 def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
     spec = make_spec(activeDeadlineSeconds=100)
-    first = plan(make_job(spec=spec, status=make_status(target_replicas=2)), BOTH, now=10).status
+    first = plan(make_job(spec=spec, status=make_status(active_seconds=0)), BOTH, now=10).status
     assert (first.active_since, first.active_seconds) == (at(10), 0)
     away = plan(make_job((), spec=spec, status=first), make_grant(), now=50).status
     assert (away.active_since, away.active_seconds) == (None, 40)
@@ -112,9 +113,37 @@ def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
     assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
 
 
-def test_a_job_that_ran_before_the_account_was_kept_goes_on_with_its_deadline():
-    status = plan(make_job(spec=make_spec(activeDeadlineSeconds=100), status=started()), BOTH, now=90).status
-    assert (status.active_since, status.active_seconds) == (at(0), 0)
+def of_old(*changes, **status):
+    """The status of a release that kept no account: changes of size as (time, before, after), oldest first."""
+    history = [Change(time=at(time), from_=before, to=after, reason="x") for time, before, after in reversed(changes)]
+    return make_status(history=history, **status)
+
+
+DEADLINE = make_spec(activeDeadlineSeconds=100)
+ADMITTED = {"conditions": [make_condition("Admitted", "False", 50)], "target_replicas": 0, "replicas": 0}
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "account"),
+    [
+        (of_old((0, 0, 2)), group(), (0, at(0))),
+        (of_old((0, 0, 2), (30, 2, 0), (70, 0, 2), (80, 2, 3)), group(), (30, at(70))),
+        (of_old((0, 0, 2), (30, 2, 3), (40, 3, 0), **ADMITTED), (), (40, None)),
+        (of_old((0, 0, 2), **ADMITTED), (), (50, None)),
+        (of_old((20, 3, 2), (30, 2, 0), (70, 0, 2)), group(), (30, at(70))),
+        (make_status(start_time=None, target_replicas=0, replicas=0), (), (0, None)),
+    ],
+    ids=["runs", "runs again", "is queued", "pods that did not start", "a longer history", "has not started"],
+)
+def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, pods, account):
+    planned = plan(make_job(pods, spec=DEADLINE, status=status), BOTH if pods else make_grant(), now=90)
+    assert not planned.status.finished
+    assert (planned.status.active_seconds, planned.status.active_since) == account
+
+
+def test_a_queued_job_whose_time_is_over_takes_nobody_s_gpus_first():
+    job = make_job((), spec=DEADLINE, status=make_status(active_seconds=100, target_replicas=0, replicas=0))
+    assert reasons(plan(job, make_grant()))["Failed"] == ("True", "DeadlineExceeded")
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])

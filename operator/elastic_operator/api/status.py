@@ -236,7 +236,9 @@ class JobStatus(StatusModel):
         default=None, description="The latest step that was done at one of the failures in a row."
     )
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
-    active_seconds: int = Field(default=0, description="Seconds with pods on nodes, up to the last time it had none.")
+    active_seconds: int | None = Field(
+        default=None, description="Seconds with pods on nodes, up to the last time it had none."
+    )
     active_since: Time | None = Field(default=None, description="Since when the job has pods on nodes.")
     completion_time: Time | None = Field(default=None, description="When the job ended.")
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")

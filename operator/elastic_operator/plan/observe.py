@@ -12,6 +12,7 @@ from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
+from elastic_operator.plan.active import active_for
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import (
     FORGOTTEN,
@@ -147,12 +148,12 @@ def _why_lost(seen: Observation, node: str, since: float) -> str:
 def _deadline(seen: Observation, now: float) -> Observation:
     """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
     assert seen.job.spec is not None
-    limit, since = seen.job.spec.active_deadline_seconds, seen.status.active_since
-    if limit is None or since is None:
+    limit = seen.job.spec.active_deadline_seconds
+    if limit is None:
         return seen
-    end = seconds(since) + limit - seen.status.active_seconds
-    if now < end:
-        return replace(seen, wake_at=(*seen.wake_at, end))
+    left = limit - active_for(seen.status, now)
+    if left > 0:
+        return seen if seen.status.active_since is None else replace(seen, wake_at=(*seen.wake_at, now + left))
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 

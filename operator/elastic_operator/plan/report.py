@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.active import account
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, is_running, seconds
 from elastic_operator.plan.progress import first_ranks, is_whole, world_size
@@ -28,7 +29,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running, now),
     }
-    update |= _active(status, bool(holding), now)
+    update |= account(status, holds=bool(holding), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):
@@ -44,22 +45,6 @@ def _resizing(status: JobStatus) -> bool:
 def _change_is_complete(seen: Observation, running: list[OwnPod], now: float) -> bool:
     leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
     return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen, now)
-
-
-def _active(status: JobStatus, holds: bool, now: float) -> dict[str, object]:
-    """The account of the time with pods on nodes; `holds`: there are some.
-
-    A release that kept no account counted from the start; a job that ran then goes on so.
-    """
-    if status.finished or holds == (status.active_since is not None):
-        return {}
-    if holds:
-        went_on = status.start_time if status.running_since and not status.active_seconds else None
-        return {"active_since": went_on or at(now)}
-    return {
-        "active_since": None,
-        "active_seconds": status.active_seconds + max(0, int(now - seconds(status.active_since))),
-    }
 
 
 def _running_since(seen: Observation, running: list[OwnPod], now: float) -> object:
