@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus
+from elastic_operator.api.status import Change, PodStatus, Retry
 from elastic_operator.plan.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
@@ -361,6 +361,22 @@ def test_the_time_begins_anew_when_an_init_container_has_ended():
     job = make_job(pods, status=make_status(), start_seconds=300)
     assert (plan(job, BOTH, now=1799).deletes, plan(job, BOTH, now=1799).wake_at) == ((), START + 1800)
     assert len(plan(job, BOTH, now=1800).deletes) == 2
+
+
+@pytest.mark.parametrize("suspend", [False, True], ids=["edited", "suspended"])
+def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edited_it(suspend):
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=1)
+    status = make_status(target_replicas=0, replicas=0, retry=waits)
+    job = make_job((), spec=make_spec(suspend=suspend), status=status, generation=2)
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert planned.status.retry is None
+    assert len(planned.creates) == (0 if suspend else 2)
+    assert plan(replace(job, generation=1), make_grant()).status.retry == waits
+
+
+def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=3)
+    assert plan(make_job(status=started(retry=waits), generation=2), BOTH).status.retry == waits
 
 
 @pytest.mark.parametrize(

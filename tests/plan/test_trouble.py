@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry, Training
+from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
@@ -183,6 +183,13 @@ def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
     planned = plan(replace(job, pods=pods, spec=spec), make_grant())
     assert (reasons(planned)["Failed"] == ("True", "FinalExitCode")) is over
     assert planned.status.finished is over
+
+
+def test_a_final_exit_code_right_after_a_pod_was_lost_is_tried_again():
+    history = [Change(time=at(50), from_=3, to=2, reason="PodLost")]
+    spec = make_spec(recovery={"finalExitCodes": [1]})
+    planned = plan(replace(failed_job(history=history), spec=spec), make_grant())
+    assert (planned.status.finished, planned.status.failures, planned.status.incarnation) == (False, 0, 2)
 
 
 AT_STEP = {"step_at_failure": 100}
@@ -527,3 +534,26 @@ def test_what_a_node_refuses_within_moments_counts_once_and_more_while_it_is_avo
     assert [change.excused for change in together.history] == [True, True]
     longer = refused_again(refused_again(status, 111).status.model_copy(update={"replicas": 2}), 125).status
     assert longer.history[0].excused is None
+
+
+def test_pods_that_more_nodes_refuse_than_can_be_avoided_are_not_made_without_end():
+    status, now, waits = started(), 100, []
+    for number in range(MAX_AVOIDED + 4):
+        pods = (make_pod("master-0"), make_pod("worker-0", node=f"n{number}", main=MainContainer(), **REFUSED))
+        status = see(make_job(pods, status=status), now=now).status
+        waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += max(11, waits[-1])
+        status = status.model_copy(update={"replicas": 2})
+    assert waits == [0] * (MAX_AVOIDED + 2) + [2, 4]
+    assert len(status.avoided_nodes) == MAX_AVOIDED
+
+
+def test_a_cluster_in_which_all_kubelets_refuse_at_once_is_waited_for():
+    status, now, found = started(20), 100, []
+    for _ in range(4):
+        refused = (make_pod(f"worker-{i}", node=f"n{i}", main=MainContainer(), **REFUSED) for i in range(20))
+        status = see(make_job((make_pod("master-0"), *refused), status=status), now=now).status
+        found.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += 11
+        status = status.model_copy(update={"replicas": 21})
+    assert found == [0, 0, 2, 4]

@@ -90,7 +90,9 @@ class Machines:
 
     def _waiting(self, pod: Body, why: dict[str, str]) -> dict[str, Any]:
         states = [{"name": container["name"], "state": {"waiting": why}} for container in pod["spec"]["containers"]]
-        return {**pod["status"], "containerStatuses": states}
+        works = {"name": "copy", "state": {"running": {"startedAt": pod["metadata"]["creationTimestamp"]}}}
+        init = {"initContainerStatuses": [works]} if why["reason"] == "PodInitializing" else {}
+        return {**pod["status"], "containerStatuses": states, **init}
 
     def _running(self, pod: Body) -> dict[str, Any]:
         now = self.server.moments.text()

@@ -133,7 +133,7 @@ TOLD = (
     "toy-master-0 has not started on node n1 in 300 s (7 more have not, either):"
     f" container pytorch: {NO_IMAGE['reason']}: {NO_IMAGE['message']}"
 )
-TOLD_LATE = "in 1200 s (7 more have not, either): container pytorch: ContainerCreating. Its events say more"
+TOLD_LATE = "in 3600 s (7 more have not, either): container pytorch: ContainerCreating. Its events say more"
 
 
 def kubelets_say(why: dict[str, str] | None) -> Deed:
@@ -168,7 +168,7 @@ def holds_gpus(why: dict[str, str], seconds: float, told: str) -> tuple[Row, ...
 
 def tried_for(attempt: int) -> Fact:
     """The job has not started so many times."""
-    return lambda world: world.status("toy").get("retry", {}).get("attempt") == attempt
+    return lambda world: world.status("toy").get("retry", {}).get("attempt", 0) == attempt
 
 
 BACK_OFF: Story = (
@@ -188,10 +188,26 @@ BACK_OFF: Story = (
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    "story", [BACK_OFF, holds_gpus(MOUNTS, 1200, TOLD_LATE)], ids=["an image", "nobody knows what"]
+    "story", [BACK_OFF, holds_gpus(MOUNTS, 3600, TOLD_LATE)], ids=["an image", "nobody knows what"]
 )
 def test_a_job_whose_pods_do_not_start_gives_its_gpus_back_and_tries_again_later(story: Story, seed: int) -> None:
     tell(story, seed)
+
+
+COPIES: Story = (
+    Row(
+        "a job comes whose init containers copy a data set",
+        (nodes(1, GPUS), replica(), kubelets_say({"reason": "PodInitializing", "message": ""}), job(small=GPUS)),
+        (has_pods(GPUS), tried_for(0)),
+        stays=2 * 3600,
+    ),
+    Row("they have ended", (kubelets_say(None),), (settled("toy", GPUS),)),
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_init_containers_may_run_for_as_long_as_they_need(seed: int) -> None:
+    tell(COPIES, seed)
 
 
 GROWS: Story = (

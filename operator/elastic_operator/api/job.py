@@ -186,8 +186,9 @@ class Recovery(ApiModel):
         default_factory=list,
         max_length=MAX_FINAL_CODES,
         description="Exit codes of a training process after which the job is Failed at once, since another try would"
-        " fare no better. In Torchrun mode the one that torchrun's summary in the log names, else the main container's"
-        " own. 128 and the number of a signal, as in a shell, for a process that one ended.",
+        " fare no better; not right after a pod joined, left or was lost. In Torchrun mode the one that torchrun's"
+        " summary in the log names, else the main container's own. 128 and the number of a signal, as in a shell, for a"
+        " process that one ended.",
         json_schema_extra={"default": [], "x-kubernetes-list-type": "set"},
     )
     master_loss_timeout_seconds: int = Field(

@@ -46,7 +46,7 @@ def over_for_good(seen: Observation, failed: Sequence[OwnPod], now: float) -> Ob
         return fail(seen, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
     final = seen.job.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
-    if last is None:
+    if last is None or _disturbed(seen, _known_at(last, now)):
         return None
     return fail(seen, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
 
@@ -59,14 +59,7 @@ def _exit_code(pod: OwnPod) -> int | None:
     return code if code >= 0 else 128 - code
 
 
-def over_after_restarts(seen: Observation, now: float) -> Observation:
-    """Failures that the master of an Elastic job has told of end it, too, where they are more than are allowed."""
-    if too_many := _too_many_in_all(seen, seen.status.total_failures):
-        return fail(seen, now, "RestartLimitReached", too_many)
-    return seen
-
-
-def _too_many_in_all(seen: Observation, failures: int) -> str:
+def too_many_in_all(seen: Observation, failures: int) -> str:
     """That there were more failures than the job may be started over after, in words; "" if that is not so."""
     assert seen.job.spec is not None
     most = seen.job.spec.recovery.max_restarts
@@ -116,7 +109,7 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     """
     assert seen.job.spec is not None
     what = describe_failure(first)
-    counts = not _disturbed(seen, min(first.main.finished_at or now, now))  # nodes' clocks may be ahead
+    counts = not _disturbed(seen, _known_at(first, now))
     failures = (0 if has_progressed(seen.status) else seen.status.failures) + counts
     in_all, attempt = seen.status.total_failures + counts, _attempts(seen.status) + 1
     update = {
@@ -128,7 +121,7 @@ def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observa
     }
     status = seen.status.model_copy(update=update)
     limit = seen.job.spec.recovery.max_failures_without_progress
-    over = f"failure {failures} in a row" if failures >= max(1, limit) else _too_many_in_all(seen, in_all)
+    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(seen, in_all)
     if counts and over:
         return fail(replace(seen, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
@@ -189,3 +182,8 @@ def _disturbed(seen: Observation, failed_at: float) -> bool:
 
 def _failed_at(pod: OwnPod) -> float:
     return pod.main.finished_at or inf
+
+
+def _known_at(pod: OwnPod, now: float) -> float:
+    """When it failed, no later than now: nodes' clocks may be ahead."""
+    return min(pod.main.finished_at or now, now)

@@ -85,9 +85,14 @@ def _refused(seen: Observation) -> dict[str, OwnPod]:
     return {pod.node: pod for pod in refused if pod.node}
 
 
+def _remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
+    """The nodes that are avoided or were so lately, by name."""
+    return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
+
+
 def _avoid(seen: Observation, now: float) -> list[AvoidedNode]:
     """The nodes to avoid, the latest ones last."""
-    known = {one.name: one for one in seen.status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
+    known = _remembered(seen.status, now)
     for node, pod in _refused(seen).items():
         before = known.pop(node, None)
         if before is None or not _is_together(before, now):
@@ -120,13 +125,16 @@ def _is_together(known: AvoidedNode, now: float) -> bool:
 def _is_excused(seen: Observation, now: float) -> bool:
     """Whether nothing is to wait for what is lost: pods that ran and were deleted or evicted, or that a node refused.
 
-    A node that is avoided and refuses more was not the planner's choice. A pod that is gone before it ran may be gone
-    again at once, whoever deletes it.
+    A node that is avoided and refuses more was not the planner's choice, and pods that more nodes refuse than can be
+    avoided are to blame themselves: else they would go from node to node without end. A pod that is gone before it ran
+    may be gone again at once, whoever deletes it.
     """
     gone = [pod for pod, _ in seen.gone if pod.incarnation == seen.status.incarnation]
     if node_is_lost(seen) or any(map(has_failed, gone)):
         return False
-    known, refused = {one.name: one for one in seen.status.avoided_nodes}, _refused(seen)
+    known, refused = _remembered(seen.status, now), _refused(seen)
+    if len(known.keys() | refused.keys()) > MAX_AVOIDED:
+        return False
     if any(
         now < seconds(known[node].until) and not _is_together(known[node], now) for node in refused if node in known
     ):

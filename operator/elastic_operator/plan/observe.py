@@ -20,7 +20,6 @@ from elastic_operator.plan.failures import (
     give_up_after_failure,
     has_failed,
     has_progressed,
-    over_after_restarts,
     short_failure,
     was_told_to_go,
 )
@@ -215,7 +214,16 @@ def _forgets(seen: Observation, now: float, since: float, **fields: object) -> O
     return replace(seen, status=seen.status.model_copy(update=fields))
 
 
+def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before."""
+    retry = seen.status.retry
+    if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
+        return seen
+    return replace(seen, status=seen.status.model_copy(update={"retry": None}))
+
+
 _TORCHRUN = (
+    _edited,
     _deadline,
     _success,
     give_up_after_failure,
@@ -230,9 +238,10 @@ _TORCHRUN = (
     _steady,
 )
 _ELASTIC = (
+    _edited,
     _deadline,
     _success,
-    over_after_restarts,
+    elastic.over_after_restarts,
     elastic.failure,
     _suspension,
     _outdated,

@@ -49,10 +49,22 @@ def take_report(seen: Observation, now: float) -> Observation:
         measured_by = report.read_at + MEASURED_SECONDS
         if now < measured_by:
             return replace(seen, status=status, wake_at=(*seen.wake_at, measured_by))
-    failed = status.total_failures + _failures_since(status.membership_generation or 0, report)
+    failed = status.total_failures + new_failures(seen)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*seen.events, _formed(report, latest)) if report.members else seen.events
     return replace(seen, status=status, events=events)
+
+
+def new_failures(seen: Observation) -> int:
+    """How many groups were formed anew after a failure since the one that the status knows.
+
+    Each incarnation counts its groups from 1.
+    """
+    report, known = report_of(seen), seen.status.membership_generation or 0
+    if report is None or report.generation == known:
+        return 0
+    since = known if report.generation > known else 0
+    return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
 
 
 def heard_by(seen: Observation) -> float:
@@ -127,12 +139,6 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
             history[index] = change.model_copy(update=cost)
         told = [one for one in told if one.generation < found.generation]
     return history
-
-
-def _failures_since(generation: int, report: Report) -> int:
-    """How many groups since that one were formed anew after a failure; each incarnation counts its groups from 1."""
-    known = generation if report.generation > generation else 0
-    return sum(change.reason == FAILURE and change.generation > known for change in report.changes)
 
 
 def _is_of(told: GroupChange, change: Change) -> bool:
