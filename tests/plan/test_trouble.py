@@ -196,18 +196,23 @@ AT_STEP = {"step_at_failure": 100}
 AT_CHECKPOINT = {"checkpoint_at_failure": 100, "step_at_failure": 150}
 
 
+def reached(*, told=100.0, **fields):
+    """What the master told at that time."""
+    return Training(last_updated_time=at(told), **fields)
+
+
 @pytest.mark.parametrize(
     ("training", "before", "failures"),
     [
-        (Training(step=100), AT_STEP, 2),
-        (Training(step=101), AT_STEP, 1),
-        (Training(step=99), AT_STEP, 2),
-        (Training(step=900, last_checkpoint_step=100), AT_CHECKPOINT, 2),
-        (Training(step=900, last_checkpoint_step=200), AT_CHECKPOINT, 1),
-        (Training(step=900), AT_CHECKPOINT, 2),
-        (Training(step=900, last_checkpoint_step=200), AT_STEP, 2),
-        (Training(goodput=0.5), AT_STEP, 2),
-        (Training(step=900), {}, 2),
+        (reached(step=100), AT_STEP, 2),
+        (reached(step=101), AT_STEP, 1),
+        (reached(step=99), AT_STEP, 2),
+        (reached(step=900, last_checkpoint_step=100), AT_CHECKPOINT, 2),
+        (reached(step=900, last_checkpoint_step=200), AT_CHECKPOINT, 1),
+        (reached(step=900), AT_CHECKPOINT, 2),
+        (reached(step=900, last_checkpoint_step=200), AT_STEP, 2),
+        (reached(goodput=0.5), AT_STEP, 2),
+        (reached(step=900), {}, 2),
     ],
     ids=[
         "the same step",
@@ -229,12 +234,13 @@ def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failur
 @pytest.mark.parametrize(
     ("training", "before", "forgets"),
     [
-        (Training(step=101), AT_STEP, "at once"),
-        (Training(step=50), AT_STEP, "after ten minutes"),
-        (Training(step=900, last_checkpoint_step=50), AT_STEP, "after ten minutes"),
-        (Training(step=10, last_checkpoint_step=50), AT_CHECKPOINT, "after ten minutes"),
-        (Training(step=100), AT_STEP, "never"),
-        (Training(step=900), AT_CHECKPOINT, "never"),
+        (reached(step=101), AT_STEP, "at once"),
+        (reached(step=50), AT_STEP, "after ten minutes"),
+        (reached(step=900, last_checkpoint_step=50), AT_STEP, "after ten minutes"),
+        (reached(step=10, last_checkpoint_step=50), AT_CHECKPOINT, "after ten minutes"),
+        (reached(step=100), AT_STEP, "never"),
+        (reached(step=900), AT_CHECKPOINT, "never"),
+        (reached(step=100, told=4), AT_STEP, "after ten minutes"),
     ],
     ids=[
         "a later step",
@@ -243,6 +249,7 @@ def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failur
         "checkpoints begin anew",
         "the same step",
         "no checkpoint yet",
+        "nothing told since it runs",
     ],
 )
 def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_cannot_be_told(
@@ -257,9 +264,9 @@ def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_c
 
 
 def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_it_trains_in_between():
-    status, now = started(training=Training(step=5000)), 200
+    status, now = started(training=reached(step=5000)), 200
     for steps in (5000, 3000, 4000, 2000):
-        status = status.model_copy(update={"training": Training(step=steps), "running_since": at(now)})
+        status = status.model_copy(update={"training": reached(step=steps, told=now), "running_since": at(now)})
         status = plan(make_job(status=status), BOTH, now=now + 700).status
         now += 800
         pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1, finished=now))
@@ -269,10 +276,10 @@ def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_
 
 
 def test_runs_that_fail_soon_are_in_a_row_though_each_counts_its_steps_from_0_and_one_gets_further_than_the_last():
-    job = failed_job(failures=1, training=Training(step=40), step_at_failure=50)
+    job = failed_job(failures=1, training=reached(step=40), step_at_failure=50)
     status = plan(job, make_grant()).status
     assert (status.failures, status.step_at_failure) == (2, 50)
-    again = failed_job(failures=2, training=Training(step=45), step_at_failure=status.step_at_failure)
+    again = failed_job(failures=2, training=reached(step=45), step_at_failure=status.step_at_failure)
     assert plan(again, make_grant()).status.finished
 
 

@@ -78,9 +78,12 @@ def has_progressed(status: JobStatus) -> bool | None:
 
     Checkpoints are compared with checkpoints, and steps with steps where no checkpoint is known. A script that counts
     from 0 in each run has fewer than before, and may do the same again or something new: that cannot be told, either.
-    A run that has no checkpoint yet is no further than one that had some.
+    A run that has no checkpoint yet is no further than one that had some. What was told before the job ran again says
+    nothing of this run.
     """
-    training = status.training or Training()
+    training, since = status.training or Training(), status.running_since
+    if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
+        return None
     if status.checkpoint_at_failure is not None and training.last_checkpoint_step is None:
         return False
     reached, before = training.last_checkpoint_step, status.checkpoint_at_failure
