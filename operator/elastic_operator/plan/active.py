@@ -1,0 +1,54 @@
+"""How long a job has had pods on nodes, in all: what `activeDeadlineSeconds` counts (135)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_operator.plan.observation import at, seconds
+
+
+def active_for(status: JobStatus, now: float) -> float:
+    """Seconds with pods on nodes up to now."""
+    return (status.active_seconds or 0) + (now - seconds(status.active_since) if status.active_since else 0.0)
+
+
+def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
+    """The account brought up to date; `holds`: there are pods on nodes."""
+    if status.finished:
+        return {}
+    if status.active_seconds is None:
+        return _begun(status, holds=holds, now=now)
+    if holds == (status.active_since is not None):
+        return {}
+    if holds:
+        return _account(status.active_seconds, at(now))
+    return _account(max(float(status.active_seconds), active_for(status, now)), None)
+
+
+def _begun(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
+    """The account of a job that has none: a new one, or one of a release that counted from the first start.
+
+    Such a release wrote down when the job got its pods and when it lost them. What it did not write down counts as time
+    with pods, as all time did then: so the job is not over at once, and its deadline does not begin anew.
+    """
+    spent, since = 0.0, status.start_time
+    for change in reversed(status.history):
+        if change.to == 0 and since is not None:
+            spent, since = spent + seconds(change.time) - seconds(since), None
+        elif change.from_ == 0 and since is None:
+            since = change.time
+    if holds:
+        return _account(spent, since or at(now))
+    until = _without_pods_since(status)
+    return _account(spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None)
+
+
+def _without_pods_since(status: JobStatus) -> float | None:
+    """Since when the job has been granted no pods; None if it is granted some."""
+    admitted = status.condition(ConditionType.ADMITTED)
+    return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
+
+
+def _account(spent: float, since: datetime | None) -> dict[str, object]:
+    return {"active_seconds": int(spent), "active_since": since}
