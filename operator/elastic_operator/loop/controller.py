@@ -16,17 +16,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.asking import Asker, Question
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
@@ -44,7 +48,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import CreatePod, Route, Share
+from elastic_operator.plan.decisions import CreatePod, Plan, Route, Share
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
@@ -115,9 +119,10 @@ class Controller:
             fresh=fresh,
             done=self._decide_again,
             failed=self._set_aside,
-            worked=self.bulkhead.worked,
+            worked=self._worked,
+            refused=lambda job: self.trials.were_refused(job),
         )
-        self.trials = Trials(actor.try_pods, self.dispatcher.note)
+        self.trials = Trials(Asker(actor.session, stores, actor.build).ask, self.dispatcher.note)
         self.view.may_take = self.trials.may_take
         self._seen: Mapping[str, Observation] = {}
         self._wake, self._told = asyncio.Event(), told
@@ -203,8 +208,7 @@ class Controller:
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
             self._fresh = self.dispatcher.fresh()
-            if self._fresh:
-                self.reclaimer.count(allocation, self._subject)
+            self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
@@ -223,6 +227,11 @@ class Controller:
         """What was to be done for a job is done, or has failed."""
         self._settled.pop(uid, None)
         self.wake()
+
+    def _worked(self, uid: str) -> None:
+        """Pods of that job were made."""
+        self.bulkhead.worked(uid)
+        self.trials.made(uid)
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
@@ -278,7 +287,7 @@ class Controller:
         same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
         if self._allocation is None or not same:
             self._snapshot = snapshot
-            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot), self.view.members))
+            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot)))
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
@@ -349,13 +358,16 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            if share is not None and share.release and not self._fresh:
-                share = None
-            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS if self._fresh else NOT_FRESH_SECONDS
+            waits = share is not None and bool(share.release) and not self._may_let_go(job.uid, allocation)
+            plan = plan_aside(job, None if waits else share, now)
+            wait = NOT_FRESH_SECONDS if waits else RESYNC_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                wait = self.dispatcher.start(body, job, plan, before=lambda: self._before(job.uid, allocation))
+                start = self.dispatcher.start(
+                    body, job, plan, before=self._before(job.uid, plan, allocation, waits=waits)
+                )
+                wait = min(start, NOT_FRESH_SECONDS) if waits else start
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -367,14 +379,14 @@ class Controller:
         """Make the job's plan and start on it."""
         job = seen.job
         grant = allocation.get(job.uid)
-        waits = grant is not None and bool(grant.release) and not self._fresh
+        waits = grant is not None and bool(grant.release) and not self._may_let_go(job.uid, allocation)
         if grant is not None and waits:
             grant = grant.without_releases(seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = (lambda: None) if waits else (lambda: self._before(job.uid, allocation))
+        before = self._before(job.uid, plan, allocation, waits=waits)
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
@@ -383,34 +395,77 @@ class Controller:
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
 
-    def _before(self, uid: str, allocation: Allocation) -> Callable[[], Awaitable[bool]] | None:
-        """What must be done before the job lets pods go: those who get the room can use it, and have it kept."""
-        if uid not in allocation or not allocation.share(uid).release:
-            return self.reclaimer.before(uid)
-        trials = [trial for taker in allocation.takers(uid) if (trial := self._trial(taker, allocation)) is not None]
-        if not trials:
-            return self.reclaimer.before(uid)
-
-        async def decide_again() -> bool:
-            await asyncio.gather(*map(asyncio.shield, trials), return_exceptions=True)
+    def _may_let_go(self, uid: str, allocation: Allocation) -> bool:
+        """Whether its pods may go: the stores are fresh, and each job that gets the room can use it (139)."""
+        if not self._fresh:
             return False
+        asked = [self._can_use_room(taker, uid, allocation) for taker in sorted(allocation.takers(uid))]
+        return all(asked)
 
-        return decide_again
-
-    def _trial(self, uid: str, allocation: Allocation) -> asyncio.Task[None] | None:
-        """The question whether the pods that the job is to get would be taken; None if they would."""
+    def _can_use_room(self, uid: str, giver: str, allocation: Allocation) -> bool:
+        """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
         seen = self._seen.get(uid)
-        slots = allocation.share(uid).create if uid in allocation else ()
-        if seen is None or seen.job.spec is None or not slots:
-            return None
-        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
-        return self.trials.trial(
-            seen.job,
-            tuple(
-                CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
-                for slot in slots
-            ),
+        creates = self._creates(uid, allocation)
+        if seen is None or seen.job.spec is None or not creates:
+            return True
+        roles = Counter(create.role for create in creates)
+        question = partial(self._question, seen.job, creates, allocation)
+        return self.trials.have_passed(seen.job, roles, question, ended=lambda: self._decide_again(giver))
+
+    def _question(self, job: Job, creates: tuple[CreatePod, ...], allocation: Allocation) -> Question:
+        assert job.spec is not None, "asked by `_can_use_room` for those whose spec could be read"
+        share = allocation.share(job.uid)
+        ready = sum(slot.ready for slot in share.create)
+        others = [self._seen[uid].job for uid in sorted(self.trials.asked() - {job.uid}) if uid in self._seen]
+        besides = ((one, self._creates(one.uid, allocation)) for one in others if one.namespace == job.namespace)
+        return Question(
+            job,
+            creates,
+            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
+            leaving=partial(self._leaving, job.namespace, allocation.going),
+            has_idle=ready > 0 and len(share.keep) + ready >= job.spec.min_replicas,
         )
+
+    def _creates(self, uid: str, allocation: Allocation) -> tuple[CreatePod, ...]:
+        """The pods that the job is to get, as they would be made if their room were free."""
+        seen, slots = self._seen.get(uid), allocation.share(uid).create if uid in allocation else ()
+        if seen is None or seen.job.spec is None:
+            return ()
+        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        return tuple(
+            CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
+            for slot in slots
+        )
+
+    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
+        """The pods of that namespace that are to go, or do so already."""
+        return [
+            pod
+            for pod in self.stores.pods
+            if pod.metadata.namespace == namespace
+            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+        ]
+
+    def _before(
+        self, uid: str, plan: Plan, allocation: Allocation, *, waits: bool
+    ) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
+        """What must be done before the job lets pods go: those who get the room have it kept, and the brakes count."""
+        if waits:
+            return lambda: None
+        pods = {pod.uid: taker for pod in plan.deletes if (taker := allocation.taken.get(pod.uid)) is not None}
+
+        def start() -> Callable[[], Awaitable[bool]] | None:
+            kept = self.reclaimer.before(uid)
+
+            async def counted() -> bool:
+                if kept is not None and not await kept():
+                    return False
+                self.reclaimer.goes(pods)
+                return True
+
+            return counted if pods else kept
+
+        return start
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

@@ -49,8 +49,8 @@ _GROWS_LATER = (
     " or wait."
 )
 _TAKES_NOTHING = (
-    "Nobody makes way for it for now: the operator met an error of its own at what it gave this job last. Edit the job"
-    " to have it tried at once, or wait."
+    "Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it tried at once,"
+    " or wait."
 )
 _GROWS_LESS = (
     "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
@@ -185,18 +186,32 @@ class Request:
 UNBRAKED = 1 << 60
 
 
+class Brake(StrEnum):
+    """The limits of reclaim, by the names of their settings."""
+
+    FOR_ONE = "reclaim.maxEvictionsPerDecision"
+    IN_ALL = "reclaim.maxEvictionsPerMinute"
+
+
+class Taker(NamedTuple):
+    """Who has pods of others go: the team, and the job or foreign pod (uid)."""
+
+    team: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class Brakes:
-    """The most pods of others that may go within a minute, and those of them that have gone already (138).
+    """The most pods of others that may go within a minute (138), for each team and for all together.
 
-    `for_one` is the limit of each taker, `gone_for` what has gone for it, by the taker's uid; `in_all` and `gone` are
-    the same of all takers together.
+    `gone` are those (uids) that were told to go in the last minute, and for whom. The limits that are `firm` were set
+    by somebody.
     """
 
     for_one: int = UNBRAKED
     in_all: int = UNBRAKED
-    gone_for: Mapping[str, int] = field(default_factory=dict)
-    gone: int = 0
+    gone: Mapping[str, Taker] = field(default_factory=dict)
+    firm: frozenset[Brake] = frozenset(Brake)
 
 
 @dataclass(frozen=True, slots=True)
