@@ -137,8 +137,14 @@ def as_one(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Map
     most = {name: max(n, asked.get(name, 0)) for name, n in limits.items()}
     most |= {name: n for name, n in asked.items() if "/" in name or name.startswith("hugepages-")}
     resources = {
-        kind: {name: f"{n}m" if name == "cpu" else str(n) for name, n in of.items()}
+        kind: {name: _quantity(name, n) for name, n in of.items()}
         for kind, of in (("requests", asked), ("limits", most))
     }
     spec = {name: part for name, part in manifest["spec"].items() if name not in ("initContainers", "resources")}
     return {**manifest, "spec": {**spec, "containers": [{**main_container(manifest), "resources": resources}]}}
+
+
+def _quantity(resource: str, amount: int) -> str:
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
