@@ -229,6 +229,27 @@ def test_what_has_idle_room_is_made_though_a_quota_refuses_what_others_would_go_
     lived(story)
 
 
+def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_would_go_for() -> None:
+    async def story(world: World) -> None:
+        green = teams(world, nodes=4, red=8)
+        world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 14})
+        await world.advance(30)
+        refuse(world, "red", QUOTA, gpus=3)
+        evicted = Evicted(world)
+        job = add_job(world, "red", minReplicas=1, maxReplicas=8)
+        await world.advance(700)
+        assert len(pods_of(world, job)) == 2
+        told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
+        assert any("Nobody makes way for it to grow" in note and "exceeded quota" in note for note in told)
+        assert evicted.times == []
+        green = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
+        world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 13})
+        await world.advance(15)
+        assert len(pods_of(world, job)) == 3
+
+    lived(story)
+
+
 def test_of_many_small_takers_only_those_that_a_quota_takes_have_others_go() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=4, red=12)

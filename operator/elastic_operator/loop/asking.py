@@ -49,13 +49,8 @@ class Question:
     besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
     """Jobs, and the roles of the pods that each of them is yet to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
-    has_idle: bool = False
-    """Whether the job needs some of these pods more than the others, and there is room for them already."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether a refusal is the job's trouble: else a part of the pods may be taken, or others are only faster."""
-        return not self.besides and not self.has_idle
+    needed: bool = True
+    """Whether the job lacks its minimum without those for which others are to go."""
 
 
 class Asker:

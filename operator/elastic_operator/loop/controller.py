@@ -16,26 +16,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 
+from elastic_operator.api.refusal import pod_blocked
 from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
-from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
-from elastic_operator.loop.asking import Asker, Question
+from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
@@ -48,7 +48,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import CreatePod, Plan, Route, Share
+from elastic_operator.plan.decisions import Event, Route, Share
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
@@ -122,9 +122,9 @@ class Controller:
             worked=self._worked,
             refused=lambda job: self.trials.were_refused(job),
         )
-        self.trials = Trials(Asker(actor.session, stores, actor.build).ask, self.dispatcher.note)
+        self.trials = Trials(Asker(actor.session, stores, actor.build).ask, self._refused)
+        self.making_way = MakingWay(self.trials, reclaimer, stores.pods, again=self._decide_again)
         self.view.may_take = self.trials.may_take
-        self._seen: Mapping[str, Observation] = {}
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
@@ -132,8 +132,6 @@ class Controller:
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
-        self._fresh = True
-        """Whether the stores can be trusted: else no pod goes that might stay, as none is made (139)."""
         self._resync_at = 0.0
         self._to_resync: list[str] = []
         self._behind: dict[str, None] = {}
@@ -200,14 +198,13 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
-            self._seen = sight.seen
             drop_absent(self._settled, sight.seen.keys())
             self.trials.keep_only(sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self._fresh = self.dispatcher.fresh()
+            self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
             self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
@@ -232,6 +229,14 @@ class Controller:
         """Pods of that job were made."""
         self.bulkhead.worked(uid)
         self.trials.made(uid)
+
+    def _refused(self, job: Job, error: PodRefused, needed: bool) -> None:
+        """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
+        if needed:
+            self.dispatcher.note(job, error)
+            return
+        text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
+        self.dispatcher.actor.tell(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
@@ -358,16 +363,14 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            waits = share is not None and bool(share.release) and not self._may_let_go(job.uid, allocation)
+            waits = share is not None and bool(share.release) and not self.making_way.may_begin(job.uid)
             plan = plan_aside(job, None if waits else share, now)
             wait = NOT_FRESH_SECONDS if waits else RESYNC_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                start = self.dispatcher.start(
-                    body, job, plan, before=self._before(job.uid, plan, allocation, waits=waits)
-                )
-                wait = min(start, NOT_FRESH_SECONDS) if waits else start
+                before = self.making_way.before(job.uid, plan)
+                wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -379,14 +382,14 @@ class Controller:
         """Make the job's plan and start on it."""
         job = seen.job
         grant = allocation.get(job.uid)
-        waits = grant is not None and bool(grant.release) and not self._may_let_go(job.uid, allocation)
+        waits = grant is not None and bool(grant.release) and not self.making_way.may_begin(job.uid)
         if grant is not None and waits:
             grant = grant.without_releases(seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = self._before(job.uid, plan, allocation, waits=waits)
+        before = (lambda: None) if waits else self.making_way.before(job.uid, plan)
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
@@ -394,78 +397,6 @@ class Controller:
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
-
-    def _may_let_go(self, uid: str, allocation: Allocation) -> bool:
-        """Whether its pods may go: the stores are fresh, and each job that gets the room can use it (139)."""
-        if not self._fresh:
-            return False
-        asked = [self._can_use_room(taker, uid, allocation) for taker in sorted(allocation.takers(uid))]
-        return all(asked)
-
-    def _can_use_room(self, uid: str, giver: str, allocation: Allocation) -> bool:
-        """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
-        seen = self._seen.get(uid)
-        creates = self._creates(uid, allocation)
-        if seen is None or seen.job.spec is None or not creates:
-            return True
-        roles = Counter(create.role for create in creates)
-        question = partial(self._question, seen.job, creates, allocation)
-        return self.trials.have_passed(seen.job, roles, question, ended=lambda: self._decide_again(giver))
-
-    def _question(self, job: Job, creates: tuple[CreatePod, ...], allocation: Allocation) -> Question:
-        assert job.spec is not None, "asked by `_can_use_room` for those whose spec could be read"
-        share = allocation.share(job.uid)
-        ready = sum(slot.ready for slot in share.create)
-        others = [self._seen[uid].job for uid in sorted(self.trials.asked() - {job.uid}) if uid in self._seen]
-        besides = ((one, self._creates(one.uid, allocation)) for one in others if one.namespace == job.namespace)
-        return Question(
-            job,
-            creates,
-            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
-            leaving=partial(self._leaving, job.namespace, allocation.going),
-            has_idle=ready > 0 and len(share.keep) + ready >= job.spec.min_replicas,
-        )
-
-    def _creates(self, uid: str, allocation: Allocation) -> tuple[CreatePod, ...]:
-        """The pods that the job is to get, as they would be made if their room were free."""
-        seen, slots = self._seen.get(uid), allocation.share(uid).create if uid in allocation else ()
-        if seen is None or seen.job.spec is None:
-            return ()
-        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
-        return tuple(
-            CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
-            for slot in slots
-        )
-
-    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
-        """The pods of that namespace that are to go, or do so already."""
-        return [
-            pod
-            for pod in self.stores.pods
-            if pod.metadata.namespace == namespace
-            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
-        ]
-
-    def _before(
-        self, uid: str, plan: Plan, allocation: Allocation, *, waits: bool
-    ) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
-        """What must be done before the job lets pods go: those who get the room have it kept, and the brakes count."""
-        if waits:
-            return lambda: None
-        pods = {pod.uid: taker for pod in plan.deletes if (taker := allocation.taken.get(pod.uid)) is not None}
-
-        def start() -> Callable[[], Awaitable[bool]] | None:
-            kept = self.reclaimer.before(uid)
-
-            async def counted() -> bool:
-                if kept is not None and not await kept():
-                    return False
-                self.reclaimer.goes(pods)
-                return True
-
-            return counted if pods else kept
-
-        return start
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

@@ -1,7 +1,8 @@
 """Whether the API server would take the pods for which others are to go: asked before the first of those goes (139).
 
-A job whose pods it refuses takes nothing from others for a while, and the refusal counts as if the pods had been sent:
-it is told, and tried again later. Where its own pods are refused all the same, time after time, others rest from it.
+A job whose pods it refuses takes nothing from others for a while. Where it needs them for its minimum, that counts as
+if they had been sent; else it goes on growing into what is idle. Where pods are refused all the same as they are made,
+time after time, others rest from the job. An edited job is asked about at once.
 
 Each question is one to three requests. Few are under way at once, fewer of one namespace: whoever has slow webhooks
 there, or very many jobs, must not keep others waiting, nor the writes that all of this is for.
@@ -28,7 +29,8 @@ log = logging.getLogger(__name__)
 PASSED_SECONDS = 60.0
 """An answer holds for so long: quotas change."""
 REFUSED_SECONDS = 10.0
-"""A job whose pods were refused takes nothing for so long; by then its status says when it is tried again."""
+MOST_REFUSED_SECONDS = 300.0
+"""A job whose pods were refused takes nothing for so long, doubled each time up to the longest."""
 SILENT_SECONDS = 1.0
 MOST_SILENT_SECONDS = 30.0
 """Where no answer comes, nothing is asked in that namespace for so long, doubled each time up to the longest."""
@@ -55,27 +57,34 @@ class _Silence:
 
 
 class Trials:
-    """The answers, by the uid of the job. `ask` raises ClusterError, `refused` is told of a PodRefused."""
+    """The answers, by the uid of the job.
+
+    `ask` raises ClusterError. `refused` is told of a PodRefused, and whether the job needs the pods for its minimum;
+    not where pods of other jobs are only faster.
+    """
 
     def __init__(
         self,
         ask: Callable[[Question], Awaitable[None]],
-        refused: Callable[[Job, PodRefused], object],
+        refused: Callable[[Job, PodRefused, bool], object],
     ) -> None:
         self._ask, self._refused = ask, refused
         self._passed: dict[str, _Passed] = {}
         self._barred: dict[str, float] = {}
-        self._in_vain: dict[str, tuple[int, int]] = {}
-        """By job: its generation, and how often the pods that had passed were refused when they were made."""
+        self._refusals: dict[str, int] = {}
+        self._in_vain: dict[str, int] = {}
+        """How often pods that had passed were refused as they were made."""
+        self._generations: dict[str, int] = {}
+        """Of the jobs that are known here, those to which it applies."""
         self._silences: dict[str, _Silence] = {}
         self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
 
     def may_take(self, job: Job) -> bool:
         """Whether others may be asked to go for the job."""
-        generation, times = self._in_vain.get(job.uid, (0, 0))
-        if generation != job.generation and times:
-            del self._in_vain[job.uid]  # it was edited: tried at once
-            self._barred.pop(job.uid, None)
+        if self._generations.setdefault(job.uid, job.generation) != job.generation:
+            self._generations[job.uid] = job.generation
+            for known in (self._barred, self._refusals, self._in_vain):
+                known.pop(job.uid, None)
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
@@ -87,7 +96,7 @@ class Trials:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._in_vain):
+        for known in (self._passed, self._barred, self._refusals, self._in_vain, self._generations):
             drop_absent(known, present)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
@@ -124,8 +133,7 @@ class Trials:
         """Pods of the job were refused as they were made. If they had passed, others went in vain, if any did."""
         if self._passed.pop(job.uid, None) is None:
             return
-        times = self._in_vain.get(job.uid, (0, 0))[1] + 1
-        self._in_vain[job.uid] = job.generation, times
+        times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
         if times >= MOST_IN_VAIN:
             rest = min(FIRST_REST_SECONDS * 2 ** min(times - MOST_IN_VAIN, 10), MOST_REST_SECONDS)
             log.warning(
@@ -151,9 +159,11 @@ class Trials:
             await self._ask(question)
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
-            self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + REFUSED_SECONDS)
-            if question.tells:
-                self._refused(job, error)
+            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not question.besides)
+            wait = min(REFUSED_SECONDS * 2 ** min(max(0, times - 1), 10), MOST_REFUSED_SECONDS)
+            self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
+            if not question.besides:
+                self._refused(job, error, question.needed)
         except ClusterError as error:
             self._hear_nothing(job.namespace, error)
         except Exception:
@@ -161,6 +171,7 @@ class Trials:
             self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
         else:
             self._silences.pop(job.namespace, None)
+            self._refusals.pop(job.uid, None)
             roles = Counter(create.role for create in question.creates)
             self._passed[job.uid] = _Passed(job.generation, roles, time.monotonic() + PASSED_SECONDS)
 
