@@ -307,3 +307,26 @@ def test_without_an_answer_nobody_goes_and_few_questions_are_asked_and_afterward
         assert all(pods_of(world, job) for job in jobs)
 
     lived(story)
+
+
+@pytest.mark.parametrize("placed", [0, 1], ids=["all-of-its-pods", "all-but-the-first"])
+def test_for_a_job_whose_pods_the_scheduler_places_nowhere_others_go_three_times_and_then_it_rests(placed: int) -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=4, red=4)
+        await world.advance(30)
+        evicted = Evicted(world)
+        job = add_job(world, "red", minReplicas=1, maxReplicas=1 + placed)
+
+        def never(plural: str, old: Body | None, new: Body | None) -> None:
+            made = new if plural == kinds.PODS and old is None else None
+            if made is not None and made["metadata"]["namespace"] == "red" and not (placed and is_master(made)):
+                world.machines.never.add(made["metadata"]["uid"])
+
+        world.server.listeners.append(never)
+        await world.advance(HOUR)
+        assert len(evicted.times) == 3 + placed
+        await world.advance(3 * HOUR)
+        assert len(evicted.times) <= 5 + placed
+        assert len(pods_of(world, job)) >= placed
+
+    lived(story)

@@ -18,13 +18,14 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import MOST_IN_VAIN, Reservation, is_renewable, reservation_of, write
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Event, Reclaim
 from elastic_operator.plan.model import Brake, Brakes, Taker
+from elastic_operator.plan.resting import MOST_IN_VAIN
 from elastic_operator.plan.words import listed, pods
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
-from elastic_operator.cluster.reservation import FIRST_REST_SECONDS, MOST_IN_VAIN, MOST_REST_SECONDS
 from elastic_operator.loop.asking import Question
 from elastic_operator.loop.read import drop_absent
 from elastic_operator.plan.job import Job
+from elastic_operator.plan.resting import rest_seconds
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +134,7 @@ class Trials:
         if self._passed.pop(job.uid, None) is None:
             return
         times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
-        if times >= MOST_IN_VAIN:
-            rest = min(FIRST_REST_SECONDS * 2 ** min(times - MOST_IN_VAIN, 10), MOST_REST_SECONDS)
+        if rest := rest_seconds(times):
             log.warning(
                 "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, rest / 3600
             )

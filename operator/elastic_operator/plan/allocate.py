@@ -180,6 +180,7 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
     yield job.failed_until
     yield job.grow_after
+    yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
     if team and job.running_since:

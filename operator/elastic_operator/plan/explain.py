@@ -110,7 +110,7 @@ class Explainer:
         text, wake_at = with_time_of_asking(claim, lacking.message, self._table.now)
         if job.avoided:
             text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
-        return Why(lacking.limit, text if job.takes else f"{text} {_TAKES_NOTHING}", wake_at)
+        return Why(lacking.limit, text if claim.takes(self._table.now) else f"{text} {_TAKES_NOTHING}", wake_at)
 
     def _need(self, claim: Claim, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

@@ -76,7 +76,7 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     master, workers = claim.missing(claim.minimum)
     if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True
-    if claim.job.waiting or not claim.job.takes:
+    if claim.job.waiting or not claim.takes(table.now):
         return False
     request = claim.request
     foreign = (request.preempts, request.priority) if request else None

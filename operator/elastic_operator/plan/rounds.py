@@ -128,7 +128,7 @@ def _alike(table: Table, claim: Claim) -> Hashable | None:
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
         return None
     asks = claim.master, claim.worker, claim.minimum
-    takes = job.takes, request and request.preempts, table.spares_whole_jobs(claim)
+    takes = claim.takes(table.now), request and request.preempts, table.spares_whole_jobs(claim)
     return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
