@@ -17,16 +17,16 @@ from elastic_worker.protocol.codec import to_line
 from tests.worker.coordinator.states import failure, make_group, make_pod, make_wish, member, training
 
 
-def in_place(*indices, kind=IN_PLACE, **more):
+def in_place(*indices, mode=IN_PLACE, **more):
     """These pods train, and their processes are in generation 1."""
     state = training(*indices, **more)
     for each in state.members.values():
-        joined(each, 1, kind=kind)
+        joined(each, 1, mode=mode)
     return state
 
 
-def joined(member, number, *, kind=IN_PLACE):
-    member.mark_ready(reports.Ready(True, number, holds=True, change_mode=kind), 0.0)
+def joined(member, number, *, mode=IN_PLACE):
+    member.mark_ready(reports.Ready(True, number, holds=True, change_mode=mode), 0.0)
 
 
 def loses_a_process(member):
@@ -292,7 +292,7 @@ def test_where_nobody_has_the_state_any_more_all_start_from_the_checkpoint():
 
 
 def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
-    state = in_place(0, 1, 2, kind=RESTART)
+    state = in_place(0, 1, 2, mode=RESTART)
     state.members["u2"].start_leaving(40.0)
     parks = decide(state, 10.0)
     assert (parks.act, parks.reason, parks.attempt.restarts) == ("park", "Leave", True)
@@ -311,7 +311,7 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
 
 
 def test_a_pod_that_left_long_ago_cuts_no_checkpoint_short():
-    state = in_place(0, 1, kind=RESTART)
+    state = in_place(0, 1, mode=RESTART)
     state.members["u3"] = member(3, presence=Disconnected(5.0, leaving_until=4.0))
     state.members["u1"].start_leaving(40.0)
     parks = decide(state, 10.0)

@@ -83,8 +83,8 @@ def test_only_who_has_done_no_step_for_a_quarter_of_the_limit_must_read_and_writ
 
     processes = [process(1, None), process(2, 74.0), process(3, 76.0), process(4, 0.0, ended=True)]
     group = SimpleNamespace(settings=SimpleNamespace(stall_seconds=100), processes=processes)
-    for kind, silent in (("", [2]), (IN_PLACE, [])):
-        group.trainees = SimpleNamespace(kind=kind)
+    for mode, silent in (("", [2]), (IN_PLACE, [])):
+        group.trainees = SimpleNamespace(change_mode=mode)
         assert Health(group, SimpleNamespace()).silent(100.0) == silent
 
 
@@ -116,7 +116,7 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     told = {}
     library = Trainees("u1", Path("socket"), report=lambda *said: told.update(to_line(*said)), size=lambda: 1)
     trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
-    trainee.where = Position(boundary=31, seconds=seconds, median=0.1)
+    trainee.position = Position(boundary=31, seconds=seconds, median=0.1)
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
     group = SimpleNamespace(trainees=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
@@ -126,13 +126,13 @@ def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_
     assert (told.get("stuck") is not None) is is_stuck
 
 
-@pytest.mark.parametrize(("kind", "ended_after"), [("", 5), (IN_PLACE, 2)])
-def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(kind, ended_after):
+@pytest.mark.parametrize(("mode", "ended_after"), [("", 5), (IN_PLACE, 2)])
+def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(mode, ended_after):
     signals = []
     stopped = SimpleNamespace(
         pid=7, state=lambda: "T", signal=signals.append, exited=SimpleNamespace(done=lambda: True)
     )
-    library = SimpleNamespace(in_place=kind == IN_PLACE, kind=kind, poll_stuck=lambda _seconds: None)
+    library = SimpleNamespace(in_place=mode == IN_PLACE, change_mode=mode, poll_stuck=lambda _seconds: None)
     aligning = SimpleNamespace(frozen=False, under_way=False)
     settings = SimpleNamespace(stall_seconds=1800)
     group = SimpleNamespace(trainees=library, settings=settings, record=None, running=True, step=0)

@@ -153,7 +153,7 @@ def test_a_process_says_hello_with_its_place_in_the_pod_and_where_it_writes_chec
     told = []
     library = Trainees("u1", Path("socket"), report=lambda *said: told.extend(said), size=lambda: 1)
     trainee = library.add({"localRank": 0, "kind": RESTART, **hello}, Wire())
-    assert (trainee.local_rank, trainee.kind, library.kind) == (0, RESTART, RESTART)
+    assert (trainee.local_rank, trainee.change_mode, library.change_mode) == (0, RESTART, RESTART)
     assert told == ([reports.CheckpointFolder("/checkpoints")] if hello.get("checkpoints") else [])
 
 

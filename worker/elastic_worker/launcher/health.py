@@ -49,7 +49,7 @@ class Health:
 
     def silent(self, now: float) -> list[int]:
         """Pids of plain scripts' processes without a step for SILENT_SHARE of stallSeconds. `now` is monotonic."""
-        if self._group.trainees.kind:
+        if self._group.trainees.change_mode:
             return []
         long = SILENT_SHARE * self._group.settings.stall_seconds
         return [p.pid for p in self._running() if p.steps[1] is not None and now >= p.steps[1] + long]
@@ -66,9 +66,9 @@ class Health:
         record = self._group.record
         stall = None
         if stuck is not None and record is not None and self._group.running:
-            local_rank, where = stuck
+            local_rank, position = stuck
             rank = record.first_rank + local_rank
-            stall = StuckRank(record.number, rank, where.boundary, where.seconds)
+            stall = StuckRank(record.number, rank, position.boundary, position.seconds)
         if (stall is None) != (self._stuck is None):
             self._membership.report(Stuck(stall))
         self._stuck = stall
@@ -96,6 +96,6 @@ class Health:
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
         """What `life` judges the process by. Steps of scripts that use the library are left to `_report_stall`."""
         steps = process.steps
-        if steps.last is None or self._group.trainees.kind:
+        if steps.last is None or self._group.trainees.change_mode:
             return Seen(process.cpu_seconds())
         return Seen(process.cpu_seconds(), moved, steps.count, steps.first, steps.last)

@@ -47,12 +47,12 @@ class Trainee:
     """
 
     local_rank: int
-    kind: str
+    change_mode: str
     writer: Writer
     joined: int = 0
     waits: bool = False
     progress: process_reports.Progress | None = None
-    where: process_reports.Position | None = None
+    position: process_reports.Position | None = None
 
     def send(self, message: Message) -> None:
         """Send a message to the process, unless the connection is closing."""
@@ -94,15 +94,15 @@ class Trainees:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
-    def kind(self) -> str:
+    def change_mode(self) -> str:
         """How its processes change groups: in place, or started again after a checkpoint; "" for a plain script."""
-        kinds = {trainee.kind for trainee in self._trainees.values()}
-        return kinds.pop() if len(kinds) == 1 and len(self._trainees) == self._size() else ""
+        modes = {trainee.change_mode for trainee in self._trainees.values()}
+        return modes.pop() if len(modes) == 1 and len(self._trainees) == self._size() else ""
 
     @property
     def in_place(self) -> bool:
         """Whether all of the pod's processes change groups without being started again."""
-        return self.kind == IN_PLACE
+        return self.change_mode == IN_PLACE
 
     def progress(self) -> process_reports.Progress | None:
         """The last progress that the first process has reported, None without one."""
@@ -114,12 +114,12 @@ class Trainees:
         A step is stuck after `at_least` seconds and STALL_STEPS times the median. The positions are those that the
         processes last reported; each call asks for new ones.
         """
-        positions = [(trainee.local_rank, trainee.where) for trainee in self._trainees.values()]
+        positions = [(trainee.local_rank, trainee.position) for trainee in self._trainees.values()]
         self._send_to_all(process_orders.AskPosition())
         stuck = [
-            (local_rank, where)
-            for local_rank, where in positions
-            if where is not None and where.seconds > max(at_least, STALL_STEPS * where.median)
+            (local_rank, position)
+            for local_rank, position in positions
+            if position is not None and position.seconds > max(at_least, STALL_STEPS * position.median)
         ]
         return min(stuck, key=lambda each: each[1].boundary) if positions and len(stuck) == len(positions) else None
 
@@ -186,7 +186,7 @@ class Trainees:
         trainee.progress = report
 
     def _on_position(self, trainee: Trainee, report: process_reports.Position) -> None:
-        trainee.where = report
+        trainee.position = report
 
     def _on_waits(self, trainee: Trainee, _report: process_reports.Waits) -> None:
         trainee.waits, trainee.joined = True, 0
@@ -246,13 +246,13 @@ class Trainees:
     def _report_readiness(self) -> None:
         """Report, when it has changed, whether all processes can join a group, and which one they are in."""
         trainees = list(self._trainees.values())
-        complete = len(trainees) == self._size() and len({t.kind for t in trainees}) == 1
+        complete = len(trainees) == self._size() and len({t.change_mode for t in trainees}) == 1
         ready = complete and all(t.waits or t.joined for t in trainees)
         joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
         if (ready, joined) != (self._ready, self._joined):
             self._ready, self._joined = ready, joined
             holds = any(trainee.joined for trainee in trainees)
-            self._report(reports.Ready(ready, joined, holds, self.kind))
+            self._report(reports.Ready(ready, joined, holds, self.change_mode))
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 

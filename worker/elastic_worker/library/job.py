@@ -275,7 +275,7 @@ class Job:
     @property
     def may_change_in_place(self) -> bool:
         """Whether this kind of group changes in place in Elastic mode, so that a lost peer ends no process."""
-        return self._regrouping.kind == contract.IN_PLACE
+        return self._regrouping.change_mode == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
         """Whether an error of communication means that a peer is lost. See StepJob."""

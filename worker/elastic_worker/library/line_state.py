@@ -100,9 +100,9 @@ class LineState:
             orders.Propose: self._on_propose,
             orders.Cancel: self._on_cancel,
             orders.Broken: self._on_broken,
-            process_orders.SaveAlone: self._on_save,
+            process_orders.SaveAlone: self._on_save_alone,
             process_orders.Bind: self._on_bind,
-            process_orders.CoordinatorAway: self._on_away,
+            process_orders.CoordinatorAway: self._on_coordinator_away,
             process_orders.Leave: self._on_leave,
             process_orders.AskPosition: self._on_ask_position,
         }
@@ -186,7 +186,7 @@ class LineState:
         if order.generation == self.generation:
             self._break()
 
-    def _on_save(self, _order: process_orders.SaveAlone) -> None:
+    def _on_save_alone(self, _order: process_orders.SaveAlone) -> None:
         self._save = True
 
     def _on_bind(self, order: process_orders.Bind) -> None:
@@ -194,7 +194,7 @@ class LineState:
         self._formed, self._key, self.bound, self._save = None, None, order.at, False
         self._verdict = Verdict(order.place, formed, save=bool(order.save))
 
-    def _on_away(self, order: process_orders.CoordinatorAway) -> None:
+    def _on_coordinator_away(self, order: process_orders.CoordinatorAway) -> None:
         self.is_away, self.master = order.is_away, max(self.master, order.epoch or 0)
 
     def _on_leave(self, _order: process_orders.Leave) -> None:

@@ -53,11 +53,11 @@ class Regrouping:
         self.aborted = False
         self._own = find(environ)
         self._has_state = self._at_boundary = False
-        self.kind = self._choose(in_place)
+        self.change_mode = self._choose(in_place)
         self.line: LauncherLine | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
-            self.line = LauncherLine(path, Hello(self.local_rank, self.kind, checkpoints), form=self._form)
-        if self.kind == RESTART:
+            self.line = LauncherLine(path, Hello(self.local_rank, self.change_mode, checkpoints), form=self._form)
+        if self.change_mode == RESTART:
             # Such scripts need the group before job.restore, for example to shard a model.
             self.formed = self._public_group()
 
@@ -75,12 +75,12 @@ class Regrouping:
     @property
     def changes_in_place(self) -> bool:
         """Whether this process can enter another group without a restart."""
-        return self.line is not None and self.kind == IN_PLACE
+        return self.line is not None and self.change_mode == IN_PLACE
 
     @property
     def needs_checkpoints(self) -> bool:
         """Whether a change of size needs a checkpoint."""
-        return self.line is not None and self.kind == RESTART
+        return self.line is not None and self.change_mode == RESTART
 
     # -- the first group -----------------------------------------------------------------------------------------------
 
