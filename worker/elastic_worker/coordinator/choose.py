@@ -109,14 +109,16 @@ def why_not(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     """Why these pods may not train by themselves; "" if they may.
 
     Two halves of a cut network must not both train. Pods that said goodbye are no half. A connected pod obeys this
-    coordinator, whether it can train or not. A wish newer than the group's is the operator's word.
+    coordinator, whether it can train or not. A wish newer than the group's is the operator's word. Where no other
+    master is made while this one runs, its part of the group is the only one that can train (134).
     """
     group = state.group
     if state.wish is None:
         return "the operator has not said yet who is to take part"
     if not pods:
         return _too_few(state)
-    if group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish):
+    is_newer = group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish)
+    if group is None or is_newer or not state.wish.has_successor:
         return ""
     stay = [m for m in state.members_of(group.pods) if not m.leaves]
     here = [m for m in stay if m.where.connected]
