@@ -98,7 +98,8 @@ class Machine:
             check=False,
         )
         if check and done.returncode:
-            raise AssertionError(f"{command} on {self.name} ended with {done.returncode}: {done.stdout}")
+            said = f"{done.stdout}\n{self.slurm.report()}"
+            raise AssertionError(f"{command} on {self.name} ended with {done.returncode}: {said}")
         return done.stdout
 
     def kill(self):
@@ -160,14 +161,14 @@ class Slurm:
         lines = [line.split() for line in told.splitlines()]
         return {line[0]: line[1] for line in lines if len(line) == 2 and line[0] in self.machines}
 
-    def wait(self, what, look, *, seconds=WAIT_SECONDS, report=str):
-        """The first true thing that `look` finds; where there is none, the error shows what the machines said."""
-        return until(what, look, seconds=seconds, report=lambda: f"{report()}\n{self.report()}")
+    def wait(self, what, look, *, seconds=WAIT_SECONDS):
+        """The first true thing that `look` finds; where there is none, the error shows the report."""
+        return until(what, look, seconds=seconds, report=self.report)
 
     def report(self):
-        """What the machines say."""
-        logs = [(path, path.read_text(errors="replace")[-3000:]) for path in sorted(self.folder.rglob("*.log"))]
-        return "\n".join(f"--- {path.name}\n{text}" for path, text in logs)
+        """The last lines of each job's output and of each machine's log."""
+        files = [*sorted(self.folder.rglob("slurm-*.out")), *sorted(self.folder.rglob("*.log"))]
+        return "\n".join(f"--- {file.name}\n{file.read_text(errors='replace')[-6000:]}" for file in files)
 
     def _configure(self):
         self.folder.mkdir(parents=True, exist_ok=True)

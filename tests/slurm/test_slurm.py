@@ -36,12 +36,8 @@ class Site:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def wait(self, what, look):
-        """The first true thing that it finds; else what was said."""
-        return self.slurm.wait(what, look, seconds=SECONDS, report=self.said)
-
-    def said(self):
-        """All outputs."""
-        return "\n".join(path.read_text(errors="replace")[-6000:] for path in sorted(self.folder.glob("*.out")))
+        """The first true thing that it finds."""
+        return self.slurm.wait(what, look, seconds=SECONDS)
 
     def wait_said(self, job, pattern, *, after=0):
         """Until that stands in the output, beyond so many characters; gives where it ends."""
@@ -69,7 +65,7 @@ class Account(LibraryJob):
     """What the processes of `tests/worker/job/library.py` wrote down in `folder`."""
 
     def __init__(self, site):
-        self.folder, self.report = site.folder / "account", site.said
+        self.folder, self.report = site.folder / "account", site.slurm.report
         self.folder.mkdir()
 
     def wait(self, what, look, *, seconds=SECONDS):
@@ -89,7 +85,7 @@ def test_both_scripts_of_the_readme_train_on_two_nodes_to_their_end(site):
     (block,) = blocks("examples/slurm/README.md", "sh")
     told = site.sh(block.text)
     plain, ours = re.findall(r"^Submitted batch job (\d+)$", told, re.M)
-    assert [site.wait_end(job) for job in (plain, ours)] == ["COMPLETED", "COMPLETED"], site.said()
+    assert [site.wait_end(job) for job in (plain, ours)] == ["COMPLETED", "COMPLETED"], site.slurm.report()
     address = site.slurm.nodes[0].address
     assert f"Node IP: {address}\n" in site.output(plain)
     assert f"rdzv_endpoint            : {address}:29500" in site.output(plain), "LOGLEVEL is INFO"
@@ -134,7 +130,7 @@ def test_a_node_that_is_switched_off_costs_one_step_and_the_job_ends_well(site):
     account.finish(epochs=2)
     # Else the job stays COMPLETING until Slurm has found it out.
     site.sh("scontrol update NodeName=node2 State=DOWN Reason=off")
-    assert site.wait_end(job) == "COMPLETED", site.said()
+    assert site.wait_end(job) == "COMPLETED", site.slurm.report()
     account.assert_exactly_once()
     assert account.repeated_steps() == []
 
