@@ -1,5 +1,7 @@
 """What `elastic_worker.slurm` makes of Slurm's variables and of torchrun's command line."""
 
+import re
+
 import pytest
 
 from elastic_worker import contract, settings, slurm
@@ -73,11 +75,12 @@ def test_nnodes_says_how_few_nodes_may_train_and_all_else_is_the_launchers(nnode
         (task(SLURM_LOCALID="1"), "a second task on this node: write --ntasks-per-node=1"),
         (task("gpu9"), "SLURMD_NODENAME=gpu9 is none of the job's nodes: gpu3, gpu7, gpu8"),
         (task(SLURMD_NODENAME=""), "SLURMD_NODENAME is not set: start this by srun"),
+        (task(SLURM_HET_SIZE="2"), "the parts of a heterogeneous job do not train together"),
         (task(ELASTIC_TOKEN=""), "ELASTIC_TOKEN is not set: write `export ELASTIC_TOKEN="),
     ],
 )
 def test_what_lacks_is_one_line_that_says_what_to_write(environ, told):
-    with pytest.raises(slurm.SlurmError, match=told.replace("(", r"\(")):
+    with pytest.raises(slurm.SlurmError, match=re.escape(told)):
         slurm.environment(slurm.find(environ, NODES), environ, address="10.0.0.9")
 
 

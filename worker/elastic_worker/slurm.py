@@ -85,6 +85,9 @@ def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
     """Which node of the job's this is. Raises SlurmError."""
     if environ.get("SLURM_LOCALID", "0") != "0":
         raise SlurmError("a second task on this node: write --ntasks-per-node=1, and --nproc_per_node for processes")
+    if _number(environ, "SLURM_HET_SIZE", 1) > 1:
+        # Each part has a list of nodes of its own, and would be a group of its own.
+        raise SlurmError("the parts of a heterogeneous job do not train together: submit a job for one kind of node")
     name = _text(environ, "SLURMD_NODENAME")
     if name not in names:
         raise SlurmError(f"SLURMD_NODENAME={name} is none of the job's nodes: {', '.join(names)}")
