@@ -24,6 +24,8 @@ RUN_BY = {
     "docs/beside-others.md": "tests/cluster/test_readme.py",
     "docs/runbook.md": "tests/cluster/test_readme.py",
     "docs/quotas.md": "tests/tools/test_docs.py",
+    "docs/slurm.md": "tests/slurm/test_slurm.py",
+    "examples/slurm/README.md": "tests/slurm/test_slurm.py",
 }
 """Which test runs the blocks of language sh."""
 BY_HELM = "tests/cluster/test_install.py installs this chart by the same command, with the images just built"

@@ -32,7 +32,8 @@ ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
 `{"wish": 7, "members": [{"name": "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`.
 A higher wish of the same master replaces a lower one; `sizes` (all that are allowed) and `step` (from min on) are
 absent where any size from min to max will do. Names are for people; members of large jobs have none, so that all of
-them fit."""
+them fit. `"successor": false`, which the operator never writes, is for a master that no other one follows while it
+runs (`elastic_worker.slurm`)."""
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
 """How many master pods the job has had. Members obey the highest they have seen."""

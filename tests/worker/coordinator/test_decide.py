@@ -189,6 +189,15 @@ def test_an_even_split_pauses_until_the_operator_speaks():
     assert decide(state, 50.0).act == "form"
 
 
+def test_the_smaller_part_goes_on_where_no_other_master_can_follow_but_not_below_the_minimum():
+    lost = [member(index, where=Away(1.0)) for index in (1, 2, 3)]
+    wish = make_wish(0, 1, 2, 3, fewest=1, has_successor=False)
+    state = waiting(make_group(0, 1, 2, 3), member(0), *lost, wish=wish)
+    assert names(decide(state, 5.0)) == ["u0"]
+    state.wish = replace(wish, fewest=2)
+    assert decide(state, 50.0).act == "stay"
+
+
 def test_pods_that_said_goodbye_are_no_other_half():
     left = [member(2, presence=Gone()), member(3, presence=Gone())]
     state = waiting(make_group(0, 1, 2, 3), member(0), member(1), *left, wish=make_wish(0, 1, 2, 3))

@@ -118,14 +118,16 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
 
     Two halves of a cut network must not both train, so more than half of the last group has to be connected. Pods that
     said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. A wish newer than
-    the group's is the operator's consent.
+    the group's is the operator's consent. Where no other master is made while this one runs, its part of the group is
+    the only one that can train (134).
     """
     group = state.group
     if state.wish is None:
         return "the operator has not said yet who is to take part"
     if not pods:
         return _too_few(state)
-    if group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish):
+    is_newer = group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish)
+    if group is None or is_newer or not state.wish.has_successor:
         return ""
     stay = [m for m in state.members_of(group.pods) if not m.is_leaving]
     connected = [m for m in stay if m.is_connected]

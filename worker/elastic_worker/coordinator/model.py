@@ -40,7 +40,10 @@ class Pod:
 
 @dataclass(frozen=True)
 class Wish:
-    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods; `number` only grows."""
+    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods; `number` only grows.
+
+    `has_successor`: another master may be made while this one is cut off, so the smaller part of a group waits.
+    """
 
     number: int
     members: frozenset[str]
@@ -48,6 +51,7 @@ class Wish:
     most: int = 4096
     sizes: tuple[int, ...] = ()
     step: int = 1
+    has_successor: bool = True
 
     def largest(self, available: int) -> int:
         """Return the largest allowed size for that many pods; 0 if they are too few."""

@@ -53,4 +53,5 @@ def parse(wish: Any) -> Wish:
         most=int(wish.get("max", 4096)),
         sizes=tuple(int(size) for size in wish.get("sizes", ())),
         step=max(1, int(wish.get("step", 1))),
+        has_successor=bool(wish.get("successor", True)),
     )
