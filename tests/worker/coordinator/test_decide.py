@@ -190,7 +190,7 @@ def test_an_even_split_pauses_until_the_operator_speaks():
 
 
 def test_the_smaller_part_goes_on_where_no_other_master_can_follow_but_not_below_the_minimum():
-    lost = [member(index, where=Away(1.0)) for index in (1, 2, 3)]
+    lost = [member(index, presence=Disconnected(1.0)) for index in (1, 2, 3)]
     wish = make_wish(0, 1, 2, 3, fewest=1, has_successor=False)
     state = waiting(make_group(0, 1, 2, 3), member(0), *lost, wish=wish)
     assert names(decide(state, 5.0)) == ["u0"]
