@@ -23,6 +23,7 @@ WAIT_SECONDS = 120.0
 LOCAL = "/run"
 """Of each machine's own: munge's socket, what slurmd keeps, temporary files."""
 PATHS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 CONFIG = """\
 ClusterName=test
 SlurmctldHost={login}({address})
@@ -127,12 +128,11 @@ class Slurm:
     def __enter__(self):
         try:
             self._configure()
-            self.login.start(f"{self.program('sbin/slurmctld-wlm')} -D")
+            programs = self.folder / "bin"
+            self.login.start(f"{programs}/slurmctld -D")
             for node in self.nodes:
-                node.start(f"{self.program('sbin/slurmd-wlm')} -D -d {self.program('sbin/slurmstepd-wlm')}")
+                node.start(f"{programs}/slurmd -D -d {programs}/slurmstepd")
             self.wait("idle nodes", lambda: set(self.states().values()) == {"idle"})
-            # Scripts ask for GPUs, and get one that is only a number. slurmd has none, and says so after half an hour.
-            self.login.run("scontrol", "update", f"NodeName={','.join(node.name for node in self.nodes)}", "Gres=gpu:1")
         except BaseException:
             self.close()
             raise
@@ -184,13 +184,19 @@ class Slurm:
             local=LOCAL,
             plugins=self._libraries / "slurm-wlm",
             folder=self.folder,
-            nodes="\n".join(f"NodeName={node.name} NodeAddr={node.address} CPUs=4" for node in self.nodes),
+            nodes="\n".join(f"NodeName={node.name} NodeAddr={node.address} CPUs=4 Gres=gpu:1" for node in self.nodes),
         )
         (self.folder / "slurm.conf").write_text(config)
+        # A GPU that is only a number: scripts ask for one.
+        (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         programs = self.folder / "bin"
         programs.mkdir()
         (programs / "python3").symlink_to(PYTHON)
+        # Slurm's code asks by which name it was started: under Debian's own names, which are for links such as these,
+        # no daemon reads `Gres=`.
+        for name in DAEMONS:
+            (programs / name).symlink_to(self.program(f"sbin/{name}-wlm"))
 
     def _environ(self):
         """Of all that runs there: torch, our package and Slurm's commands are installed, as on a site's machines."""
