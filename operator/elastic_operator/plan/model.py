@@ -116,8 +116,9 @@ class JobDemand:
     words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
     taken from it. Unless it `takes`, and before `takes_from`, it gets what is idle, and nobody makes way for it.
     `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait for its
-    minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum lacks, from `nodes_from`
-    on (None: never); `waiting` are those that do, until `nodes_until`. They are no members: they hold nothing.
+    minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum
+    lacks, from `nodes_from` on (None: never); `waiting` are those that do, until `nodes_until`. They are no members:
+    they hold nothing.
     `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
     nodes that its shapes are kept from for a while, in words.
     """
