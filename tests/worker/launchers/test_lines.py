@@ -17,7 +17,7 @@ LINES = read()
 
 
 def marked(line):
-    marks = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(400)]
+    marks = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(600)]
     return pytest.param(line, id=line.origin, marks=[*marks, *([] if line.quick else [pytest.mark.extended])])
 
 

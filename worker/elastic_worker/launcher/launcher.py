@@ -182,9 +182,8 @@ class Launcher:
             raise torchrun.UsageError(_too_old(request.python))
         self._take_words(request.argv)
         self._group.directory, self._group.environ = request.directory, request.environ
-        is_another = request.python is not None and not standin.is_ours(request.python)
-        python = request.python.executable if request.python is not None and is_another else ""
-        self._starter.expect(self._group.environ, python=python)
+        another = request.python if request.python is not None and not standin.is_ours(request.python) else None
+        self._starter.expect(request.environ, python=another.executable if another is not None else "")
         self._starter.changed.set()
 
     async def _become_warm(self) -> None:
