@@ -11,7 +11,7 @@ from tests.examples.torchrun import run_line
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 
 QUICK = ("--pause", "0.2")
-IN_THE_GATE = ("spawn",)
+IN_THE_GATE = ("fsdp2",)
 """Of those that grow and shrink: what is saved is cut anew for each number of processes."""
 
 
