@@ -16,7 +16,7 @@ from elastic_worker.contract import ROLE_WORKER
 from tests.docs.pages import commands
 from tests.examples.torchrun import EXAMPLES
 
-IN_THE_IMAGE = ("spawn", "fsdp", "fsdp2", "snapshot")
+IN_THE_IMAGE = ("spawn", "fsdp", "fsdp2", "snapshot", "collectives")
 """Those that need nothing but torch."""
 WITH_TRAINERS = ()
 """Those that need other people's packages, which the image of the local cluster does not have."""
