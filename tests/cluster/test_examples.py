@@ -45,7 +45,10 @@ def test_the_commands_of_its_readme_shrink_it_and_let_it_grow_and_it_goes_on_to_
             trains(int(scaled[1]))
     assert epochs_in(told)[0][0] <= 1, "the last command shows the master's log from its first epoch on"
     shorter = [{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments(name, epochs="1")}]
+    team.edit(name, suspend=True)  # the template stays as it is while the job runs
+    team.wait_for(name, "Suspended")
     team.kubectl("patch", "elasticpytorchjob", name, "--type=json", "-p", json.dumps(shorter))
+    team.edit(name, suspend=False)
     status = team.wait_for(name, "Succeeded", seconds=2 * IMPORT_SECONDS)
     assert (status["restarts"], status.get("failures", 0)) == (0, 0)
     assert status["resizes"] >= 2
