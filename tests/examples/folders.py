@@ -23,6 +23,7 @@ WITH_TRAINERS = ()
 NAMES = (*IN_THE_IMAGE, *WITH_TRAINERS)
 EPOCHS = "1000"
 """How many epochs their manifests ask for: more than a test waits for."""
+BY_HAND = ("python3 ", "torchrun ")
 _EPOCH = re.compile(r"^(?:epoch|step) (\d+) on (\d+) processes", re.MULTILINE)
 
 
@@ -54,12 +55,12 @@ def processes_of(name: str) -> int:
 
 def by_hand(name: str) -> list[str]:
     """The commands of its README that need no cluster."""
-    return [line for line in commands(f"examples/{name}/README.md") if not line.startswith("kubectl ")]
+    return [line for line in commands(f"examples/{name}/README.md") if line.startswith(BY_HAND)]
 
 
 def on_a_cluster(name: str) -> list[str]:
     """The others."""
-    return [line for line in commands(f"examples/{name}/README.md") if line.startswith("kubectl ")]
+    return [line for line in commands(f"examples/{name}/README.md") if not line.startswith(BY_HAND)]
 
 
 def epochs_in(said: str) -> list[tuple[int, int]]:
