@@ -18,7 +18,7 @@ from tests.examples.torchrun import EXAMPLES
 
 IN_THE_IMAGE = ("spawn", "fsdp", "fsdp2", "snapshot", "collectives")
 """Those that need nothing but torch."""
-WITH_TRAINERS = ()
+WITH_TRAINERS = ("hugging-face",)
 """Those that need other people's packages, which the image of the local cluster does not have."""
 NAMES = (*IN_THE_IMAGE, *WITH_TRAINERS)
 EPOCHS = "1000"
