@@ -55,6 +55,20 @@ def test_an_autoscaler_moves_a_job_within_its_limits(shell, team):
     assert team.job("elastic")["spec"]["maxReplicas"] == 3
 
 
+def test_a_job_on_spot_nodes_loses_no_step_though_a_node_is_taken_each_minute(shell, team):
+    apply, wait, take, describe = on_a_cluster("spot")
+    shell.run(apply)
+    shell.run(wait)
+    trains(team, "elastic", 8)
+    taken = shell.run(take)
+    assert taken.count("is taken") == taken.count("is given back") == 3
+    trains(team, "elastic", 8)
+    assert "History" in shell.run(describe)
+    status = team.status("elastic")
+    assert status.get("failures", 0) == 0
+    assert sum(change.get("lostSteps", 0) for change in status["history"]) == 0, status["history"]
+
+
 def test_jobs_of_two_teams_take_turns_and_go_on_where_they_were(shell, lab):
     *first, show = on_a_cluster("time-sharing")
     with named_teams(lab, "team-a", "team-b", policies=["shared"]) as (one, other):
@@ -72,3 +86,24 @@ def test_jobs_of_two_teams_take_turns_and_go_on_where_they_were(shell, lab):
         for team in (one, other):
             status = team.status("elastic")
             assert (status.get("failures", 0), status.get("restarts", 0)) == (0, 0)
+
+
+def test_training_gives_way_to_a_server_by_day_in_under_a_second_and_takes_the_night(shell, lab):
+    apply, day, night, describe = on_a_cluster("by-day")
+    with named_teams(lab, "serving", "training", policies=["serving", "training"]) as (serving, training):
+        shell.run(apply)
+        last = trains(training, "library", 4)
+        shell.run(day)
+        last = trains(training, "library", 2, after=last)
+        serving.kubectl("rollout", "status", "deployment/server", "--timeout=120s")
+        (change, *_) = [each for each in training.status("library")["history"] if each["to"] == 2]
+        assert change["reason"] == "QuotaReclaimed"
+
+        def pause():
+            return [each["pauseSeconds"] for each in training.status("library")["history"] if "pauseSeconds" in each]
+
+        assert max(training.wait("what the change cost", pause)) < 1
+        shell.run(night)
+        trains(training, "library", 4, after=last)
+        assert "Quota" in shell.run(describe)
+        assert training.status("library").get("failures", 0) == 0

@@ -24,7 +24,8 @@ NAMES = (*IN_THE_IMAGE, *WITH_TRAINERS)
 EPOCHS = "1000"
 """How many epochs their manifests ask for: more than a test waits for."""
 BY_HAND = ("python3 ", "torchrun ")
-_EPOCH = re.compile(r"^(?:epoch|step) (\d+) on (\d+) processes", re.MULTILINE)
+_EPOCH = re.compile(r"^(?:\[\w+\]:)?(?:epoch|step) (\d+) on (\d+) processes", re.MULTILINE)
+"""Where a pod has several processes, the launcher and torchrun write before each line whose it is."""
 
 
 def manifest(name: str) -> dict[str, Any]:
