@@ -25,6 +25,7 @@ RUN_BY = {
     "docs/runbook.md": "tests/cluster/test_readme.py",
     "docs/quotas.md": "tests/tools/test_docs.py",
     **{page: "tests/cluster/test_examples.py" for page in NAMES if page.startswith("examples/")},
+    "examples/hugging-face/README.md": "tests/examples/test_grown_and_shrunk.py",
     "docs/slurm.md": "tests/slurm/test_slurm.py",
     "examples/slurm/README.md": "tests/slurm/test_slurm.py",
 }

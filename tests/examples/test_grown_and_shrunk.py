@@ -1,4 +1,4 @@
-"""The examples that are whole, without a cluster: by hand as their READMEs say, and as pods that come and go."""
+"""The examples that are whole, without a cluster: by hand as each README.md says, and as pods that come and go."""
 
 from collections import Counter
 
