@@ -15,7 +15,7 @@ from typing import Callable
 from elastic_worker import contract
 from elastic_worker.launcher.ending import DONE, Ending
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
-from elastic_worker.processes import standin, unasked
+from elastic_worker.processes import standin, stray_training
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
 from elastic_worker.protocol.standin import Run
@@ -77,7 +77,7 @@ class Command:
         loop = asyncio.get_running_loop()
         while not self._called:
             await asyncio.sleep(LOOK_SECONDS)
-            fault = await loop.run_in_executor(None, unasked.look, self._environ)
+            fault = await loop.run_in_executor(None, stray_training.find_fault, self._environ)
             if fault and not self._called:
                 return fault
         never: asyncio.Future[str] = loop.create_future()
