@@ -274,10 +274,13 @@ def test_a_launcher_that_starts_processes_by_itself_is_refused_in_elastic_mode_o
     "words",
     [
         ["mpirun", "-np", "1", "torchrun", "train.py"],
+        ["mpirun", "-np", "1", "python", "-m", "torch.distributed.run", "train.py"],
         ["python", "deepspeed"],
         ["bash", "-c", "pip install deepspeed; torchrun train.py --deepspeed zero.json"],
         ["bash", "-c", "deepspeed check.py; python -m torch.distributed.run train.py"],
         ["bash", "-c", "echo deepspeed; accelerate launch train.py"],
+        ["bash", "-c", "mpirun -n 1 ./check_nodes && accelerate launch --multi_gpu train.py"],
+        ["bash", "-c", "horovodrun --check-build; exec ./run.sh"],
         ["bash", "launch.sh", "deepspeed"],
     ],
 )

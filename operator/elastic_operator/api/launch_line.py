@@ -152,16 +152,18 @@ def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Ite
 
 
 def _other_launchers(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end."""
+    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end.
+
+    In a text for a shell the one that trains is the last: before it nodes may be checked under mpirun.
+    """
     main = main_container(template)
     words = _words(main)
     number = _shell_text(words)
-    called = _words_in(words[number]) if number else words
-    commands = (
-        word for n, word in enumerate(called) if n == 0 or (number and _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
-    )
-    program = next((word for word in commands if basename(word) in OTHER_LAUNCHERS), "")
-    if program and not any(basename(word) == "torchrun" or word in _MODULES for word in called):
+    called = _words_in(words[number]) if number else words[:1]
+    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
+    program = called[max(starts)] if called else ""
+    calls_torchrun = {"torchrun", *_MODULES} & set(map(basename, called if number else words))
+    if basename(program) in OTHER_LAUNCHERS and not calls_torchrun:
         yield FieldError(_word(template, number, at=at), BY_ITSELF, program)
 
 
