@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
+from elastic_operator.loop import trials
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -263,6 +265,25 @@ def test_of_many_small_takers_only_those_that_a_quota_takes_have_others_go() -> 
         assert len(pods_of(world, owner)) == 14
 
     lived(story)
+
+
+def test_of_more_takers_than_are_asked_about_in_the_time_an_answer_holds_each_gets_what_is_its_own() -> None:
+    async def story(world: World) -> None:
+        owner = teams(world, nodes=6, red=14, blue=1)
+        await world.advance(30)
+        many = [add_job(world, "red", minReplicas=1, maxReplicas=1) for _ in range(14)]
+        other = add_job(world, "blue", minReplicas=1, maxReplicas=1)
+        for _ in range(20):
+            await world.advance(1)
+        assert len(pods_of(world, other)) == 1
+        for _ in range(20):
+            await world.advance(1)
+        assert all(pods_of(world, job) for job in many)
+        [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
+        assert now["status"]["resizes"] <= 4
+
+    with patch.object(trials, "PASSED_SECONDS", 3.0):
+        lived(story)
 
 
 def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_after_three_times() -> None:

@@ -122,8 +122,9 @@ class Controller:
             worked=self._worked,
             refused=lambda job: self.trials.were_refused(job),
         )
-        self.trials = Trials(Asker(actor.session, stores, actor.build).ask, self._refused)
-        self.making_way = MakingWay(self.trials, reclaimer, stores.pods, again=self._decide_again)
+        ask = Asker(actor.session, stores, actor.build).ask
+        self.trials = Trials(ask, self._refused, again=self._decide_again)
+        self.making_way = MakingWay(self.trials, reclaimer, stores.pods)
         self.view.may_take = self.trials.may_take
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
@@ -210,6 +211,7 @@ class Controller:
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
+            self.trials.ask_next()
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         again = min(self.bulkhead.next_try(since=began), self.trials.next_try())
@@ -363,13 +365,13 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            waits = share is not None and bool(share.release) and not self.making_way.may_begin(job.uid)
-            plan = plan_aside(job, None if waits else share, now)
-            wait = NOT_FRESH_SECONDS if waits else RESYNC_SECONDS
+            held = self.making_way.held(job.uid)
+            plan = plan_aside(job, held.share(share) if share is not None else None, now)
+            waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                before = self.making_way.before(job.uid, plan)
+                before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             self._shown.see(seen, plan.status)
         except Exception:
@@ -381,16 +383,16 @@ class Controller:
     def _settle(self, seen: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
         job = seen.job
-        grant = allocation.get(job.uid)
-        waits = grant is not None and bool(grant.release) and not self.making_way.may_begin(job.uid)
-        if grant is not None and waits:
-            grant = grant.without_releases(seen.status.target_replicas)
+        grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
+        if grant is not None:
+            grant = held.grant(grant, seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = (lambda: None) if waits else self.making_way.before(job.uid, plan)
-        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
+        goes = grant is not None and (bool(grant.release) or not held.pods)
+        before = self.making_way.before(job.uid, plan) if goes else (lambda: None)
+        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)

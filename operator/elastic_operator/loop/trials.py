@@ -4,8 +4,9 @@ A job whose pods it refuses takes nothing from others for a while. Where it need
 if they had been sent; else it goes on growing into what is idle. Where pods are refused all the same as they are made,
 time after time, others rest from the job. An edited job is asked about at once.
 
-Each question is one to three requests. Few are under way at once, fewer of one namespace: whoever has slow webhooks
-there, or very many jobs, must not keep others waiting, nor the writes that all of this is for.
+Each question is one to three requests. Few are under way at once, fewer of one namespace, and the namespaces take
+turns: whoever has slow webhooks there, or very many jobs, must not keep others waiting, nor the writes that all of this
+is for. In a namespace, jobs that were never asked about come first, then in the order in which jobs are served.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
@@ -27,7 +28,9 @@ from elastic_operator.plan.resting import rest_seconds
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""An answer holds for so long: quotas change."""
+"""After so long it is asked again, as quotas change; the answer holds meanwhile, if it was wanted all the time."""
+WISH_SECONDS = 5.0
+"""A question that was not put for so long, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
 MOST_REFUSED_SECONDS = 300.0
 """A job whose pods were refused takes nothing for so long, doubled each time up to the longest."""
@@ -41,11 +44,26 @@ MOST_OF_NAMESPACE = 2
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """So many pods of each role would have been taken, by that generation of the job; believed `until` (monotonic)."""
+    """So many pods of each role would have been taken, by that generation of the job.
+
+    That is believed `until` (monotonic), but asked again from `renewed_from` on.
+    """
 
     generation: int
     roles: Counter[str]
+    renewed_from: float
     until: float
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A question that is to be put, `order` within its namespace, and the jobs that wait for the answer."""
+
+    job: Job
+    question: Callable[[], Question | None]
+    order: int
+    until: float
+    givers: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -60,15 +78,17 @@ class Trials:
     """The answers, by the uid of the job.
 
     `ask` raises ClusterError. `refused` is told of a PodRefused, and whether the job needs the pods for its minimum;
-    not where pods of other jobs are only faster.
+    not where pods of other jobs are only faster. `again` has a job (uid) decided on again that waited for an answer.
     """
 
     def __init__(
         self,
         ask: Callable[[Question], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
+        *,
+        again: Callable[[str], object],
     ) -> None:
-        self._ask, self._refused = ask, refused
+        self._ask, self._refused, self._again = ask, refused, again
         self._passed: dict[str, _Passed] = {}
         self._barred: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
@@ -77,7 +97,10 @@ class Trials:
         self._generations: dict[str, int] = {}
         """Of the jobs that are known here, those to which it applies."""
         self._silences: dict[str, _Silence] = {}
-        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._wishes: dict[str, _Wish] = {}
+        self._running: dict[str, tuple[_Wish, asyncio.Task[None]]] = {}
+        self._turns: dict[str, int] = {}
+        """Of the namespaces that have questions: the larger the number, the later was the last one put."""
 
     def may_take(self, job: Job) -> bool:
         """Whether others may be asked to go for the job."""
@@ -96,7 +119,7 @@ class Trials:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._refusals, self._in_vain, self._generations):
+        for known in (self._passed, self._barred, self._refusals, self._in_vain, self._generations, self._wishes):
             drop_absent(known, present)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
@@ -106,23 +129,54 @@ class Trials:
         return frozenset((*self._passed, *self._running))
 
     def have_passed(
-        self, job: Job, roles: Counter[str], question: Callable[[], Question], *, ended: Callable[[], object]
+        self, job: Job, roles: Counter[str], question: Callable[[], Question | None], *, giver: str, order: int
     ) -> bool:
-        """Whether so many pods of the job would be taken, as far as is known; if not, it is asked as soon as may be.
+        """Whether so many pods of the job would be taken, as far as is known; if not, it is asked when its turn comes.
 
-        `ended` is called when the question is answered.
+        The `giver` is decided on again when the question is answered.
         """
-        known = self._passed.get(job.uid)
-        same = known is not None and known.generation == job.generation and roles <= known.roles
-        if known is not None and same and time.monotonic() < known.until:
-            return True
-        if job.uid not in self._running and self._may_ask(job.namespace):
-            task = asyncio.create_task(self._try(question()))
-            self._running[job.uid] = job.namespace, task
-            task.add_done_callback(lambda _: self._running.pop(job.uid, None))
+        now, known = time.monotonic(), self._passed.get(job.uid)
+        passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
+        if known is not None and passed:
+            self._passed[job.uid] = replace(known, until=now + PASSED_SECONDS)
+            if now < known.renewed_from:
+                return True
         if job.uid in self._running:
-            self._running[job.uid][1].add_done_callback(lambda _: ended())
-        return False
+            self._running[job.uid][0].givers.add(giver)
+            return passed
+        before = self._wishes.get(job.uid)
+        givers = before.givers if before is not None else set()
+        self._wishes[job.uid] = _Wish(job, question, order, now + WISH_SECONDS, givers | {giver})
+        return passed
+
+    def ask_next(self) -> None:
+        """Put as many questions as may be under way, one namespace after the other."""
+        now = time.monotonic()
+        self._wishes = {uid: wish for uid, wish in self._wishes.items() if now < wish.until}
+        places: dict[str, list[_Wish]] = {}
+        for wish in sorted(self._wishes.values(), key=lambda wish: (wish.job.uid in self._passed, wish.order)):
+            places.setdefault(wish.job.namespace, []).append(wish)
+        here = {wish.job.namespace for wish, _ in self._running.values()}
+        self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
+        while open_now := [name for name, wishes in places.items() if wishes and self._may_ask(name)]:
+            name = min(open_now, key=lambda name: self._turns.get(name, 0))
+            self._turns[name] = max(self._turns.values(), default=0) + 1
+            self._put(places[name].pop(0))
+
+    def _put(self, wish: _Wish) -> None:
+        uid = wish.job.uid
+        del self._wishes[uid]
+        question = wish.question()
+        if question is None or time.monotonic() < self._barred.get(uid, 0.0):
+            return
+        task = asyncio.create_task(self._try(question))
+        self._running[uid] = wish, task
+        task.add_done_callback(lambda _: self._end(uid))
+
+    def _end(self, uid: str) -> None:
+        wish, _ = self._running.pop(uid)
+        for giver in wish.givers:
+            self._again(giver)
 
     def made(self, uid: str) -> None:
         """Pods of the job were made."""
@@ -148,9 +202,11 @@ class Trials:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _may_ask(self, namespace: str) -> bool:
-        silence, here = self._silences.get(namespace), sum(one == namespace for one, _ in self._running.values())
+        silence = self._silences.get(namespace)
+        here = sum(wish.job.namespace == namespace for wish, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        return not is_silent and here < MOST_OF_NAMESPACE and len(self._running) < MOST_AT_ONCE
+        most = MOST_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MOST_AT_ONCE
 
     async def _try(self, question: Question) -> None:
         job = question.job
@@ -158,6 +214,7 @@ class Trials:
             await self._ask(question)
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
+            self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not question.besides)
             wait = min(REFUSED_SECONDS * 2 ** min(max(0, times - 1), 10), MOST_REFUSED_SECONDS)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
@@ -172,7 +229,8 @@ class Trials:
             self._silences.pop(job.namespace, None)
             self._refusals.pop(job.uid, None)
             roles = Counter(create.role for create in question.creates)
-            self._passed[job.uid] = _Passed(job.generation, roles, time.monotonic() + PASSED_SECONDS)
+            until = time.monotonic() + PASSED_SECONDS
+            self._passed[job.uid] = _Passed(job.generation, roles, until, until)
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())

@@ -7,7 +7,7 @@ decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from itertools import chain, count
 from math import inf
@@ -21,6 +21,7 @@ from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
 from elastic_operator.plan.rounds import serve
+from elastic_operator.plan.staying import staying
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
 
@@ -94,21 +95,31 @@ class Allocation(Mapping[str, Grant]):
         return frozenset(uid for uid, _, _ in self._table.going())
 
     @cached_property
-    def _takers(self) -> Mapping[Claim, frozenset[str]]:
-        found: dict[Claim, set[str]] = {}
-        for _, owner, taker in self._table.going():
-            if taker.request is None:
-                found.setdefault(owner, set()).add(taker.job.uid)
-        return {owner: frozenset(uids) for owner, uids in found.items()}
+    def _takers(self) -> Mapping[Claim, Mapping[str, Claim]]:
+        found: dict[Claim, dict[str, Claim]] = {}
+        for uid, owner, taker in self._table.going():
+            found.setdefault(owner, {})[uid] = taker
+        return found
 
     @cached_property
     def braked(self) -> tuple[tuple[Claim, Braked], ...]:
         """Those for whom more pods of others would go than may, in the order in which jobs are served."""
         return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
 
-    def takers(self, uid: str) -> frozenset[str]:
-        """The jobs (uids) for which pods of that job go."""
-        return self._takers.get(self._claims[uid], frozenset())
+    def takers(self, uid: str) -> tuple[str, ...]:
+        """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
+        found = {taker for taker in self._takers.get(self._claims[uid], {}).values() if taker.request is None}
+        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+
+    def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """Those of the job's released pods (uids) that stay while the jobs `waiting` are to get nothing."""
+        claim = self._claims[uid]
+        takers = {pod: taker.job.uid for pod, taker in self._takers.get(claim, {}).items()}
+        return staying(claim.job, self.share(uid), takers, waiting)
+
+    def rank(self, uid: str) -> int:
+        """The job's place in the order in which jobs are served."""
+        return self._claims[uid].rank
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -51,10 +51,22 @@ class Grant:
     reclaimed: bool = False
     givers: tuple[str, ...] = ()
 
-    def without_releases(self, size: int) -> Grant:
-        """The same job as it stands, at that size: nothing goes, and nothing comes in its place."""
-        keep = (*self.keep, *self.release)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=(), takers=(), givers=())
+    def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
+        """The same job, of that size so far, while the pods `held` stay, and those named in `without` get nothing.
+
+        What it has lost comes all the same, where there is room now. That is never the room of what stays.
+        """
+        keep = (*self.keep, *(uid for uid in self.release if uid in held))
+        release = tuple(uid for uid in self.release if uid not in held)
+        soonest = sorted(self.create, key=lambda slot: not slot.ready)
+        create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
+        if release:
+            takers = tuple(name for name in self.takers if name not in without)
+            return replace(
+                self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
+            )
+        create = tuple(slot for slot in create if slot.ready)
+        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
 
 
 @dataclass(frozen=True, slots=True)
