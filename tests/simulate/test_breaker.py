@@ -131,6 +131,29 @@ def test_many_small_takers_are_served_as_many_in_a_minute_as_may_go_in_all() -> 
         lived(story)
 
 
+def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of_others_come_each_minute() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=9, blue=7)
+        await world.advance(30)
+        evicted = Evicted(world)
+        small = [add_job(world, "blue", minReplicas=1, maxReplicas=1)]
+        await world.advance(10)
+        gang = add_job(world, "red", minReplicas=8, maxReplicas=8)
+        await world.advance(10)
+        later = add_job(world, "red", minReplicas=1, maxReplicas=1)
+        for _ in range(6):
+            assert not pods_of(world, later) or pods_of(world, gang)
+            await world.advance(30)
+            small.append(add_job(world, "blue", minReplicas=1, maxReplicas=1))
+        assert len(pods_of(world, gang)) == 8
+        await world.advance(120)
+        assert all(pods_of(world, job) for job in (*small, later))
+        assert evicted.most_in_a_minute() <= 8
+
+    with with_brakes(max_evictions_per_decision=8, max_evictions_per_minute=8):
+        lived(story)
+
+
 def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
     async def story(world: World) -> None:
         teams(world, red=12)

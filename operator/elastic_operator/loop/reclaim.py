@@ -23,6 +23,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.braking import taker_of
 from elastic_operator.plan.decisions import Event, Reclaim
 from elastic_operator.plan.model import Brake, Brakes, Taker
 from elastic_operator.plan.resting import MOST_IN_VAIN
@@ -103,6 +104,8 @@ class Reclaimer:
         self._breaker = Breaker()
         self._looked_at: Allocation | None = None
         self._braked: frozenset[tuple[str, bool]] = frozenset()
+        self._waiting: dict[Taker, tuple[float, int]] = {}
+        """Since when (monotonic) those wait for the limit for all that could pass it, and for how many pods."""
         self._planned: dict[str, list[Reclaim]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
@@ -128,7 +131,16 @@ class Reclaimer:
 
     def brakes(self, gpus: int) -> Brakes:
         """How much may be taken in a cluster of so many GPUs."""
-        return Brakes(*self._settings.most_evictions(gpus), gone=self._breaker.gone(), firm=self._firm)
+        first, kept = self._longest_waiting()
+        limits = self._settings.most_evictions(gpus)
+        return Brakes(*limits, gone=self._breaker.gone(), firm=self._firm, first=first, kept=kept)
+
+    def _longest_waiting(self) -> tuple[Taker | None, int]:
+        """Who has waited for more than a minute for as much as may go in one, and for how much: it is its turn."""
+        first = min(self._waiting, key=lambda taker: self._waiting[taker][0], default=None)
+        if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
+            return None, 0
+        return first, self._waiting[first][1]
 
     @cached_property
     def _firm(self) -> frozenset[Brake]:
@@ -138,7 +150,10 @@ class Reclaimer:
 
     def relief(self, allocation: Allocation) -> float:
         """Seconds until those who wait for the brakes may get more; infinity if nobody does, or none has gone."""
-        return self._breaker.next_relief() if allocation.braked else inf
+        if not allocation.braked:
+            return inf
+        turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
+        return min(self._breaker.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def goes(self, pods: Mapping[str, Taker]) -> None:
         """These pods (uids) are about to be told to go: they count from now on."""
@@ -149,6 +164,7 @@ class Reclaimer:
         if allocation is self._looked_at:
             return
         self._looked_at, before = allocation, self._braked
+        self._note_waiting(allocation)
         self._braked = frozenset((claim.job.uid, one.waits_for_a_person) for claim, one in allocation.braked)
         self._metrics.breaker_open.set(len(allocation.braked))
         for claim, one in allocation.braked:
@@ -160,6 +176,18 @@ class Reclaimer:
             subject = _subject(pod) if pod is not None else job_of(job.uid)
             if subject is not None and one.waits_for_a_person:
                 self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+
+    def _note_waiting(self, allocation: Allocation) -> None:
+        """Whose turn it is keeps it until its pods were told to go."""
+        now, before, taking = time.monotonic(), self._waiting, allocation.taken.values()
+        waiting = ((claim, one) for claim, one in allocation.braked if one.brake is Brake.IN_ALL)
+        self._waiting = {
+            taker: (before.get(taker, (now, 0))[0], one.wanted)
+            for claim, one in waiting
+            if not one.waits_for_a_person and (taker := taker_of(claim))
+        }
+        served = before.keys() - self._waiting.keys()
+        self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}
 
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
         """Say what would be taken, once for each pod that would go."""

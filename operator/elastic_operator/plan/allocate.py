@@ -87,7 +87,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def taken(self) -> Mapping[str, Taker]:
         """The pods (uids) that other teams lose, or anybody to foreign pods, and for whom they go."""
-        return self._table.evictions()
+        return self._table.tally.going
 
     @cached_property
     def going(self) -> frozenset[str]:

@@ -207,13 +207,19 @@ class Brakes:
     """The most pods of others that may go within a minute (138), for each team and for all together.
 
     `gone` are those (uids) that were told to go in the last minute, and for whom. The limits that are `firm` were set
-    by somebody.
+    by somebody. Of the limit for all, `kept` pods are for the taker `first` alone, which has waited for long.
     """
 
     for_one: int = UNBRAKED
     in_all: int = UNBRAKED
     gone: Mapping[str, Taker] = field(default_factory=dict)
     firm: frozenset[Brake] = frozenset(Brake)
+    first: Taker | None = None
+    kept: int = 0
+
+    def kept_from(self, taker: Taker) -> int:
+        """How much of the limit for all is not for that one."""
+        return self.kept if self.first is not None and self.first != taker else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
-from elastic_operator.plan.braking import Braked, braked, taker_of
+from elastic_operator.plan.braking import Braked, Tally, braked, taker_of
 from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
-from elastic_operator.plan.model import Brake, Member, Resources, Snapshot, Taker
+from elastic_operator.plan.model import Member, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
 from elastic_operator.plan.roster import Roster
 
@@ -42,6 +42,7 @@ class Table:
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
         self.taken: dict[str, tuple[Claim, Member, Claim]] = {}
+        self.tally = Tally({})
         self.braked: dict[Claim, Braked] = {}
         self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
@@ -63,6 +64,7 @@ class Table:
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
         self.new_places, self.taken, self.braked = 0, {}, {}
+        self.tally = Tally(snapshot.brakes.gone)
         self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
         odd = sorted(self.roster.odd, key=lambda claim: claim.rank)
         for claim in odd:
@@ -237,6 +239,8 @@ class Table:
 
     def _keep(self, claim: Claim, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         claim.kept = kept
+        if member.uid in self.taken:
+            self._count_taken(member.uid, goes=sign < 0)
         self._charge_member(claim, member, sign)
         self.touched.add(claim)
 
@@ -277,13 +281,23 @@ class Table:
             self._attribute(claim, member, taker)
 
     def _attribute(self, owner: Claim, member: Member, taker: Claim) -> None:
-        before = self.taken.get(member.uid)
-        undo = partial(self.taken.pop, member.uid) if before is None else partial(self._put_back, member.uid, before)
-        self.board.on_undo(undo)
+        self.board.on_undo(partial(self._put_back, member.uid, self.taken.get(member.uid)))
         self.taken[member.uid] = owner, member, taker
+        self._count_taken(member.uid, goes=not self._keeps(owner, member))
 
-    def _put_back(self, uid: str, taken: tuple[Claim, Member, Claim]) -> None:
+    def _put_back(self, uid: str, taken: tuple[Claim, Member, Claim] | None) -> None:
+        if taken is None:
+            del self.taken[uid]
+            self.tally.put(uid, None)
+            return
         self.taken[uid] = taken
+        self._count_taken(uid, goes=not self._keeps(taken[0], taken[1]))
+
+    def _count_taken(self, uid: str, *, goes: bool) -> None:
+        """Count what is an eviction: jobs of a team make way for each other without."""
+        owner, _, taker = self.taken[uid]
+        is_eviction = owner.team != taker.team or taker.request is not None
+        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
 
     def going(self) -> Iterator[tuple[str, Claim, Claim]]:
         """The pods (uids) that go for somebody else, with whose they are and who gets the room."""
@@ -291,29 +305,24 @@ class Table:
             if not self._keeps(owner, member):
                 yield uid, owner, taker
 
-    def evictions(self) -> dict[str, Taker]:
-        """Those that count as evictions: jobs of a team make way for each other without."""
-        return {uid: taker_of(t) for uid, owner, t in self.going() if owner.team != t.team or t.request is not None}
-
     def _keeps(self, owner: Claim, member: Member) -> bool:
         node = owner.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
     def brake(self, taker: Claim, *, since: int) -> bool:
         """Whether what it took after its first `since` pods is too much; remembered until it has all the same."""
-        brakes, waits = self.snapshot.brakes, self._waits_behind(taker)
-        if len(self.taken) + len(brakes.gone) <= min(brakes.for_one, brakes.in_all) and not waits:
+        going = self.tally.going
+        wanted = len({member.uid for _, member in taker.took[since:] if member.uid in going})
+        if not wanted:
             return False
-        step = {member.uid for _, member in taker.took[since:]}
-        found = braked(brakes, taker, self.evictions(), step, waits=waits)
+        found = braked(self.snapshot.brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
         if found is not None:
             self.braked[taker] = found
         return found is not None
 
     def _waits_behind(self, taker: Claim) -> bool:
         """Whether one of its team that goes before it waits for its turn: else small ones would keep it from that."""
-        firm = self.snapshot.brakes.firm - {Brake.FOR_ONE}
-        ahead = (c for c, one in self.braked.items() if not one.waits_for_a_person and one.brake not in firm)
+        ahead = (claim for claim, one in self.braked.items() if not one.waits_for_a_person)
         team = taker_of(taker).team
         return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
 

@@ -186,9 +186,12 @@ def _try_later(
 
     A larger size is tried again after the first of `times`, doubled each time up to the second, and up to half as long
     again, so that two jobs that stand in each other's way do not try together for ever. Where it `waits_for` nodes, no
-    size is ruled out meanwhile: only nodes are not asked for.
+    size is ruled out meanwhile: only nodes are not asked for. Tries that the scheduler placed nowhere count by
+    themselves: others rest from the job after so many of them (139).
     """
-    attempt = (seen.status.retry.attempt if seen.status.retry else 0) + 1
+    before = seen.status.retry
+    goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
+    attempt = (before.attempt if before is not None and goes_on else 0) + 1
     wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
     wait += wait * (sum(map(ord, seen.job.uid)) % 50) // 100
     size = None if waits_for else len(left) + 1

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.braking import Tally
 from elastic_operator.plan.model import Brake, Brakes, Taker
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import on
@@ -53,3 +59,35 @@ def test_a_limit_that_nobody_set_lets_one_taker_of_a_team_within_its_guarantee_p
         found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(2, 2, gone=gone, firm=frozenset())))
         assert found["large"].replicas == served
         assert not any(one.waits_for_a_person for _, one in found.braked)
+
+
+def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
+    jobs = (
+        make_job("gang", 4, team="red"),
+        make_job("first", 1, team="blue"),
+        make_job("low", 1, 8, team="green", on=on("n1", 8)),
+    )
+    teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
+    gone = {"gone": Taker("blue", "other")}
+    brakes = Brakes(4, 4, gone=gone, first=Taker("red", "gang"), kept=4)
+    found = allocate(make_snapshot(N8, jobs, teams=teams, brakes=brakes))
+    assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
+    found = allocate(make_snapshot(N8, jobs, teams=teams, brakes=replace(brakes, gone={})))
+    assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
+    assert next(one.text for _, one in found.braked).endswith("leaves 0 for this minute. Wait.")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
+def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
+    gone = {"a": Taker("red", "1"), "e": Taker("blue", "3")}
+    tally, going = Tally(gone), {}
+    for uid, taker in steps:
+        taker = taker and Taker(taker[0], str(taker[1]))
+        tally.put(uid, taker)
+        going.pop(uid, None)
+        going |= {uid: taker} if taker else {}
+        total = list({**gone, **going}.values())
+        assert tally.going == going
+        assert tally.in_all == len(total)
+        assert tally.of_team("red") == sum(one.team == "red" for one in total)
+        assert tally.of(Taker("red", "2")) == total.count(Taker("red", "2"))
