@@ -8,7 +8,7 @@ from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, T
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
-from elastic_operator.plan.taken_back import STUCK_SECONDS
+from elastic_operator.plan.taken_back import STUCK_SECONDS, UNPLACED, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -463,6 +463,19 @@ def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
         seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), {}, START + 100)
         waits.append(seconds(seen.status.retry.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "attempt"),
+    [(QUOTA, 8, 1), (f"{UNPLACED} toy-worker-0: no", 1, 2), (f"{UNPLACED} toy-worker-0: no", 2, 3)],
+)
+def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowhere_whatever_went_wrong_before(
+    reason: str, before: int, attempt: int
+) -> None:
+    pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
+    retry = Retry(reason=reason, not_before=at(0), attempt=before, size=2)
+    found = observe(make_job(pods, status=make_status(retry=retry)), {}, START + 100).status.retry
+    assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
 
 
 def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():

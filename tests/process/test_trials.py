@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Iterable
 from unittest.mock import patch
 
+from elastic_operator.api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import trials
 from elastic_operator.loop.asking import Question
 from elastic_operator.loop.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
 from elastic_operator.plan.job import Job
-from tests.plan.jobs import make_job
+from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
-
-ONE = Counter({"worker": 1})
 
 
 class Asked:
@@ -127,3 +126,18 @@ def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_ans
             await asked.trials.stop()
 
     asyncio.run(story())
+
+
+def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pods_could_be_had() -> None:
+    moments, asked = Moments(), Asked()
+    trouble = make_status(retry=Retry(reason="x", not_before=at(0), size=1))
+
+    def may_take(generation: int, status: JobStatus) -> bool:
+        return asked.trials.may_take(make_job(generation=generation, status=status))
+
+    with patch.object(trials, "time", moments):
+        assert [may_take(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
+        moments.passed += 2 * 3600 + 1
+        assert may_take(6, make_status())
+        assert may_take(7, make_status())
+        assert may_take(8, trouble)

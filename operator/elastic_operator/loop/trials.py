@@ -2,7 +2,8 @@
 
 A job whose pods it refuses takes nothing from others for a while. Where it needs them for its minimum, that counts as
 if they had been sent; else it goes on growing into what is idle. Where pods are refused all the same as they are made,
-time after time, others rest from the job. An edited job is asked about at once.
+time after time, others rest from the job. An edited job is asked about at once, but whoever edits it again and again
+does not have others go each time.
 
 Each question is one to three requests. Few are under way at once, fewer of one namespace, and the namespaces take
 turns: whoever has slow webhooks there, or very many jobs, must not keep others waiting, nor the writes that all of this
@@ -23,7 +24,7 @@ from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
 from elastic_operator.loop.asking import Question
 from elastic_operator.loop.read import drop_absent
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.resting import rest_seconds
+from elastic_operator.plan.resting import MOST_IN_VAIN, rest_seconds
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,9 @@ MOST_REFUSED_SECONDS = 300.0
 SILENT_SECONDS = 1.0
 MOST_SILENT_SECONDS = 30.0
 """Where no answer comes, nothing is asked in that namespace for so long, doubled each time up to the longest."""
+MOST_EDITS = 3
+"""So many edits of a job in trouble have it tried at once. After one more nobody goes for it for an hour, doubled each
+time up to a day."""
 MOST_AT_ONCE = 16
 """Half of the writes that may be under way."""
 MOST_OF_NAMESPACE = 2
@@ -96,6 +100,8 @@ class Trials:
         """How often pods that had passed were refused as they were made."""
         self._generations: dict[str, int] = {}
         """Of the jobs that are known here, those to which it applies."""
+        self._edits: dict[str, int] = {}
+        """How often jobs were edited while their pods could not be had."""
         self._silences: dict[str, _Silence] = {}
         self._wishes: dict[str, _Wish] = {}
         self._running: dict[str, tuple[_Wish, asyncio.Task[None]]] = {}
@@ -106,10 +112,28 @@ class Trials:
         """Whether others may be asked to go for the job."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
-            for known in (self._barred, self._refusals, self._in_vain):
-                known.pop(job.uid, None)
+            self._forgive(job)
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
+
+    def _forgive(self, job: Job) -> None:
+        """It was edited: what was in its way may be mended. The next time it is, if its pods can be had meanwhile."""
+        now, uid, retry = time.monotonic(), job.uid, job.status.retry
+        barred = now < self._barred.get(uid, 0.0)
+        refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
+        if not barred and not refused:
+            self._edits.pop(uid, None)
+            return
+        edits = self._edits[uid] = self._edits.get(uid, 0) + 1
+        if edits <= MOST_EDITS:
+            for known in (self._barred, self._refusals, self._in_vain):
+                known.pop(uid, None)
+            return
+        rest = rest_seconds(MOST_IN_VAIN + edits - MOST_EDITS - 1)
+        log.warning(
+            "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
+        )
+        self._barred[uid] = max(self._barred.get(uid, 0.0), now + rest)
 
     def next_try(self) -> float:
         """When (monotonic) a job that may take nothing now may do so again; infinity if there is none."""
@@ -119,8 +143,10 @@ class Trials:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._refusals, self._in_vain, self._generations, self._wishes):
+        for known in (self._passed, self._barred, self._refusals, self._in_vain):
             drop_absent(known, present)
+        for more in (self._generations, self._edits, self._wishes):
+            drop_absent(more, present)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
