@@ -212,6 +212,7 @@ class Controller:
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
             self.trials.ask_next()
+            self.metrics.reclaim_unanswered.set(self.making_way.waiting)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
         again = min(self.bulkhead.next_try(since=began), self.trials.next_try())

@@ -76,6 +76,11 @@ class MakingWay:
         names = frozenset(self._seen[taker].job.key for taker in waiting if taker in self._seen)
         return Held(allocation.staying(uid, waiting), names)
 
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for answers about those who take from them."""
+        return len(self._waits_since)
+
     def _waiting(self, uid: str) -> frozenset[str]:
         """The jobs that are to get room of that one, and are not known to have use for it."""
         return frozenset(taker for taker in self._decided.takers(uid) if not self._can_use_room(taker, uid))
