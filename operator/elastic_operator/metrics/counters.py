@@ -146,7 +146,7 @@ class Counters:
         self.breaker_open = self._gauge("reclaim_breaker_open", "Jobs and pods for which too many others would go.")
         self.reclaim_unanswered = self._gauge(
             "reclaim_unanswered",
-            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes those"
+            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"
             " of these.",
         )
 
