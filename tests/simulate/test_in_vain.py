@@ -286,6 +286,28 @@ def test_of_more_takers_than_are_asked_about_in_the_time_an_answer_holds_each_ge
         lived(story)
 
 
+def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
+    async def story(world: World) -> None:
+        green = teams(world, nodes=2, red=4)
+        world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 6})
+        await world.advance(60)
+        assert len(pods_of(world, green)) == 6
+        world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
+        await world.advance(30)
+        going = {uid: who for uid, who in world.operator.controller._allocation.taken.items() if who.team == "red"}
+        node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
+        others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
+        gone = next(pod for pod in others if not is_master(pod))
+        world.server.delete_pod(gone, grace=0)
+        await world.advance(60)
+        assert going
+        assert len(pods_of(world, green)) == 6
+        assert gone["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in pods_of(world, green)}
+
+    with patch.object(trials.Trials, "_may_ask", lambda *_: False):
+        lived(story)
+
+
 def test_for_a_job_whose_pods_pass_and_are_refused_all_the_same_nobody_goes_after_three_times() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=4, red=4)
