@@ -170,7 +170,7 @@ class Table:
         node = self.board.number.get(request.reserved or request.nominated) if request else None
         if request is None or node is None or (request.reserved and not self.board.fits(claim.master, node)):
             return
-        self.sit(claim, Seat(MASTER, Spot(node, ready=False)))
+        self.sit(claim, Seat(MASTER, Spot(node, ready=self.board.is_free(claim.master, node))))
         self.set_served(claim, True)
 
     def gpus_of(self, requests: Resources) -> int:
