@@ -115,7 +115,7 @@ class Job:
     nodes are away for any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out`
     the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
     it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
-    limit.
+    limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
     """
 
     namespace: str
@@ -146,6 +146,7 @@ class Job:
     left_out: str = ""
     grace_ceiling: int | None = None
     start_seconds: int = 0
+    unkept: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
-from elastic_operator.plan.active import active_for
+from elastic_operator.plan.active import active_for, holds_nodes
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import (
     FORGOTTEN,
@@ -150,9 +150,10 @@ def _deadline(seen: Observation, now: float) -> Observation:
     limit = seen.job.spec.active_deadline_seconds
     if limit is None:
         return seen
-    left = limit - active_for(seen.status, now)
+    holds = holds_nodes(seen)
+    left = limit - active_for(seen.status, holds=holds, now=now)
     if left > 0:
-        return seen if seen.status.active_since is None else replace(seen, wake_at=(*seen.wake_at, now + left))
+        return replace(seen, wake_at=(*seen.wake_at, now + left)) if holds else seen
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
