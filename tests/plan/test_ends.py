@@ -113,6 +113,19 @@ def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
     assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
 
 
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_pod_that_is_being_deleted_on_a_node_that_is_not_ready_does_not_count_towards_the_deadline(suspend):
+    spec = make_spec(activeDeadlineSeconds=100, suspend=suspend)
+    gone = make_pod("worker-0", node="n2", deleting_since=START + 20)
+    status = make_status(active_seconds=0, active_since=at(0), target_replicas=0, replicas=0)
+    stays = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30).status
+    assert (stays.active_since, stays.active_seconds) == (at(0), 0), "its node is Ready, and it may well train"
+    away = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30, unready={"n2": 25}).status
+    assert (away.active_since, away.active_seconds, away.gpus) == (None, 30, 1)
+    later = make_job((gone,), spec=spec, status=away)
+    assert not plan(later, make_grant(), now=5000, unready={"n2": 4990}).status.finished
+
+
 def of_old(*changes, **status):
     """The status of a release that kept no account: changes of size as (time, before, after), oldest first."""
     history = [Change(time=at(time), from_=before, to=after, reason="x") for time, before, after in reversed(changes)]
