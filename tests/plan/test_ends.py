@@ -387,6 +387,20 @@ def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edi
     assert plan(replace(job, generation=1), make_grant()).status.retry == waits
 
 
+def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has_run_for_ten_minutes():
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=1, size=1)
+    status, tried = make_status(target_replicas=0, replicas=0, retry=waits), []
+    for edit in range(2, 9):
+        planned = plan(make_job((), spec=make_spec(), status=status, generation=edit), make_grant())
+        tried.append(planned.status.retry is None)
+        status = planned.status.model_copy(update={"retry": waits})
+    assert tried == [True] * 5 + [False] * 2
+    assert "the wait goes on" in planned.events[-1].message
+    runs = started(waits_ended=5)
+    assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended == 5
+    assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended is None
+
+
 def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():
     waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=3)
     assert plan(make_job(status=started(retry=waits), generation=2), BOTH).status.retry == waits

@@ -44,6 +44,8 @@ from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
+MOST_WAITS_ENDED = 5
+"""So many edits end a job's wait for what could not be had."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -202,6 +204,8 @@ def _steady(seen: Observation, now: float) -> Observation:
         seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
     elif status.failures and progressed is None:
         seen = _forgets(seen, now, running_since, **FORGOTTEN)
+    if status.waits_ended:
+        seen = _forgets(seen, now, running_since, waits_ended=None)
     if status.retry:
         seen = _forgets(
             seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
@@ -218,11 +222,18 @@ def _forgets(seen: Observation, now: float, since: float, **fields: object) -> O
 
 
 def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before."""
-    retry = seen.status.retry
+    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before.
+
+    For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
+    have it make pods, and hold GPUs, without end.
+    """
+    retry, ended = seen.status.retry, seen.status.waits_ended or 0
     if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
         return seen
-    return replace(seen, status=seen.status.model_copy(update={"retry": None}))
+    if ended >= MOST_WAITS_ENDED:
+        told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        return replace(seen, events=(*seen.events, Event("ScaleUpBlocked", told)))
+    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended": ended + 1}))
 
 
 _TORCHRUN = (
