@@ -227,14 +227,16 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
         name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
-    times = () if _clock_is_behind(pod) else filter(None, map(_time, (*begun, *ended)))
     staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    is_staged = staged is not None and staged.status == "True"
+    since = staged.last_transition_time if staged is not None and is_staged else None
+    times = () if _clock_is_behind(pod) else filter(None, map(_time, (*begun, *ended, since)))
     return MainContainer(
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
         waiting_container=name,
         waiting_since=max(times, default=None),
-        is_on_its_way=waiting.reason in STARTS and (is_busy or (staged is not None and staged.status == "True")),
+        is_on_its_way=waiting.reason in STARTS and (is_busy or is_staged),
     )
 
 

@@ -26,8 +26,8 @@ class MainContainer:
     `is_consequence`: from what it said, it failed because another pod had. `script_exit_code` is that of the process
     that failed first in it, negative for a signal, where its log names it. `waiting_container` is the container of the
     pod, itself or one before it, for the reason of which it waits; `waiting_since` when an init container of the pod
-    last began or ended, and `is_on_its_way`: volumes and network are there, and the kubelet names no trouble, so an
-    init container runs or an image is pulled.
+    last began or ended, or its volumes and network came to be there, whichever was last. `is_on_its_way`: they are
+    there, and the kubelet names no trouble, so an init container runs or an image is pulled.
     """
 
     running_since: float | None = None
