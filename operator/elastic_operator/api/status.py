@@ -251,7 +251,7 @@ class JobStatus(StatusModel):
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
     waits_ended: int | None = Field(
         default=None,
-        description="How many edits have ended a wait of the job since it last ran for ten minutes; the sixth does not.",
+        description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
     )
     avoided_nodes: list[AvoidedNode] = Field(
         default_factory=list,

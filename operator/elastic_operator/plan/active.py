@@ -11,7 +11,7 @@ from elastic_operator.plan.observation import Observation, at, seconds
 def holds_nodes(seen: Observation) -> bool:
     """Whether the job has pods on nodes.
 
-    One that is being deleted on a node that is not Ready is there until the node is back or removed, and trains nothing.
+    One that is being deleted on a node that is not Ready stays until the node is back or removed: it is none of them.
     """
     pods = [pod for pod in seen.job.pods if pod.bound and not pod.ended]
     return any(pod.deleting_since is None or pod.node not in seen.unready_nodes for pod in pods)
