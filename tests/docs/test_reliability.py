@@ -17,6 +17,7 @@ MARKS = {
     "tests/apiserver/": "¹",
     "tests/worker/": "²",
     "tests/virtual/": "³",
+    "tests/simulate/": "³",
 }
 """Where a row's test is, and how the row says so."""
 ASKED_FOR = (
