@@ -48,14 +48,14 @@ def _told_by_history(status: JobStatus, *, holds: bool, now: float) -> tuple[flo
     Such a release wrote down when the job got its pods and when it lost them. What it did not write down counts as time
     with pods, as all time did then: so the job is not over at once, and its deadline does not begin anew.
     """
-    spent, since = 0.0, status.start_time
+    spent, since, ended = 0.0, status.start_time, None
     for change in reversed(status.history):
         if change.to == 0 and since is not None:
-            spent, since = spent + seconds(change.time) - seconds(since), None
+            spent, since, ended = spent + seconds(change.time) - seconds(since), None, change.time
         elif change.from_ == 0 and since is None:
             since = change.time
     if holds:
-        return spent, since or at(now)
+        return spent, since or ended or at(now)  # pods that replace lost ones are no change that is written down
     until = _without_pods_since(status)
     return spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None
 
