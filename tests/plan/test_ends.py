@@ -147,7 +147,7 @@ ADMITTED = {"conditions": [make_condition("Admitted", "False", 50)], "target_rep
         (of_old((0, 0, 2), (30, 2, 0)), group(), (30, at(30))),
         (make_status(start_time=None, target_replicas=0, replicas=0), (), (0, None)),
     ],
-    ids=["runs", "runs again", "is queued", "pods that did not start", "a longer history", "lost all its pods", "has not started"],
+    ids=["runs", "runs again", "is queued", "did not start", "a longer history", "lost its pods", "has not started"],
 )
 def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, pods, account):
     planned = plan(make_job(pods, spec=DEADLINE, status=status), BOTH if pods else make_grant(), now=90)
