@@ -190,6 +190,8 @@ def test_a_pod_whose_image_cannot_be_had_waits_for_it_since_its_volumes_and_netw
     assert own(node="n1", status=waits | {"conditions": staged}).main.waiting_since == CREATED + 40 * 60
     lost = [staged[0] | {"status": "False"}]
     assert own(node="n1", status=waits | {"conditions": lost}).main.waiting_since is None
+    ahead = waits | {"conditions": staged, "startTime": "2026-01-01T00:30:00Z"}
+    assert own(node="n1", status=ahead).main.waiting_since == CREATED + 10 * 60, "its clock may be half an hour ahead"
     later = waits | {"conditions": staged, "initContainerStatuses": [ENDED]}
     assert own(node="n1", status=later).main.waiting_since == CREATED + 40 * 60
 
