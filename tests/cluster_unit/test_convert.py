@@ -184,6 +184,18 @@ def test_a_pod_is_on_its_way_while_an_init_container_runs_or_only_an_image_is_mi
     assert (main.is_on_its_way, main.waiting_since) == (on_its_way, None if since is None else CREATED + since)
 
 
+def test_a_pod_whose_image_cannot_be_had_waits_for_it_since_its_volumes_and_network_are_there():
+    staged = [STAGED[0] | {"lastTransitionTime": "2026-01-01T00:40:00Z"}]
+    waits = container_status(waiting={"reason": "ErrImagePull"})
+    assert own(node="n1", status=waits | {"conditions": staged}).main.waiting_since == CREATED + 40 * 60
+    lost = [staged[0] | {"status": "False"}]
+    assert own(node="n1", status=waits | {"conditions": lost}).main.waiting_since is None
+    ahead = waits | {"conditions": staged, "startTime": "2026-01-01T00:30:00Z"}
+    assert own(node="n1", status=ahead).main.waiting_since == CREATED + 10 * 60, "its clock may be half an hour ahead"
+    later = waits | {"conditions": staged, "initContainerStatuses": [ENDED]}
+    assert own(node="n1", status=later).main.waiting_since == CREATED + 40 * 60
+
+
 def test_a_sidecar_that_crashes_is_what_the_main_container_waits_for_unless_an_init_container_runs():
     waits = container_status(waiting={"reason": "PodInitializing"}) | {"conditions": STAGED}
     spec = {**SIDECAR, "containers": [{"name": "c"}]}

@@ -113,6 +113,19 @@ def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
     assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
 
 
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_pod_that_is_being_deleted_on_a_node_that_is_not_ready_does_not_count_towards_the_deadline(suspend):
+    spec = make_spec(activeDeadlineSeconds=100, suspend=suspend)
+    gone = make_pod("worker-0", node="n2", deleting_since=START + 20)
+    status = make_status(active_seconds=0, active_since=at(0), target_replicas=0, replicas=0)
+    stays = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30).status
+    assert (stays.active_since, stays.active_seconds) == (at(0), 0), "its node is Ready, and it may well train"
+    away = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30, unready={"n2": 25}).status
+    assert (away.active_since, away.active_seconds, away.gpus) == (None, 30, 1)
+    later = make_job((gone,), spec=spec, status=away)
+    assert not plan(later, make_grant(), now=5000, unready={"n2": 4990}).status.finished
+
+
 def of_old(*changes, **status):
     """The status of a release that kept no account: changes of size as (time, before, after), oldest first."""
     history = [Change(time=at(time), from_=before, to=after, reason="x") for time, before, after in reversed(changes)]
@@ -131,9 +144,10 @@ ADMITTED = {"conditions": [make_condition("Admitted", "False", 50)], "target_rep
         (of_old((0, 0, 2), (30, 2, 3), (40, 3, 0), **ADMITTED), (), (40, None)),
         (of_old((0, 0, 2), **ADMITTED), (), (50, None)),
         (of_old((20, 3, 2), (30, 2, 0), (70, 0, 2)), group(), (30, at(70))),
+        (of_old((0, 0, 2), (30, 2, 0)), group(), (30, at(30))),
         (make_status(start_time=None, target_replicas=0, replicas=0), (), (0, None)),
     ],
-    ids=["runs", "runs again", "is queued", "pods that did not start", "a longer history", "has not started"],
+    ids=["runs", "runs again", "is queued", "did not start", "a longer history", "lost its pods", "has not started"],
 )
 def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, pods, account):
     planned = plan(make_job(pods, spec=DEADLINE, status=status), BOTH if pods else make_grant(), now=90)
@@ -372,6 +386,20 @@ def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edi
     assert planned.status.retry is None
     assert len(planned.creates) == (0 if suspend else 2)
     assert plan(replace(job, generation=1), make_grant()).status.retry == waits
+
+
+def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has_run_for_ten_minutes():
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=1, size=1)
+    status, tried = make_status(target_replicas=0, replicas=0, retry=waits), []
+    for edit in range(2, 9):
+        planned = plan(make_job((), spec=make_spec(), status=status, generation=edit), make_grant())
+        tried.append(planned.status.retry is None)
+        status = planned.status.model_copy(update={"retry": waits})
+    assert tried == [True] * 5 + [False] * 2
+    assert "the wait goes on" in planned.events[-1].message
+    runs = started(waits_ended=5)
+    assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended == 5
+    assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended is None
 
 
 def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():

@@ -568,6 +568,53 @@ def test_pods_that_more_nodes_refuse_than_can_be_avoided_are_not_made_without_en
     assert len(status.avoided_nodes) == MAX_AVOIDED
 
 
+def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_keep_which_nodes_to_avoid():
+    status, now, waits = started(), 100, []
+    for _ in range(5):
+        pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
+        status = see(make_job(pods, status=status, unkept=frozenset({"avoidedNodes"})), now=now).status
+        waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += max(11, waits[-1])
+        status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})
+    assert waits == [0, 0, 2, 4, 8]
+
+
+def loses_of_many(name, *, leaving=None, phase="Running", times=5):
+    """The waits of a job of 100 pods that loses that pod over and over; `leaving` are fields of it while it goes."""
+    pods, now, waits = group(99), 100, []
+    gone = next(pod for pod in pods if pod.name == f"toy-{name}")
+    left = tuple(pod for pod in pods if pod is not gone)
+    status = plan(make_job(pods, status=started(99)), make_grant(keep=[pod.uid[4:] for pod in pods])).status
+    for _ in range(times):
+        listed = [pod.model_copy(update={"phase": phase}) if pod.name == gone.name else pod for pod in status.pods]
+        status = status.model_copy(update={"replicas": 100, "pods": listed})
+        there = (*left, replace(gone, deleting_since=START + now, **leaving)) if leaving is not None else left
+        seen = see(make_job(there, status=status), now=now)
+        waits.append(round(seconds(seen.status.retry.not_before) - START - now) if seen.status.retry else 0)
+        status, now = seen.status, now + max(11, waits[-1])
+    return waits
+
+
+NOT_YET = {"phase": "Pending", "main": MainContainer()}
+
+
+@pytest.mark.parametrize(
+    ("lost", "waits"),
+    [
+        ({"name": "worker-5", "phase": "Pending"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-5"}, [0] * 5),
+        ({"name": "worker-90"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-90", "leaving": {}}, [0] * 5),
+        ({"name": "worker-90", "leaving": NOT_YET}, [0, 0, 2, 4, 8]),
+    ],
+    ids=["listed, did not run", "listed, ran", "not listed, not seen to go", "seen to go", "seen, did not run"],
+)
+def test_of_a_job_with_more_pods_than_its_status_lists_those_are_waited_for_of_which_nobody_knows_that_they_ran(
+    lost, waits
+):
+    assert loses_of_many(**lost) == waits
+
+
 def test_a_cluster_in_which_all_kubelets_refuse_at_once_is_waited_for():
     status, now, found = started(20), 100, []
     for _ in range(4):

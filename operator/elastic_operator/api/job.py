@@ -188,7 +188,8 @@ class Recovery(ApiModel):
         description="Exit codes of a training process after which the job is Failed at once, since another try would"
         " fare no better; not right after a pod joined, left or was lost. In Torchrun mode the one that torchrun's"
         " summary in the log names, else the main container's own. 128 and the number of a signal, as in a shell, for a"
-        " process that one ended.",
+        " process that one ended. In Elastic mode the master judges, by what they were when it was made: an edit takes"
+        " effect with the next master.",
         json_schema_extra={"default": [], "x-kubernetes-list-type": "set"},
     )
     master_loss_timeout_seconds: int = Field(

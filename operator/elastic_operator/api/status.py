@@ -249,6 +249,10 @@ class JobStatus(StatusModel):
         default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    waits_ended: int | None = Field(
+        default=None,
+        description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
+    )
     avoided_nodes: list[AvoidedNode] = Field(
         default_factory=list,
         max_length=MAX_AVOIDED,

@@ -227,15 +227,28 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
         name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
     begun = (status.state.running.started_at for status in init if status.state.running)
     ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
-    times = () if _clock_is_behind(pod) else filter(None, map(_time, (*begun, *ended)))
     staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    is_staged = staged is not None and staged.status == "True"
+    since = _staged_since(pod, staged) if staged is not None and is_staged else None
+    times = () if _clock_is_behind(pod) else filter(None, (*map(_time, (*begun, *ended)), since))
     return MainContainer(
         waiting_reason=waiting.reason,
         waiting_message=waiting.message,
         waiting_container=name,
         waiting_since=max(times, default=None),
-        is_on_its_way=waiting.reason in STARTS and (is_busy or (staged is not None and staged.status == "True")),
+        is_on_its_way=waiting.reason in STARTS and (is_busy or is_staged),
     )
+
+
+def _staged_since(pod: Pod, staged: Condition) -> float | None:
+    """When volumes and network came to be there, no later than that was.
+
+    The node's clock may be ahead, by no more than what seems to have passed from the binding until its kubelet saw it.
+    """
+    since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    bound = _time(scheduled.last_transition_time if scheduled else None) or _time(pod.metadata.creation_timestamp)
+    return since if since is None or seen is None or bound is None else since - max(0.0, seen - bound)
 
 
 def _clock_is_behind(pod: Pod) -> bool:

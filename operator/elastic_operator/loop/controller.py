@@ -106,7 +106,7 @@ class Controller:
         self.reclaimer, self.progress = reclaimer, progress
         self.last_pass = time.monotonic()
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
-        reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
+        reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead, unkept=actor.unkept)
         reader.requests.barred = reclaimer.barred
         reclaimer.grace_ceiling = reader.grace_ceiling
         self.view = View(reader, logs, troubles, progress.report, progress.heard)
@@ -116,6 +116,7 @@ class Controller:
             ledger=ledger,
             troubles=troubles,
             metrics=metrics,
+            unkept=actor.unkept,
             fresh=fresh,
             done=self._decide_again,
             failed=self._set_aside,

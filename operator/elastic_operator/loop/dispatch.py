@@ -26,6 +26,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader, drop_absent
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.job import Job
@@ -45,6 +46,7 @@ class Dispatcher:
     """Plans under way.
 
     Args:
+        unkept: The fields of statuses that the API server does not keep.
         fresh: Whether the stores can be trusted to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own that its plan failed by.
@@ -60,6 +62,7 @@ class Dispatcher:
         ledger: Ledger,
         troubles: Troubles,
         metrics: Metrics,
+        unkept: Unkept,
         fresh: Callable[[], bool],
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
@@ -67,7 +70,7 @@ class Dispatcher:
         refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
         self.actor, self.reader, self.ledger = actor, reader, ledger
-        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
+        self.troubles, self.metrics, self.unkept, self.fresh = troubles, metrics, unkept, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
@@ -174,10 +177,11 @@ class Dispatcher:
         """
         if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
             return 0.0
-        wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if wanted == body.status:
+        wanted = self.unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self.unkept.without(body.status)
+        if wanted == stored:
             return NEVER
-        if without_messages(wanted) != without_messages(body.status):
+        if without_messages(wanted) != without_messages(stored):
             return 0.0
         return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
 

@@ -26,8 +26,8 @@ class MainContainer:
     `is_consequence`: from what it said, it failed because another pod had. `script_exit_code` is that of the process
     that failed first in it, negative for a signal, where its log names it. `waiting_container` is the container of the
     pod, itself or one before it, for the reason of which it waits; `waiting_since` when an init container of the pod
-    last began or ended, and `is_on_its_way`: volumes and network are there, and the kubelet names no trouble, so an
-    init container runs or an image is pulled.
+    last began or ended, or its volumes and network came to be there, whichever was last. `is_on_its_way`: they are
+    there, and the kubelet names no trouble, so an init container runs or an image is pulled.
     """
 
     running_since: float | None = None
@@ -115,7 +115,7 @@ class Job:
     nodes are away for any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out`
     the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
     it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
-    limit.
+    limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
     """
 
     namespace: str
@@ -146,6 +146,7 @@ class Job:
     left_out: str = ""
     grace_ceiling: int | None = None
     start_seconds: int = 0
+    unkept: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:

@@ -57,7 +57,7 @@ def lost_count(seen: Observation) -> int:
 def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
     """The job with so many losses written down and told."""
     why = _why_lost(seen, lost)
-    avoided, excused = _avoid(seen, now), _is_excused(seen, now)
+    avoided, excused = _avoid(seen, now), _is_excused(seen, lost, now)
     update = {"restarts": seen.status.restarts + lost, "replicas": len(seen.live), "avoided_nodes": avoided}
     status = seen.status.model_copy(update=update)
     reasons = (reason,) if reason == MASTER_LOST else REASONS
@@ -122,17 +122,19 @@ def _is_together(known: AvoidedNode, now: float) -> bool:
     return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
 
 
-def _is_excused(seen: Observation, now: float) -> bool:
+def _is_excused(seen: Observation, lost: int, now: float) -> bool:
     """Whether nothing is to wait for what is lost: pods that ran and were deleted or evicted, or that a node refused.
 
     A node that is avoided and refuses more was not the planner's choice, and pods that more nodes refuse than can be
     avoided are to blame themselves: else they would go from node to node without end. A pod that is gone before it ran
-    may be gone again at once, whoever deletes it.
+    may be gone again at once, whoever deletes it. Of one that the status does not list nobody may know whether it ran.
     """
     gone = [pod for pod, _ in seen.gone if pod.incarnation == seen.status.incarnation]
     if node_is_lost(seen) or any(map(has_failed, gone)):
         return False
     known, refused = _remembered(seen.status, now), _refused(seen)
+    if refused and "avoidedNodes" in seen.job.unkept:
+        return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
     if any(
@@ -140,7 +142,28 @@ def _is_excused(seen: Observation, now: float) -> bool:
     ):
         return False
     named = {pod.name for pod in seen.live} | {pod.name for pod in gone if pod.refused}
+    if seen.status.pods_not_listed and len(_known_to_go(seen)) < lost:
+        return False
     return not any(pod.phase == "Pending" and pod.name not in named for pod in seen.status.pods)
+
+
+def _known_to_go(seen: Observation) -> set[str]:
+    """The pods that are lost and were listed, or are there still and have run or were refused.
+
+    Those that were told to go before the newest change was written down are of an earlier loss.
+    """
+    alive, counted = {pod.name for pod in seen.live}, seconds(seen.status.history[0].time) if seen.status.history else 0
+    listed = {pod.name for pod in seen.status.pods if pod.phase in ("Pending", "Running")}
+    leaving = {
+        pod.name
+        for pod in present(seen)
+        if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
+    }
+    return (listed | leaving) - alive
+
+
+def _has_run(pod: OwnPod) -> bool:
+    return pod.main.running_since is not None or pod.main.exit_code is not None
 
 
 def _times_apart(times: Iterable[float]) -> int:

@@ -12,7 +12,7 @@ from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
-from elastic_operator.plan.active import active_for
+from elastic_operator.plan.active import active_for, holds_nodes
 from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import (
     FORGOTTEN,
@@ -44,6 +44,8 @@ from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
+MOST_WAITS_ENDED = 5
+"""So many edits end a job's wait for what could not be had."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -150,9 +152,10 @@ def _deadline(seen: Observation, now: float) -> Observation:
     limit = seen.job.spec.active_deadline_seconds
     if limit is None:
         return seen
-    left = limit - active_for(seen.status, now)
+    holds = holds_nodes(seen)
+    left = limit - active_for(seen.status, holds=holds, now=now)
     if left > 0:
-        return seen if seen.status.active_since is None else replace(seen, wake_at=(*seen.wake_at, now + left))
+        return replace(seen, wake_at=(*seen.wake_at, now + left)) if holds else seen
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
@@ -201,6 +204,8 @@ def _steady(seen: Observation, now: float) -> Observation:
         seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
     elif status.failures and progressed is None:
         seen = _forgets(seen, now, running_since, **FORGOTTEN)
+    if status.waits_ended:
+        seen = _forgets(seen, now, running_since, waits_ended=None)
     if status.retry:
         seen = _forgets(
             seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
@@ -217,11 +222,18 @@ def _forgets(seen: Observation, now: float, since: float, **fields: object) -> O
 
 
 def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before."""
-    retry = seen.status.retry
+    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before.
+
+    For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
+    have it make pods, and hold GPUs, without end.
+    """
+    retry, ended = seen.status.retry, seen.status.waits_ended or 0
     if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
         return seen
-    return replace(seen, status=seen.status.model_copy(update={"retry": None}))
+    if ended >= MOST_WAITS_ENDED:
+        told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        return replace(seen, events=(*seen.events, Event("ScaleUpBlocked", told)))
+    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended": ended + 1}))
 
 
 _TORCHRUN = (
