@@ -262,9 +262,7 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         await world.advance(30)
         uid = second["metadata"]["uid"]
         world.operator.controller.dispatcher.troubles.add(
-            world.operator.controller.making_way._seen[uid].job,
-            Unreachable("no answer"),
-            world.moments.monotonic() + 20,
+            world.operator.controller._seen[uid].job, Unreachable("no answer"), world.moments.monotonic() + 20
         )
         job = add_job(world, "red", minReplicas=40, maxReplicas=40)
         await world.advance(90)

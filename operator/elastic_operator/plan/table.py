@@ -13,7 +13,7 @@ from functools import partial
 from elastic_operator.plan.accounts import Account, Accounts
 from elastic_operator.plan.braking import Braked, braked, taker_of
 from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
-from elastic_operator.plan.model import Brake, Member, Resources, Snapshot, Taker
+from elastic_operator.plan.model import Member, Resources, Snapshot, Taker
 from elastic_operator.plan.place import Board, Mark, Spot
 from elastic_operator.plan.roster import Roster
 
@@ -312,10 +312,8 @@ class Table:
 
     def _waits_behind(self, taker: Claim) -> bool:
         """Whether one of its team that goes before it waits for its turn: else small ones would keep it from that."""
-        firm = self.snapshot.brakes.firm - {Brake.FOR_ONE}
-        ahead = (c for c, one in self.braked.items() if not one.waits_for_a_person and one.brake not in firm)
-        team = taker_of(taker).team
-        return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
+        ahead = (c for c, one in self.braked.items() if not one.waits_for_a_person and not c.served)
+        return any(c.rank < taker.rank and taker_of(c).team == taker_of(taker).team for c in ahead)
 
     def spares_whole_jobs(self, claim: Claim) -> bool:
         """Whether it has none go in this pass, since it would lose its room again."""
