@@ -103,17 +103,16 @@ def _as_written(mode: object) -> object:
 
 
 LEAST_EVICTIONS = 16
-"""So many pods may go for one team, however small the cluster is."""
+"""So many pods may go for one, however small the cluster is."""
 
 
 class ReclaimSettings(ApiModel):
     """How GPUs are taken back.
 
-    With DryRun, what would be taken is only told. For the jobs and foreign pods of one team, at most
-    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`; by default
-    half and all of the cluster's GPUs, and at least 16 and 32, and one taker of each team within its guarantee whatever
-    it takes. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
-    leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
+    With DryRun, what would be taken is only told. For one job or foreign pod, at most `max_evictions_per_decision` pods
+    of others go within a minute, for all together `max_evictions_per_minute`; by default half and all of the cluster's
+    GPUs, and at least 16 and 32. A foreign pod has the place that was made for it for `reservation_seconds` after it is
+    free. A pod that leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -124,7 +123,7 @@ class ReclaimSettings(ApiModel):
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
-        """The most pods that may go within a minute for one team, and for all, in a cluster with so many GPUs (138).
+        """The most pods that may go within a minute for one, and for all, in a cluster with so many GPUs (138).
 
         What a wrong policy takes at once is most of a cluster, whatever its size.
         """

@@ -1,4 +1,4 @@
-"""Evictions are counted as they are carried out, by who gets the room, and each for a minute."""
+"""Evictions are counted by who gets the room, and each for a minute."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from elastic_operator.loop import reclaim
 from elastic_operator.loop.reclaim import MINUTE, Breaker
-from elastic_operator.plan.model import Taker
+from elastic_operator.plan.model import Brakes
 from tests.simulate.moments import Moments
 
-ONE, OTHER = Taker("red", "one"), Taker("blue", "other")
+LIMITS = (3, 5)
 
 
 @pytest.fixture
@@ -21,31 +21,39 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
     return clock
 
 
-def test_what_has_gone_is_known_with_who_gets_the_room(clock: Moments):  # noqa: ARG001 - it stands still
-    known = Breaker()
-    assert known.count({"a": ONE, "b": ONE, "c": OTHER}) == 3
-    assert known.gone() == {"a": ONE, "b": ONE, "c": OTHER}
+def brakes(known: Breaker, *present: str) -> Brakes:
+    return known.brakes(LIMITS, set(present))
 
 
-def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Moments):
+def test_what_has_gone_counts_for_who_got_the_room_and_for_all(clock: Moments):  # noqa: ARG001 - it stands still
     known = Breaker()
-    assert known.count({"a": ONE, "b": ONE}) == 2
-    clock.passed += 10
-    assert known.count({"a": OTHER}) == 0
-    assert known.gone() == {"a": OTHER, "b": ONE}
-    clock.passed = MINUTE
-    assert known.gone() == {"a": OTHER}
+    assert known.count({"one": ["a", "b"], "other": ["c"]}) == 3
+    assert brakes(known) == Brakes(*LIMITS, gone_for={"one": 2, "other": 1}, gone=3)
+
+
+def test_what_has_not_gone_yet_is_decided_on_again_and_does_not_count_beside(clock: Moments):  # noqa: ARG001
+    known = Breaker()
+    known.count({"one": ["a", "b"]})
+    assert brakes(known, "a") == Brakes(*LIMITS, gone_for={"one": 1}, gone=1)
+
+
+def test_what_is_decided_again_counts_once(clock: Moments):
+    known = Breaker()
+    assert known.count({"one": ["a", "b", "c"]}) == 3
+    for _ in range(10):
+        clock.passed += 1
+        assert known.count({"one": ["a", "b", "c"]}) == 0
+    assert brakes(known).gone == 3
 
 
 def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: Moments):
     known = Breaker()
     assert known.next_relief() == inf
-    known.count({"a": ONE, "b": ONE})
+    known.count({"one": ["a", "b"]})
     clock.passed += 10
-    known.count({"c": OTHER})
+    known.count({"one": ["c"]})
     assert known.next_relief() == MINUTE - 10
     clock.passed = MINUTE
-    assert known.gone() == {"c": OTHER}
+    assert brakes(known) == Brakes(*LIMITS, gone_for={"one": 1}, gone=1)
     clock.passed += 10
-    assert known.gone() == {}
-    assert known.next_relief() == inf
+    assert brakes(known) == Brakes(*LIMITS)

@@ -15,9 +15,11 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import (
     CONDITION,
+    FIRST_REST_SECONDS,
     FIRST_SECONDS,
     MOST_AVOIDED,
     MOST_CHARACTERS,
+    MOST_REST_SECONDS,
     MOST_SECONDS,
     Avoided,
     Reservation,
@@ -27,7 +29,6 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.requests import Requests
 from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
-from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod

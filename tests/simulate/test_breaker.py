@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.cluster.errors import Unreachable
 from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of, terminating
@@ -156,116 +155,24 @@ def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_
     assert most(8000) == (4000, 8000)
 
 
-def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_large() -> None:
+def test_by_default_a_gang_of_half_a_cluster_gets_its_place_at_once() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=12, red=24)
+        await world.advance(30)
+        job = add_job(world, "red", minReplicas=24, maxReplicas=24)
+        await world.advance(20)
+        assert len(pods_of(world, job)) == 24
+
+    lived(story)
+
+
+def test_by_default_a_gang_of_most_of_a_cluster_waits_for_a_person() -> None:
     async def story(world: World) -> None:
         teams(world, nodes=12, red=40)
         await world.advance(30)
         job = add_job(world, "red", minReplicas=40, maxReplicas=40)
-        await world.advance(20)
-        assert len(pods_of(world, job)) == 40
-        assert METRICS.breaker_open._value.get() == 0
-
-    lived(story)
-
-
-def test_by_default_a_guarantee_comes_back_from_one_gang_that_holds_the_whole_cluster() -> None:
-    async def story(world: World) -> None:
-        whole = teams(world, nodes=12, red=2)
-        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
-        await world.advance(30)
-        job = add_job(world, "red", minReplicas=2, maxReplicas=2)
-        await world.advance(20)
-        assert len(pods_of(world, job)) == 2
-
-    lived(story)
-
-
-def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would_go_waits_for_a_person() -> None:
-    async def story(world: World) -> None:
-        whole = teams(world, nodes=12, red=0)
-        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
-        spec = world.server.find(kinds.POLICIES, "", "red")["spec"]
-        flavors = [{**spec["flavors"][0], "borrowing": {"limit": 100, "weight": 1}}]
-        world.server.edit(kinds.POLICIES, world.server.find(kinds.POLICIES, "", "red"), {**spec, "flavors": flavors})
-        await world.advance(30)
-        job = add_job(world, "red", minReplicas=2, maxReplicas=2)
         await world.advance(200)
         assert len(pods_of(world, job)) == 0
-        assert "48 pods of others would have to go" in limited_by(world, job)[1]
         assert "reclaim.maxEvictionsPerDecision (24)" in limited_by(world, job)[1]
-
-    lived(story)
-
-
-def test_many_small_takers_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
-    async def story(world: World) -> None:
-        teams(world, nodes=8, red=12, blue=3)
-        await world.advance(30)
-        evicted = Evicted(world)
-        many = [add_job(world, "red", minReplicas=1, maxReplicas=1) for _ in range(12)]
-        await world.advance(10)
-        other = add_job(world, "blue", minReplicas=3, maxReplicas=3)
-        await world.advance(20)
-        assert len(pods_of(world, other)) == 3
-        assert sum(len(pods_of(world, job)) for job in many) == 4
-        await world.advance(150)
-        assert all(pods_of(world, job) for job in many)
-        assert evicted.most_in_a_minute() <= 4 + 3
-
-    with with_brakes(max_evictions_per_decision=4):
-        lived(story)
-
-
-def test_a_team_that_comes_and_goes_does_not_keep_another_one_from_its_guarantee() -> None:
-    async def story(world: World) -> None:
-        teams(world, nodes=12, red=24, blue=20)
-        await world.advance(30)
-        last = add_job(world, "red", minReplicas=24, maxReplicas=24)
-        for turn in range(6):
-            await world.advance(10)
-            world.server.remove(kinds.JOBS, last)
-            for pod in pods_of(world, last):
-                world.server.delete_pod(pod, grace=0)
-            await world.advance(10)
-            last = add_job(world, "red", minReplicas=24, maxReplicas=24)
-            if turn == 4:
-                gang = add_job(world, "blue", minReplicas=20, maxReplicas=20)
-        await world.advance(10)
-        assert len(pods_of(world, gang)) == 20
-
-    lived(story)
-
-
-def test_small_jobs_of_its_own_team_do_not_keep_a_large_one_waiting() -> None:
-    async def story(world: World) -> None:
-        teams(world, nodes=12, red=44)
-        await world.advance(30)
-        small = [add_job(world, "red", minReplicas=1, maxReplicas=1)]
-        await world.advance(10)
-        large = add_job(world, "red", minReplicas=30, maxReplicas=30)
-        for _ in range(5):
-            await world.advance(20)
-            small.append(add_job(world, "red", minReplicas=1, maxReplicas=1))
-        await world.advance(10)
-        assert len(pods_of(world, large)) == 30
-        await world.advance(90)
-        assert all(pods_of(world, job) for job in small)
-
-    lived(story)
-
-
-def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfway() -> None:
-    async def story(world: World) -> None:
-        whole = teams(world, nodes=12, red=40)
-        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "maxReplicas": 24})
-        second = add_job(world, "green", minReplicas=1, maxReplicas=24)
-        await world.advance(30)
-        uid = second["metadata"]["uid"]
-        world.operator.controller.dispatcher.troubles.add(
-            world.operator.controller._seen[uid].job, Unreachable("no answer"), world.moments.monotonic() + 20
-        )
-        job = add_job(world, "red", minReplicas=40, maxReplicas=40)
-        await world.advance(90)
-        assert len(pods_of(world, job)) == 40
 
     lived(story)

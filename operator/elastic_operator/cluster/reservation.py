@@ -19,7 +19,6 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
-from elastic_operator.plan.resting import MOST_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
@@ -27,6 +26,11 @@ MOST_SECONDS = 3600.0
 """A node on which a reservation ran out is left alone for so long, twice as long each time."""
 _MOST_TIMES = 10
 """From here on it is the same time again."""
+MOST_IN_VAIN = 3
+"""After so many reservations that ran out the pod itself is left alone: the scheduler has a reason of its own (139)."""
+FIRST_REST_SECONDS = 3600.0
+MOST_REST_SECONDS = 86_400.0
+"""It is left alone for so long, twice as long after each further one."""
 MOST_AVOIDED = 16
 """So many nodes are remembered for one pod, those that failed last."""
 MOST_CHARACTERS = 16_384
@@ -81,8 +85,8 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
         in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())
-        rest = rest_seconds(in_vain)
-        rests_until = now + rest if rest else 0.0
+        rest = min(FIRST_REST_SECONDS * 2 ** (in_vain - MOST_IN_VAIN), MOST_REST_SECONDS)
+        rests_until = now + rest if in_vain >= MOST_IN_VAIN else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
 
 

@@ -16,26 +16,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.refusal import pod_blocked
 from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
-from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
@@ -48,7 +44,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import Event, Route, Share
+from elastic_operator.plan.decisions import CreatePod, Route, Share
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
@@ -119,12 +115,11 @@ class Controller:
             fresh=fresh,
             done=self._decide_again,
             failed=self._set_aside,
-            worked=self._worked,
-            refused=lambda job: self.trials.were_refused(job),
+            worked=self.bulkhead.worked,
         )
-        self.trials = Trials(Asker(actor.session, stores, actor.build).ask, self._refused)
-        self.making_way = MakingWay(self.trials, reclaimer, stores.pods, again=self._decide_again)
+        self.trials = Trials(actor.try_pods, self.dispatcher.note)
         self.view.may_take = self.trials.may_take
+        self._seen: Mapping[str, Observation] = {}
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
@@ -132,6 +127,8 @@ class Controller:
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
+        self._fresh = True
+        """Whether the stores can be trusted: else no pod goes that might stay, as none is made (139)."""
         self._resync_at = 0.0
         self._to_resync: list[str] = []
         self._behind: dict[str, None] = {}
@@ -198,14 +195,16 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
+            self._seen = sight.seen
             drop_absent(self._settled, sight.seen.keys())
             self.trials.keep_only(sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
-            self.reclaimer.tell_braked(allocation, self._subject)
+            self._fresh = self.dispatcher.fresh()
+            if self._fresh:
+                self.reclaimer.count(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
@@ -224,19 +223,6 @@ class Controller:
         """What was to be done for a job is done, or has failed."""
         self._settled.pop(uid, None)
         self.wake()
-
-    def _worked(self, uid: str) -> None:
-        """Pods of that job were made."""
-        self.bulkhead.worked(uid)
-        self.trials.made(uid)
-
-    def _refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
-        if needed:
-            self.dispatcher.note(job, error)
-            return
-        text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
-        self.dispatcher.actor.tell(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
@@ -292,7 +278,7 @@ class Controller:
         same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
         if self._allocation is None or not same:
             self._snapshot = snapshot
-            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot)))
+            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot), self.view.members))
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
@@ -363,14 +349,13 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            waits = share is not None and bool(share.release) and not self.making_way.may_begin(job.uid)
-            plan = plan_aside(job, None if waits else share, now)
-            wait = NOT_FRESH_SECONDS if waits else RESYNC_SECONDS
+            if share is not None and share.release and not self._fresh:
+                share = None
+            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS if self._fresh else NOT_FRESH_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                before = self.making_way.before(job.uid, plan)
-                wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
+                wait = self.dispatcher.start(body, job, plan, before=lambda: self._before(job.uid, allocation))
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -382,14 +367,14 @@ class Controller:
         """Make the job's plan and start on it."""
         job = seen.job
         grant = allocation.get(job.uid)
-        waits = grant is not None and bool(grant.release) and not self.making_way.may_begin(job.uid)
+        waits = grant is not None and bool(grant.release) and not self._fresh
         if grant is not None and waits:
             grant = grant.without_releases(seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = (lambda: None) if waits else self.making_way.before(job.uid, plan)
+        before = (lambda: None) if waits else (lambda: self._before(job.uid, allocation))
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
@@ -397,6 +382,35 @@ class Controller:
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
+
+    def _before(self, uid: str, allocation: Allocation) -> Callable[[], Awaitable[bool]] | None:
+        """What must be done before the job lets pods go: those who get the room can use it, and have it kept."""
+        if uid not in allocation or not allocation.share(uid).release:
+            return self.reclaimer.before(uid)
+        trials = [trial for taker in allocation.takers(uid) if (trial := self._trial(taker, allocation)) is not None]
+        if not trials:
+            return self.reclaimer.before(uid)
+
+        async def decide_again() -> bool:
+            await asyncio.gather(*map(asyncio.shield, trials), return_exceptions=True)
+            return False
+
+        return decide_again
+
+    def _trial(self, uid: str, allocation: Allocation) -> asyncio.Task[None] | None:
+        """The question whether the pods that the job is to get would be taken; None if they would."""
+        seen = self._seen.get(uid)
+        slots = allocation.share(uid).create if uid in allocation else ()
+        if seen is None or seen.job.spec is None or not slots:
+            return None
+        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        return self.trials.trial(
+            seen.job,
+            tuple(
+                CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
+                for slot in slots
+            ),
+        )
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

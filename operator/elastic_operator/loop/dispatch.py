@@ -14,14 +14,7 @@ from typing import Any
 
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import (
-    ApiError,
-    ClusterError,
-    Conflict,
-    PodRefused,
-    ServerError,
-    TooManyRequests,
-)
+from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, ServerError, TooManyRequests
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
@@ -49,7 +42,6 @@ class Dispatcher:
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own that its plan failed by.
         worked: Called with a job's uid when pods of it have been made.
-        refused: Called with a job of which a pod was refused.
     """
 
     def __init__(
@@ -64,11 +56,10 @@ class Dispatcher:
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
         worked: Callable[[str], None] = lambda _: None,
-        refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
         self.actor, self.reader, self.ledger = actor, reader, ledger
         self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
-        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
+        self.done, self.failed, self.worked = done, failed, worked
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
         self._tell_at: dict[str, float] = {}
@@ -215,8 +206,6 @@ class Dispatcher:
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
         except ClusterError as error:
             self.note(job, error)
-            if isinstance(error, PodRefused):
-                self.refused(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)

@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import takewhile
 from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
+from elastic_operator.cluster.reservation import MOST_IN_VAIN, Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
 from elastic_operator.plan.decisions import Event, Reclaim
-from elastic_operator.plan.model import Brake, Brakes, Taker
-from elastic_operator.plan.resting import MOST_IN_VAIN
+from elastic_operator.plan.model import Brakes
 from elastic_operator.plan.words import listed, pods
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -50,35 +48,36 @@ class Stopped:
 
 
 class Breaker:
-    """Remembers for a minute which pods were told to go, and for whom."""
+    """Counts evictions as they are decided, by who gets the room, and remembers each for a minute."""
 
     def __init__(self) -> None:
-        self._gone: dict[str, tuple[float, Taker]] = {}
-        """In the order in which they were told."""
+        self._taker_of: dict[str, str] = {}
+        self._times: deque[tuple[float, str]] = deque()
 
-    def count(self, going: Mapping[str, Taker]) -> int:
-        """These pods (uids) are told to go now; returns how many were not before."""
+    def count(self, taken: Mapping[str, Iterable[str]]) -> int:
+        """Count the pods that were not counted before, by the uid of their taker; returns how many these are."""
         self._forget_old()
-        now, before = time.monotonic(), len(self._gone)
-        for pod, taker in going.items():
-            self._gone.pop(pod, None)
-            self._gone[pod] = now, taker
-        return len(self._gone) - before
+        now, before = time.monotonic(), len(self._taker_of)
+        for taker, going in taken.items():
+            for pod in going:
+                if pod not in self._taker_of:
+                    self._taker_of[pod] = taker
+                    self._times.append((now, pod))
+        return len(self._taker_of) - before
 
-    def gone(self) -> Mapping[str, Taker]:
-        """Those of the last minute."""
+    def brakes(self, limits: tuple[int, int], present: Set[str]) -> Brakes:
+        """The brakes for a pass that may decide on the pods `present`: those of them that go count again."""
         self._forget_old()
-        return {pod: taker for pod, (_, taker) in self._gone.items()}
+        gone = Counter(taker for pod, taker in self._taker_of.items() if pod not in present)
+        return Brakes(*limits, gone_for=gone, gone=gone.total())
 
     def next_relief(self) -> float:
         """Seconds until another pod may go; infinity if none has gone."""
-        first = next(iter(self._gone.values()), None)
-        return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
+        return max(0.0, self._times[0][0] + MINUTE - time.monotonic()) if self._times else inf
 
     def _forget_old(self) -> None:
-        end = time.monotonic() - MINUTE
-        for pod in [*takewhile(lambda pod: self._gone[pod][0] <= end, self._gone)]:
-            del self._gone[pod]
+        while self._times and self._times[0][0] <= time.monotonic() - MINUTE:
+            del self._taker_of[self._times.popleft()[1]]
 
 
 class Reclaimer:
@@ -101,8 +100,8 @@ class Reclaimer:
         self._session, self._pods, self._settings = session, pods, settings
         self._events, self._metrics, self._now, self._changed = events, metrics, now, changed
         self._breaker = Breaker()
-        self._looked_at: Allocation | None = None
-        self._braked: frozenset[tuple[str, bool]] = frozenset()
+        self._counted: Allocation | None = None
+        self._braked: frozenset[tuple[str, str]] = frozenset()
         self._planned: dict[str, list[Reclaim]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
@@ -126,40 +125,31 @@ class Reclaimer:
         """Whether what would be reclaimed is told."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
-    def brakes(self, gpus: int) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs."""
-        return Brakes(*self._settings.most_evictions(gpus), gone=self._breaker.gone(), firm=self._firm)
-
-    @cached_property
-    def _firm(self) -> frozenset[Brake]:
-        limits = (Brake.FOR_ONE, self._settings.max_evictions_per_decision)
-        limits_in_all = (Brake.IN_ALL, self._settings.max_evictions_per_minute)
-        return frozenset(brake for brake, limit in (limits, limits_in_all) if limit is not None)
+    def brakes(self, gpus: int, present: Set[str]) -> Brakes:
+        """How much may be taken in a cluster of so many GPUs; `present` are the pods of jobs that may go (uids)."""
+        return self._breaker.brakes(self._settings.most_evictions(gpus), present)
 
     def relief(self, allocation: Allocation) -> float:
         """Seconds until those who wait for the brakes may get more; infinity if nobody does, or none has gone."""
         return self._breaker.next_relief() if allocation.braked else inf
 
-    def goes(self, pods: Mapping[str, Taker]) -> None:
-        """These pods (uids) are about to be told to go: they count from now on."""
-        self._metrics.evictions.inc(self._breaker.count(pods))
-
-    def tell_braked(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
-        """Who waits for the brakes is told of once, until it does not any more."""
-        if allocation is self._looked_at:
+    def count(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
+        """What is taken counts from now on; who waits for the brakes is told of once, until it does not any more."""
+        if allocation is self._counted:
             return
-        self._looked_at, before = allocation, self._braked
-        self._braked = frozenset((claim.job.uid, one.waits_for_a_person) for claim, one in allocation.braked)
-        self._metrics.breaker_open.set(len(allocation.braked))
+        self._counted = allocation
+        self._metrics.evictions.inc(self._breaker.count(allocation.taken))
+        before, self._braked = self._braked, frozenset((claim.job.uid, one.text) for claim, one in allocation.braked)
+        self._metrics.breaker_open.set(len(self._braked))
         for claim, one in allocation.braked:
             job = claim.job
-            if (job.uid, one.waits_for_a_person) in before:
-                continue
-            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
-            pod = self._pods.get(job.uid) if claim.request else None
-            subject = _subject(pod) if pod is not None else job_of(job.uid)
-            if subject is not None and one.waits_for_a_person:
-                self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+            if (job.uid, one.text) not in before:
+                log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
+            if one.waits_for_a_person and (job.uid, one.text) not in before:
+                pod = self._pods.get(job.uid) if claim.request else None
+                subject = _subject(pod) if pod is not None else job_of(job.uid)
+                if subject is not None:
+                    self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
         """Say what would be taken, once for each pod that would go."""

@@ -1,11 +1,7 @@
 """Whether the API server would take the pods for which others are to go: asked before the first of those goes (139).
 
-A job whose pods it refuses takes nothing from others for a while. Where it needs them for its minimum, that counts as
-if they had been sent; else it goes on growing into what is idle. Where pods are refused all the same as they are made,
-time after time, others rest from the job. An edited job is asked about at once.
-
-Each question is one to three requests. Few are under way at once, fewer of one namespace: whoever has slow webhooks
-there, or very many jobs, must not keep others waiting, nor the writes that all of this is for.
+It is asked by a dry run. A job whose pods it refuses takes nothing from others for a while, and the refusal counts as
+if the pods had been sent: it is told, and tried again later.
 """
 
 from __future__ import annotations
@@ -13,169 +9,79 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Set
-from dataclasses import dataclass
 from math import inf
 
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
-from elastic_operator.loop.asking import Question
+from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.read import drop_absent
+from elastic_operator.plan.decisions import CreatePod
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.resting import rest_seconds
 
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
 """An answer holds for so long: quotas change."""
 REFUSED_SECONDS = 10.0
-MOST_REFUSED_SECONDS = 300.0
-"""A job whose pods were refused takes nothing for so long, doubled each time up to the longest."""
-SILENT_SECONDS = 1.0
-MOST_SILENT_SECONDS = 30.0
-"""Where no answer comes, nothing is asked in that namespace for so long, doubled each time up to the longest."""
-MOST_AT_ONCE = 16
-"""Half of the writes that may be under way."""
-MOST_OF_NAMESPACE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """So many pods of each role would have been taken, by that generation of the job; believed `until` (monotonic)."""
-
-    generation: int
-    roles: Counter[str]
-    until: float
-
-
-@dataclass(slots=True)
-class _Silence:
-    """A namespace in which so many questions in a row got no answer."""
-
-    times: int = 0
-    until: float = 0.0
+"""A job whose pods were refused takes nothing for so long; by then its status says when it is tried again."""
+RETRY_SECONDS = 1.0
+"""The same where no answer came."""
 
 
 class Trials:
-    """The answers, by the uid of the job.
-
-    `ask` raises ClusterError. `refused` is told of a PodRefused, and whether the job needs the pods for its minimum;
-    not where pods of other jobs are only faster.
-    """
+    """The answers, by the uid of the job. `ask` raises ClusterError, `refused` is told of a PodRefused."""
 
     def __init__(
         self,
-        ask: Callable[[Question], Awaitable[None]],
-        refused: Callable[[Job, PodRefused, bool], object],
+        ask: Callable[[Job, tuple[CreatePod, ...]], Awaitable[None]],
+        refused: Callable[[Job, PodRefused], object],
     ) -> None:
         self._ask, self._refused = ask, refused
-        self._passed: dict[str, _Passed] = {}
+        self._passed: dict[str, tuple[object, float]] = {}
         self._barred: dict[str, float] = {}
-        self._refusals: dict[str, int] = {}
-        self._in_vain: dict[str, int] = {}
-        """How often pods that had passed were refused as they were made."""
-        self._generations: dict[str, int] = {}
-        """Of the jobs that are known here, those to which it applies."""
-        self._silences: dict[str, _Silence] = {}
-        self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
 
-    def may_take(self, job: Job) -> bool:
+    def may_take(self, uid: str) -> bool:
         """Whether others may be asked to go for the job."""
-        if self._generations.setdefault(job.uid, job.generation) != job.generation:
-            self._generations[job.uid] = job.generation
-            for known in (self._barred, self._refusals, self._in_vain):
-                known.pop(job.uid, None)
-        silence = self._silences.get(job.namespace)
-        return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
+        return time.monotonic() >= self._barred.get(uid, 0.0)
 
     def next_try(self) -> float:
         """When (monotonic) a job that may take nothing now may do so again; infinity if there is none."""
         now = time.monotonic()
-        ends = (*self._barred.values(), *(silence.until for silence in self._silences.values()))
-        return min((until for until in ends if until > now), default=inf)
+        return min((until for until in self._barred.values() if until > now), default=inf)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._refusals, self._in_vain, self._generations):
-            drop_absent(known, present)
-        long_ago = time.monotonic() - MOST_SILENT_SECONDS
-        self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
+        drop_absent(self._passed, present)
+        drop_absent(self._barred, present)
 
-    def asked(self) -> frozenset[str]:
-        """The jobs that were asked about, or are just now: their pods come before those of jobs asked about later."""
-        return frozenset((*self._passed, *self._running))
-
-    def have_passed(
-        self, job: Job, roles: Counter[str], question: Callable[[], Question], *, ended: Callable[[], object]
-    ) -> bool:
-        """Whether so many pods of the job would be taken, as far as is known; if not, it is asked as soon as may be.
-
-        `ended` is called when the question is answered.
-        """
+    def trial(self, job: Job, creates: tuple[CreatePod, ...]) -> asyncio.Task[None] | None:
+        """The question whether these pods of the job would be taken; None if they were found to be just now."""
+        what = job.generation, sorted(create.role for create in creates)
         known = self._passed.get(job.uid)
-        same = known is not None and known.generation == job.generation and roles <= known.roles
-        if known is not None and same and time.monotonic() < known.until:
-            return True
-        if job.uid not in self._running and self._may_ask(job.namespace):
-            task = asyncio.create_task(self._try(question()))
-            self._running[job.uid] = job.namespace, task
+        if known is not None and known[0] == what and time.monotonic() < known[1]:
+            return None
+        if job.uid not in self._running:
+            task = self._running[job.uid] = asyncio.create_task(self._try(job, creates, what))
             task.add_done_callback(lambda _: self._running.pop(job.uid, None))
-        if job.uid in self._running:
-            self._running[job.uid][1].add_done_callback(lambda _: ended())
-        return False
-
-    def made(self, uid: str) -> None:
-        """Pods of the job were made."""
-        self._passed.pop(uid, None)
-        self._in_vain.pop(uid, None)
-
-    def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused as they were made. If they had passed, others went in vain, if any did."""
-        if self._passed.pop(job.uid, None) is None:
-            return
-        times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
-        if rest := rest_seconds(times):
-            log.warning(
-                "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, rest / 3600
-            )
-            self._barred[job.uid] = time.monotonic() + rest
+        return self._running[job.uid]
 
     async def stop(self) -> None:
         """Cancel what is under way."""
-        running = [task for _, task in self._running.values()]
+        running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _may_ask(self, namespace: str) -> bool:
-        silence, here = self._silences.get(namespace), sum(one == namespace for one, _ in self._running.values())
-        is_silent = silence is not None and time.monotonic() < silence.until
-        return not is_silent and here < MOST_OF_NAMESPACE and len(self._running) < MOST_AT_ONCE
-
-    async def _try(self, question: Question) -> None:
-        job = question.job
+    async def _try(self, job: Job, creates: tuple[CreatePod, ...], what: object) -> None:
         try:
-            await self._ask(question)
+            await self._ask(job, creates)
         except PodRefused as error:
-            self._silences.pop(job.namespace, None)
-            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not question.besides)
-            wait = min(REFUSED_SECONDS * 2 ** min(max(0, times - 1), 10), MOST_REFUSED_SECONDS)
-            self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
-            if not question.besides:
-                self._refused(job, error, question.needed)
-        except ClusterError as error:
-            self._hear_nothing(job.namespace, error)
+            self._barred[job.uid] = time.monotonic() + REFUSED_SECONDS
+            self._refused(job, error)
+        except ClusterError:
+            self._barred[job.uid] = time.monotonic() + RETRY_SECONDS
         except Exception:
             log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-            self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
+            self._barred[job.uid] = time.monotonic() + REFUSED_SECONDS
         else:
-            self._silences.pop(job.namespace, None)
-            self._refusals.pop(job.uid, None)
-            roles = Counter(create.role for create in question.creates)
-            self._passed[job.uid] = _Passed(job.generation, roles, time.monotonic() + PASSED_SECONDS)
-
-    def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
-        silence = self._silences.setdefault(namespace, _Silence())
-        wait = min(SILENT_SECONDS * 2 ** min(silence.times, 10), MOST_SILENT_SECONDS)
-        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        silence.times, silence.until = silence.times + 1, time.monotonic() + max(wait, asked)
+            self._passed[job.uid] = what, time.monotonic() + PASSED_SECONDS

@@ -13,11 +13,11 @@ from itertools import chain, count
 from math import inf
 
 from elastic_operator.plan.accounts import Accounts
-from elastic_operator.plan.braking import Braked
+from elastic_operator.plan.braking import Braked, evicted_for
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
-from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
+from elastic_operator.plan.model import JobDemand, Member, Snapshot
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
 from elastic_operator.plan.rounds import serve
@@ -84,31 +84,19 @@ class Allocation(Mapping[str, Grant]):
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
-    def taken(self) -> Mapping[str, Taker]:
-        """The pods (uids) that other teams lose, or anybody to foreign pods, and for whom they go."""
-        return self._table.evictions()
-
-    @cached_property
-    def going(self) -> frozenset[str]:
-        """All pods (uids) that go for somebody else."""
-        return frozenset(uid for uid, _, _ in self._table.going())
-
-    @cached_property
-    def _takers(self) -> Mapping[Claim, frozenset[str]]:
-        found: dict[Claim, set[str]] = {}
-        for _, owner, taker in self._table.going():
-            if taker.request is None:
-                found.setdefault(owner, set()).add(taker.job.uid)
-        return {owner: frozenset(uids) for owner, uids in found.items()}
+    def taken(self) -> Mapping[str, frozenset[str]]:
+        """By the uid of who gets the room: the pods of others that go for it."""
+        takers = (claim for claim in self._table.touched if claim.took)
+        return {claim.job.uid: pods for claim in takers if (pods := evicted_for(claim))}
 
     @cached_property
     def braked(self) -> tuple[tuple[Claim, Braked], ...]:
         """Those for whom more pods of others would go than may, in the order in which jobs are served."""
         return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
 
-    def takers(self, uid: str) -> frozenset[str]:
-        """The jobs (uids) for which pods of that job go."""
-        return self._takers.get(self._claims[uid], frozenset())
+    def takers(self, uid: str) -> tuple[str, ...]:
+        """The jobs (uids) that get the room of what that job lets go."""
+        return tuple(taker.job.uid for taker in self._claims[uid].takers if taker.request is None)
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
@@ -180,7 +168,6 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
     yield job.failed_until
     yield job.grow_after
-    yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
     if team and job.running_since:

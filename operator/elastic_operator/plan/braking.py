@@ -1,19 +1,25 @@
-"""The brakes on reclaim: for no team do more pods of others go within a minute than may, nor for all together.
+"""The brakes on reclaim: for no taker do more pods of others go within a minute than may, nor for all together.
 
-What would pass a brake is not done, and all others go on (138). So growth comes in slices, and so do many small jobs.
-A minimum is taken as a whole: one for which too many would have to go waits until somebody raises the limit. A limit
-that nobody has set keeps no team from its guarantee: it lets one of its takers pass in a minute, whatever that takes.
+What would pass a brake is not done, and all others go on (138). So growth comes in slices. A minimum is taken as a
+whole, so one for which too many would have to go waits until somebody raises the limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
-from elastic_operator.plan.accounts import Tier
 from elastic_operator.plan.claim import Claim
-from elastic_operator.plan.model import Brake, Brakes, Taker
+from elastic_operator.plan.model import Brakes
 from elastic_operator.plan.words import pods
+
+
+class Brake(StrEnum):
+    """The limits, by the names of their settings."""
+
+    FOR_ONE = "reclaim.maxEvictionsPerDecision"
+    IN_ALL = "reclaim.maxEvictionsPerMinute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +33,11 @@ class Braked:
     wanted: int
     limit: int
     left: int
-    waits_for_a_person: bool = False
-    """Whether time alone changes nothing."""
+
+    @property
+    def waits_for_a_person(self) -> bool:
+        """Whether time alone changes nothing."""
+        return self.wanted > self.limit
 
     @property
     def text(self) -> str:
@@ -40,31 +49,38 @@ class Braked:
         return f"{text}, and {self.brake} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
-def taker_of(claim: Claim) -> Taker:
-    """Who it is to the brakes. Namespaces without a policy are one team, as to all other teams (111)."""
-    return Taker(claim.account.outward[0].team.name if claim.account else claim.team, claim.job.uid)
+def evicted_for(taker: Claim, *, since: int = 0) -> frozenset[str]:
+    """The pods (uids) that go for a taker and count: those of other teams, for a foreign pod also its own team's.
 
-
-def braked(brakes: Brakes, taker: Claim, going: Mapping[str, Taker], step: Set[str], *, waits: bool) -> Braked | None:
-    """Which brake keeps a taker from this `step` (pods by uid), if that is in the way; None if none does.
-
-    `going` are all pods of others that go by this pass, the step's included, with who gets their room. A pod that was
-    told to go in the last minute and is still decided on counts once. One that `waits` for another of its team to be
-    served takes nothing more.
+    Of those that it took, the first `since` are left out.
     """
-    who, wanted = taker_of(taker), len(step & going.keys())
-    total = {**brakes.gone, **going}
-    own = {uid: other for uid, other in total.items() if other.team == who.team}
-    entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED
-    first, going_on = all(other == who for other in own.values()), who in brakes.gone.values()
-    for brake, limit, counted in (
-        (Brake.FOR_ONE, brakes.for_one, len(own)),
-        (Brake.IN_ALL, brakes.in_all, len(total)),
-    ):
-        lenient = entitled and brake not in brakes.firm
-        if wanted and counted > limit and not (lenient and first):
-            left = max(0, limit - counted + wanted)
-            return Braked(brake, wanted, limit, left, waits_for_a_person=wanted > limit and not lenient)
-    if wanted and waits and not going_on:
-        return Braked(Brake.FOR_ONE, wanted, brakes.for_one, 0)
+    kept: dict[Claim, frozenset[str]] = {}
+    gone = set[str]()
+    for owner, member in taker.took[since:]:
+        if owner.team == taker.team and taker.request is None:
+            continue
+        if owner not in kept:
+            kept[owner] = frozenset(one.uid for one in owner.kept)
+        if member.uid not in kept[owner]:
+            gone.add(member.uid)
+    return frozenset(gone)
+
+
+def braked(brakes: Brakes, taker: Claim, takers: Iterable[Claim], *, since: int, took: int) -> Braked | None:
+    """Which brake keeps that taker from what it took after the first `since` pods; None if none does.
+
+    All `takers` together took at most `took` pods in this pass.
+    """
+    for_one = brakes.for_one - brakes.gone_for.get(taker.job.uid, 0)
+    in_all = brakes.in_all - brakes.gone
+    if len(taker.took) <= for_one and took <= in_all:
+        return None
+    wanted, own = len(evicted_for(taker, since=since)), len(evicted_for(taker))
+    if not wanted:
+        return None
+    if own > for_one:
+        return Braked(Brake.FOR_ONE, wanted, brakes.for_one, max(0, for_one - own + wanted))
+    total = own + sum(len(evicted_for(other)) for other in takers if other is not taker)
+    if total > in_all:
+        return Braked(Brake.IN_ALL, wanted, brakes.in_all, max(0, in_all - total + wanted))
     return None

@@ -11,7 +11,6 @@ from elastic_operator.plan.holding import member_of
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation, seconds
 from elastic_operator.plan.shape import kept_from
-from elastic_operator.plan.taken_back import takes_from
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
 
 
@@ -83,7 +82,6 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         failed_size=_failed_size(status.retry, shape),
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",
-        takes_from=takes_from(status.retry),
         wants=seen.wants_pods and not (seen.finishing and not seen.live),
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,

@@ -58,7 +58,7 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
     if may_use and _grow_freely(table, claim, size):
         return Growth.DONE
-    taken = claim.takes(table.now) and _grow_at_others_cost(table, claim, size, too_many)
+    taken = claim.job.takes and _grow_at_others_cost(table, claim, size, too_many)
     return Growth.DONE if taken else Growth.NEVER
 
 
@@ -94,5 +94,6 @@ def _grow_at_others_cost(table: Table, claim: Claim, size: int, too_many: TooMan
     roles = [MASTER] * master + [WORKER] * workers
     if displace(table, claim, roles, Victims(table, claim, claim.gpus_missing(size), growing=True)):
         return True
-    too_many[key] = workers
+    if not table.is_braked_alone(claim):
+        too_many[key] = workers
     return False

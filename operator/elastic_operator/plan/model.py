@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
@@ -114,11 +113,10 @@ class JobDemand:
 
     `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
     words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
-    taken from it. Unless it `takes`, and before `takes_from`, it gets what is idle, and nobody makes way for it.
-    `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait for its
-    minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum
-    lacks, from `nodes_from` on (None: never); `waiting` are those that do, until `nodes_until`. They are no members:
-    they hold nothing.
+    taken from it. Unless it `takes` it gets what is idle, and nobody makes way for it. `running_since` is when it last
+    began to run (0 = it does not), `waiting_since` when it began to wait for its minimum. Where there are
+    autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum lacks, from `nodes_from`
+    on (None: never); `waiting` are those that do, until `nodes_until`. They are no members: they hold nothing.
     `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
     nodes that its shapes are kept from for a while, in words.
     """
@@ -146,7 +144,6 @@ class JobDemand:
     flavor_problem: str = ""
     preemptible: bool = True
     takes: bool = True
-    takes_from: float = 0.0
     running_since: float = 0.0
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
@@ -188,32 +185,18 @@ class Request:
 UNBRAKED = 1 << 60
 
 
-class Brake(StrEnum):
-    """The limits of reclaim, by the names of their settings."""
-
-    FOR_ONE = "reclaim.maxEvictionsPerDecision"
-    IN_ALL = "reclaim.maxEvictionsPerMinute"
-
-
-class Taker(NamedTuple):
-    """Who has pods of others go: the team, and the job or foreign pod (uid)."""
-
-    team: str
-    uid: str
-
-
 @dataclass(frozen=True, slots=True)
 class Brakes:
-    """The most pods of others that may go within a minute (138), for each team and for all together.
+    """The most pods of others that may go within a minute, and those of them that have gone already (138).
 
-    `gone` are those (uids) that were told to go in the last minute, and for whom. The limits that are `firm` were set
-    by somebody.
+    `for_one` is the limit of each taker, `gone_for` what has gone for it, by the taker's uid; `in_all` and `gone` are
+    the same of all takers together.
     """
 
     for_one: int = UNBRAKED
     in_all: int = UNBRAKED
-    gone: Mapping[str, Taker] = field(default_factory=dict)
-    firm: frozenset[Brake] = frozenset(Brake)
+    gone_for: Mapping[str, int] = field(default_factory=dict)
+    gone: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck, takes_from
+from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -202,9 +202,7 @@ def _steady(seen: Observation, now: float) -> Observation:
     elif status.failures and progressed is None:
         seen = _forgets(seen, now, running_since, **FORGOTTEN)
     if status.retry:
-        seen = _forgets(
-            seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
-        )
+        seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
     return seen
 
 

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
-from elastic_operator.plan.braking import Braked, braked, taker_of
+from elastic_operator.plan.braking import Brake, Braked, braked
 from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
-from elastic_operator.plan.model import Member, Resources, Snapshot, Taker
+from elastic_operator.plan.model import Member, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
 from elastic_operator.plan.roster import Roster
 
@@ -24,9 +24,8 @@ class Table:
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
     `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
     this pass was served before, and nothing in the end. `new_places` is how many foreign pods got a place by having
-    others go that had none before. `taken` are the pods (uids) that were taken: from whom, and who was the last to.
-    `braked` are those who get less than they would take, `going_on` the takers (uids) for whom pods were told to go in
-    the last minute.
+    others go that had none before. `took` is at least as many pods as were taken, and `braked` are those who got less
+    than they would have taken.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -41,9 +40,8 @@ class Table:
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
-        self.taken: dict[str, tuple[Claim, Member, Claim]] = {}
+        self.took = 0
         self.braked: dict[Claim, Braked] = {}
-        self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -62,8 +60,7 @@ class Table:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
-        self.new_places, self.taken, self.braked = 0, {}, {}
-        self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
+        self.new_places, self.took, self.braked = 0, 0, {}
         odd = sorted(self.roster.odd, key=lambda claim: claim.rank)
         for claim in odd:
             self._count_unplaced(claim)
@@ -273,47 +270,24 @@ class Table:
         self._note(claim, "takers", tuple(dict.fromkeys((*claim.takers, taker))))
         more = tuple((claim, member) for member in members)
         self._note(taker, "took", (*taker.took, *more))
-        for _, member in more:
-            self._attribute(claim, member, taker)
-
-    def _attribute(self, owner: Claim, member: Member, taker: Claim) -> None:
-        before = self.taken.get(member.uid)
-        undo = partial(self.taken.pop, member.uid) if before is None else partial(self._put_back, member.uid, before)
-        self.board.on_undo(undo)
-        self.taken[member.uid] = owner, member, taker
-
-    def _put_back(self, uid: str, taken: tuple[Claim, Member, Claim]) -> None:
-        self.taken[uid] = taken
-
-    def going(self) -> Iterator[tuple[str, Claim, Claim]]:
-        """The pods (uids) that go for somebody else, with whose they are and who gets the room."""
-        for uid, (owner, member, taker) in self.taken.items():
-            if not self._keeps(owner, member):
-                yield uid, owner, taker
-
-    def evictions(self) -> dict[str, Taker]:
-        """Those that count as evictions: jobs of a team make way for each other without."""
-        return {uid: taker_of(t) for uid, owner, t in self.going() if owner.team != t.team or t.request is not None}
-
-    def _keeps(self, owner: Claim, member: Member) -> bool:
-        node = owner.at.get(member.uid)
-        return member.uid in self.residents[node] if node is not None else member in owner.kept
+        self.board.on_undo(partial(setattr, self, "took", self.took))
+        self.took += len(more)
 
     def brake(self, taker: Claim, *, since: int) -> bool:
-        """Whether what it took after its first `since` pods is too much; remembered until it has all the same."""
-        brakes, waits = self.snapshot.brakes, self._waits_behind(taker)
-        if len(self.taken) + len(brakes.gone) <= min(brakes.for_one, brakes.in_all) and not waits:
-            return False
-        step = {member.uid for _, member in taker.took[since:]}
-        found = braked(brakes, taker, self.evictions(), step, waits=waits)
-        if found is not None:
+        """Whether what it took after its first `since` pods is too much; remembered until it takes something else."""
+        takers = (claim for claim in self.touched if claim.took)
+        found = braked(self.snapshot.brakes, taker, takers, since=since, took=self.took)
+        if found is None:
+            self.braked.pop(taker, None)
+        else:
             self.braked[taker] = found
         return found is not None
 
-    def _waits_behind(self, taker: Claim) -> bool:
-        """Whether one of its team that goes before it waits for its turn: else small ones would keep it from that."""
-        ahead = (c for c, one in self.braked.items() if not one.waits_for_a_person and not c.served)
-        return any(c.rank < taker.rank and taker_of(c).team == taker_of(taker).team for c in ahead)
+    def is_braked_alone(self, taker: Claim) -> bool:
+        """Whether others that are like it may still take what it may not."""
+        found = self.braked.get(taker)
+        took_before = bool(taker.took) or taker.job.uid in self.snapshot.brakes.gone_for
+        return found is not None and found.brake is Brake.FOR_ONE and took_before
 
     def spares_whole_jobs(self, claim: Claim) -> bool:
         """Whether it has none go in this pass, since it would lose its room again."""
@@ -329,7 +303,6 @@ class Table:
             self._note(owner, "takers", tuple(dict.fromkeys((*others, *there))))
             for taker in there:
                 self._note(taker, "took", (*taker.took, (owner, member)))
-                self._attribute(owner, member, taker)
 
     def _note(self, claim: Claim, what: str, value: object) -> None:
         self.board.on_undo(partial(setattr, claim, what, getattr(claim, what)))

@@ -17,10 +17,8 @@ from elastic_operator.plan.observation import (
     end_incarnation,
     master_of,
     replace_all,
-    seconds,
     set_condition,
 )
-from elastic_operator.plan.resting import rest_seconds
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
@@ -30,8 +28,6 @@ STUCK_SECONDS = 60.0
 UNPLACED_SECONDS = 30
 LONGEST_UNPLACED_SECONDS = 1800
 """And is tried again after so long, doubled each time up to the longest."""
-UNPLACED = "the scheduler cannot place"
-"""So the reason begins of a try that ended so: it counts how often others went for the job in vain (139)."""
 NOT_STARTED_SECONDS = 60
 LONGEST_NOT_STARTED_SECONDS = 3600
 """Pods that do not start are tried again after so long, doubled each time up to the longest: Kueue's defaults."""
@@ -83,7 +79,7 @@ def stuck(seen: Observation, now: float) -> Observation:
     if _asks_for_nodes(seen, due[0]):
         why = f"No node came within {_patience(seen, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return _try_later(seen, now, left, why, least=_minimum(seen), times=times, waits_for="Nodes")
-    why = f"{UNPLACED} {due[0].name}: {due[0].unschedulable}"
+    why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
     return _try_later(seen, now, left, why, least=1, times=times)
 
 
@@ -108,17 +104,6 @@ def not_started(seen: Observation, now: float) -> Observation:
     reason = due[0].main.waiting_reason or "ContainerCreating"
     status = set_condition(seen.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, seen.job.generation, now)
     return replace(seen, status=status)
-
-
-def takes_from(retry: Retry | None) -> float:
-    """From when on (epoch seconds) others go for a job again whose pods the scheduler placed nowhere, time after time.
-
-    What is idle it gets as before.
-    """
-    if retry is None or retry.waits_for or not retry.reason.startswith(UNPLACED):
-        return 0.0
-    rest = rest_seconds(retry.attempt)
-    return seconds(retry.not_before) + rest if rest else 0.0
 
 
 def _starts(pod: OwnPod) -> bool:
