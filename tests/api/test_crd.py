@@ -85,7 +85,6 @@ ABSENT_MEANS_NONE = {
         ".spec.replicaStep",
         ".spec.master",
         ".spec.worker",
-        ".spec.recovery.maxRestarts",
         ".spec.activeDeadlineSeconds",
         ".spec.ttlSecondsAfterFinished",
     },

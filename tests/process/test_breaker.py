@@ -1,17 +1,13 @@
-"""Evictions are counted by who gets the room, and each for a minute."""
+"""When too much would change hands, nothing does."""
 
 from __future__ import annotations
-
-from math import inf
 
 import pytest
 
 from elastic_operator.loop import reclaim
 from elastic_operator.loop.reclaim import MINUTE, Breaker
-from elastic_operator.plan.model import Brakes
+from elastic_operator.settings import ReclaimSettings
 from tests.simulate.moments import Moments
-
-LIMITS = (3, 5)
 
 
 @pytest.fixture
@@ -21,39 +17,43 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
     return clock
 
 
-def brakes(known: Breaker, *present: str) -> Brakes:
-    return known.brakes(LIMITS, set(present))
+def breaker(*, at_once: int = 3, per_minute: int = 5) -> Breaker:
+    return Breaker(ReclaimSettings(max_evictions_per_decision=at_once, max_evictions_per_minute=per_minute))
 
 
-def test_what_has_gone_counts_for_who_got_the_room_and_for_all(clock: Moments):  # noqa: ARG001 - it stands still
-    known = Breaker()
-    assert known.count({"one": ["a", "b"], "other": ["c"]}) == 3
-    assert brakes(known) == Brakes(*LIMITS, gone_for={"one": 2, "other": 1}, gone=3)
+def test_as_many_as_allowed_may_go(clock: Moments):  # noqa: ARG001 - it stands still
+    assert breaker().check(["a", "b", "c"]) is None
 
 
-def test_what_has_not_gone_yet_is_decided_on_again_and_does_not_count_beside(clock: Moments):  # noqa: ARG001
-    known = Breaker()
-    known.count({"one": ["a", "b"]})
-    assert brakes(known, "a") == Brakes(*LIMITS, gone_for={"one": 1}, gone=1)
+def test_more_at_once_stop_everything_and_the_message_names_the_setting(clock: Moments):
+    stopped = breaker().check(["a", "b", "c", "d"])
+    assert stopped is not None
+    assert (stopped.reason, stopped.until) == ("TooManyEvictions", clock.passed + MINUTE)
+    assert "4 pods" in stopped.message
+    assert "maxEvictionsPerDecision allows 3" in stopped.message
 
 
 def test_what_is_decided_again_counts_once(clock: Moments):
-    known = Breaker()
-    assert known.count({"one": ["a", "b", "c"]}) == 3
+    known = breaker()
     for _ in range(10):
         clock.passed += 1
-        assert known.count({"one": ["a", "b", "c"]}) == 0
-    assert brakes(known).gone == 3
+        assert known.check(["a", "b", "c"]) is None
 
 
-def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: Moments):
-    known = Breaker()
-    assert known.next_relief() == inf
-    known.count({"one": ["a", "b"]})
+def test_more_within_a_minute_stop_everything_until_the_first_are_a_minute_ago(clock: Moments):
+    known = breaker()
+    assert known.check(["a", "b", "c"]) is None
     clock.passed += 10
-    known.count({"one": ["c"]})
-    assert known.next_relief() == MINUTE - 10
-    clock.passed = MINUTE
-    assert brakes(known) == Brakes(*LIMITS, gone_for={"one": 1}, gone=1)
-    clock.passed += 10
-    assert brakes(known) == Brakes(*LIMITS)
+    stopped = known.check(["d", "e", "f"])
+    assert stopped is not None
+    assert stopped.until == MINUTE
+    assert "maxEvictionsPerMinute allows 5" in stopped.message
+    clock.passed = stopped.until
+    assert known.check(["d", "e", "f"]) is None
+
+
+def test_what_was_refused_was_not_counted(clock: Moments):
+    known = breaker(at_once=5)
+    assert known.check(["a", "b", "c", "d", "e", "f"]) is not None
+    clock.passed += 1
+    assert known.check(["a", "b", "c", "d", "e"]) is None

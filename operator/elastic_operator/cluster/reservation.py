@@ -26,11 +26,6 @@ MOST_SECONDS = 3600.0
 """A node on which a reservation ran out is left alone for so long, twice as long each time."""
 _MOST_TIMES = 10
 """From here on it is the same time again."""
-MOST_IN_VAIN = 3
-"""After so many reservations that ran out the pod itself is left alone: the scheduler has a reason of its own (139)."""
-FIRST_REST_SECONDS = 3600.0
-MOST_REST_SECONDS = 86_400.0
-"""It is left alone for so long, twice as long after each further one."""
 MOST_AVOIDED = 16
 """So many nodes are remembered for one pod, those that failed last."""
 MOST_CHARACTERS = 16_384
@@ -50,16 +45,12 @@ class Avoided(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid.
-
-    Nothing is kept for the pod before it `rests_until`.
-    """
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid."""
 
     node: str = ""
     since: float = 0.0
     until: float = 0.0
     avoid: dict[str, Avoided] = {}
-    rests_until: float = 0.0
 
     def holds(self, now: float) -> bool:
         """Whether it is in force."""
@@ -73,21 +64,14 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """The nodes that are to be left alone, with until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
 
-    def rests(self, now: float) -> bool:
-        """Whether nothing is to be kept for the pod now."""
-        return now < self.rests_until <= now + MOST_REST_SECONDS
-
     def ran_out(self, now: float) -> Reservation:
-        """What is left of it when it ran out: its node is avoided for a while, and after some of them all nodes are."""
+        """What is left of it when it ran out: its node is avoided for a while."""
         before = self.avoid.get(self.node)
         times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
         wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
-        in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())
-        rest = min(FIRST_REST_SECONDS * 2 ** (in_vain - MOST_IN_VAIN), MOST_REST_SECONDS)
-        rests_until = now + rest if in_vain >= MOST_IN_VAIN else 0.0
-        return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
+        return Reservation(avoid={node: avoid[node] for node in latest})
 
 
 def reservation_of(pod: Pod) -> Reservation:
@@ -99,11 +83,7 @@ def reservation_of(pod: Pod) -> Reservation:
     if condition is None:
         return _annotated(pod)
     said = _read(condition.message)
-    return (
-        said
-        if pod.status.nominated_node_name in (said.node, "")
-        else msgspec.structs.replace(said, node="", since=0.0, until=0.0)
-    )
+    return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:

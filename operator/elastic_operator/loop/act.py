@@ -13,7 +13,6 @@ from secrets import token_urlsafe
 from typing import Any
 
 from elastic_operator.api.ports import master_port
-from elastic_operator.api.quantity import amount
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import main_container
 from elastic_operator.build.names import service_name
@@ -48,8 +47,6 @@ MOST_SERVICES = 8
 MOST_PODS = 32
 """Pods made at once, as many as writes are sent at once: a manifest that only waits for its turn takes up to 1 MB."""
 
-NO_ADDRESS = "192.0.2.1"
-"""Of a Service that is not made yet, in pods that are not made either; nobody has it (RFC 5737)."""
 TOKEN_BYTES = 32
 TELL_TRIES = 5
 """Of a master's annotation. A kubelet writes a pod that starts several times within a second."""
@@ -241,41 +238,14 @@ class Actor:
         except ClusterError as error:
             if not isinstance(error, Unreachable):
                 sent.discard(name)
-            _raise_refusal(error, create.role, manifest, template)
+            if isinstance(error, ApiError) and refuses_pod(error):
+                ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
+                raise PodRefused(error, role=create.role, own_variables=ours) from error
             raise
         if not pod.metadata.labels.incarnation:
             await self._reject(job, pod, create.role)
         log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
         self.stores.pods.observe(pod)
-
-    async def try_pods(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        """Ask whether the API server would take these pods, making none. Raises PodRefused, ClusterError.
-
-        Each template is asked for once, and once with all that its pods ask for together, as by a ResourceQuota.
-        """
-        assert job.spec is not None, "pods are created from a spec that could be read"
-        service = self.stores.services.named(service_name(job.name), job.namespace)
-        address = service.spec.cluster_ip if service is not None else NO_ADDRESS
-        common = job.spec.template_of(contract.ROLE_MASTER) is job.spec.template_of(contract.ROLE_WORKER)
-        for create in {common or create.role: create for create in creates}.values():
-            count = sum(common or other.role == create.role for other in creates)
-            template = job.spec.template_of(create.role)
-            manifest = build_pod(job, job.spec, create, service_ip=address, settings=self.build)
-            try:
-                await apply.try_pod(self.session, manifest)
-                if count > 1:
-                    await self._try_together(manifest, count)
-            except ClusterError as error:
-                _raise_refusal(error, create.role, manifest, template)
-                raise
-
-    async def _try_together(self, manifest: dict[str, Any], count: int) -> None:
-        """So many pods as one. That this is too large for one pod (LimitRange, webhooks) says nothing."""
-        try:
-            await apply.try_pod(self.session, multiplied(manifest, count))
-        except ApiError as error:
-            if "exceeded quota" in error.message:
-                raise
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
         """A pod not known by its label would be taken for one of an earlier time, and be replaced without end."""
@@ -294,32 +264,3 @@ class Actor:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))
-
-
-def _raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:
-    """Raise PodRefused if the error is about the pod itself."""
-    if isinstance(error, ApiError) and refuses_pod(error):
-        ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
-        raise PodRefused(error, role=role, own_variables=ours) from error
-
-
-def multiplied(manifest: dict[str, Any], count: int) -> dict[str, Any]:
-    """The pod, asking for so many times as much."""
-    spec = dict(manifest["spec"])
-    for kind in ("containers", "initContainers"):
-        if kind in spec:
-            spec[kind] = [{**one, "resources": _resources(one.get("resources") or {}, count)} for one in spec[kind]]
-    return {**manifest, "spec": spec}
-
-
-def _resources(asked: dict[str, Any], count: int) -> dict[str, Any]:
-    amounts = {kind: asked[kind] for kind in ("requests", "limits") if asked.get(kind)}
-    many = {kind: {name: _times(name, one, count) for name, one in of.items()} for kind, of in amounts.items()}
-    return {**asked, **many}
-
-
-def _times(resource: str, quantity: object, count: int) -> str:
-    product = amount(resource, quantity) * count
-    if resource != "cpu":
-        return str(product)
-    return f"{product}m" if product % 1000 else str(product // 1000)

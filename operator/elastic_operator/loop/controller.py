@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -30,7 +30,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
-from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
+from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
@@ -38,15 +38,14 @@ from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import CreatePod, Route, Share
+from elastic_operator.plan.decisions import Route, Share
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
+from elastic_operator.plan.model import Request, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
@@ -117,9 +116,6 @@ class Controller:
             failed=self._set_aside,
             worked=self.bulkhead.worked,
         )
-        self.trials = Trials(actor.try_pods, self.dispatcher.note)
-        self.view.may_take = self.trials.may_take
-        self._seen: Mapping[str, Observation] = {}
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
@@ -127,8 +123,6 @@ class Controller:
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
-        self._fresh = True
-        """Whether the stores can be trusted: else no pod goes that might stay, as none is made (139)."""
         self._resync_at = 0.0
         self._to_resync: list[str] = []
         self._behind: dict[str, None] = {}
@@ -159,7 +153,6 @@ class Controller:
         finally:
             await self.dispatcher.stop()
             await self.reclaimer.stop()
-            await self.trials.stop()
             await self.progress.stop()
 
     async def _look_ahead(self) -> None:
@@ -195,27 +188,22 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
-            self._seen = sight.seen
             drop_absent(self._settled, sight.seen.keys())
-            self.trials.keep_only(sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
-            self._fresh = self.dispatcher.fresh()
-            if self._fresh:
-                self.reclaimer.count(allocation, self._subject)
             self.reclaimer.plan(allocation)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
-        again = min(self.bulkhead.next_try(since=began), self.trials.next_try())
+        again = self.bulkhead.next_try(since=began)
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         if self._behind:
             soonest = began
-        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf)
+        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
         return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
 
@@ -278,27 +266,33 @@ class Controller:
         same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
         if self._allocation is None or not same:
             self._snapshot = snapshot
-            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot), self.view.members))
+            snapshot = replace(snapshot, now=now)
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
             self._stopped = self.reclaimer.stopped
-            self._allocated_until = min(next_change(snapshot), now + self.reclaimer.relief(self._allocation))
+            self._allocated_until = next_change(snapshot)
             self._unsaid |= dict.fromkeys(self._allocation)
             self._reclaim_times.look(snapshot, self._allocation)
             self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))
         return self._allocation
 
     def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:
-        """Who gets what; nobody takes anything from others where that is stopped."""
+        """Who gets what; nobody takes anything from others where that is stopped, or would be too much."""
         if reclaiming:
             allocation = self._allocator.allocate(snapshot)
             if self._allocator.unsettled:
                 log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self._allocator.unsettled))
-            return allocation
-        if self.reclaimer.only_told:
-            self.reclaimer.tell(self._dry_allocator.allocate(replace(snapshot, brakes=Brakes())), self._subject)
+            if self.reclaimer.allows(allocation.evictions):
+                return allocation
+        elif self.reclaimer.only_told:
+            self.reclaimer.tell(self._dry_allocator.allocate(snapshot), self._subject)
         return self._allocator.allocate(replace(snapshot, reclaiming=False))
+
+    @property
+    def _stopped_until(self) -> float:
+        """When (monotonic) reclaim goes on, if it has stopped."""
+        return self._stopped.until if self._stopped is not None else inf
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""
@@ -349,13 +343,11 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            if share is not None and share.release and not self._fresh:
-                share = None
-            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS if self._fresh else NOT_FRESH_SECONDS
+            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                wait = self.dispatcher.start(body, job, plan, before=lambda: self._before(job.uid, allocation))
+                wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -367,50 +359,17 @@ class Controller:
         """Make the job's plan and start on it."""
         job = seen.job
         grant = allocation.get(job.uid)
-        waits = grant is not None and bool(grant.release) and not self._fresh
-        if grant is not None and waits:
-            grant = grant.without_releases(seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        before = (lambda: None) if waits else (lambda: self._before(job.uid, allocation))
-        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if waits else inf)
+        wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
-
-    def _before(self, uid: str, allocation: Allocation) -> Callable[[], Awaitable[bool]] | None:
-        """What must be done before the job lets pods go: those who get the room can use it, and have it kept."""
-        if uid not in allocation or not allocation.share(uid).release:
-            return self.reclaimer.before(uid)
-        trials = [trial for taker in allocation.takers(uid) if (trial := self._trial(taker, allocation)) is not None]
-        if not trials:
-            return self.reclaimer.before(uid)
-
-        async def decide_again() -> bool:
-            await asyncio.gather(*map(asyncio.shield, trials), return_exceptions=True)
-            return False
-
-        return decide_again
-
-    def _trial(self, uid: str, allocation: Allocation) -> asyncio.Task[None] | None:
-        """The question whether the pods that the job is to get would be taken; None if they would."""
-        seen = self._seen.get(uid)
-        slots = allocation.share(uid).create if uid in allocation else ()
-        if seen is None or seen.job.spec is None or not slots:
-            return None
-        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
-        return self.trials.trial(
-            seen.job,
-            tuple(
-                CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
-                for slot in slots
-            ),
-        )
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

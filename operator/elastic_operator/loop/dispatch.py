@@ -117,10 +117,7 @@ class Dispatcher:
             if quiet > 0:
                 return min(quiet, NOT_FRESH_SECONDS)
         sent: set[str] = set()
-        tries = self.troubles.attempts(uid)
-        work = self._carry_out(
-            job, plan, written=body.status, may_create=may_create, sent=sent, first=before(), tries=tries
-        )
+        work = self._carry_out(job, plan, written=body.status, may_create=may_create, sent=sent, first=before())
         self._run(job, work, plan.creates, sent)
         return NEVER
 
@@ -196,27 +193,24 @@ class Dispatcher:
         may_create: bool,
         sent: set[str],
         first: Callable[[], Awaitable[bool]] | None = None,
-        tries: int = 0,
     ) -> None:
-        """Do it; `tries` are those that had failed when the plan was made."""
         try:
             if first is not None and not await first():
                 return
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
         except ClusterError as error:
-            self.note(job, error)
+            self._note(job, error)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
             if may_create:
-                if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
-                    self.troubles.clear(job.uid)
+                self.troubles.clear(job.uid)
                 if plan.creates:
                     self.worked(job.uid)
 
-    def note(self, job: Job, error: ClusterError) -> None:
+    def _note(self, job: Job, error: ClusterError) -> None:
         """A try failed: it is counted, and told now and then."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())

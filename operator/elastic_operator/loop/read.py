@@ -240,7 +240,6 @@ class Reader:
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
-            start_seconds=self.settings.start_timeout_seconds,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -291,17 +290,11 @@ class Reader:
         def now(time: float | None) -> float | None:
             return self.clock.current(time, of=pod.uid) if time else time
 
-        main = replace(
-            pod.main,
-            running_since=now(pod.main.running_since),
-            finished_at=now(pod.main.finished_at),
-            waiting_since=now(pod.main.waiting_since),
-        )
+        main = replace(pod.main, running_since=now(pod.main.running_since), finished_at=now(pod.main.finished_at))
         return replace(
             pod,
             main=main,
             created=now(pod.created) or 0.0,
-            bound_since=now(pod.bound_since),
             deleting_since=now(pod.deleting_since),
             unschedulable_since=now(pod.unschedulable_since),
         )

@@ -1,4 +1,4 @@
-"""Has GPUs change hands in good order, or not at all: the mode, the brakes, and nominations.
+"""Has GPUs change hands in good order, or not at all: the mode, the circuit breaker, and nominations.
 
 A foreign pod is nominated for its node before anybody makes way for it, so that nobody else gets the room. Who makes
 way then shrinks as for any other reason (`settle`). What stops reclaim here stops it for jobs and foreign pods alike.
@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
-from elastic_operator.cluster.reservation import MOST_IN_VAIN, Reservation, is_renewable, reservation_of, write
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Event, Reclaim
-from elastic_operator.plan.model import Brakes
+from elastic_operator.plan.decisions import Event, Eviction, Reclaim
 from elastic_operator.plan.words import listed, pods
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -41,43 +40,43 @@ CHANGED_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why nobody gives anything back now: a reason in one word, and the sentence."""
+    """Why nobody gives anything back now: a reason in one word, and the sentence; `until` (monotonic) it is so."""
 
     reason: str
     message: str
+    until: float = inf
 
 
 class Breaker:
-    """Counts evictions as they are decided, by who gets the room, and remembers each for a minute."""
+    """Counts evictions as they are decided and stops reclaim where they are too many at once, or in a minute."""
 
-    def __init__(self) -> None:
-        self._taker_of: dict[str, str] = {}
+    def __init__(self, settings: ReclaimSettings) -> None:
+        self._settings = settings
+        self._counted: dict[str, float] = {}
         self._times: deque[tuple[float, str]] = deque()
 
-    def count(self, taken: Mapping[str, Iterable[str]]) -> int:
-        """Count the pods that were not counted before, by the uid of their taker; returns how many these are."""
-        self._forget_old()
-        now, before = time.monotonic(), len(self._taker_of)
-        for taker, going in taken.items():
-            for pod in going:
-                if pod not in self._taker_of:
-                    self._taker_of[pod] = taker
-                    self._times.append((now, pod))
-        return len(self._taker_of) - before
+    def check(self, pods: Iterable[str]) -> Stopped | None:
+        """Count those that were not counted before; None if they may go."""
+        now = time.monotonic()
+        while self._times and self._times[0][0] <= now - MINUTE:
+            del self._counted[self._times.popleft()[1]]
+        new = [pod for pod in pods if pod not in self._counted]
+        at_once, in_a_minute = self._settings.max_evictions_per_decision, self._settings.max_evictions_per_minute
+        if len(new) > at_once:
+            text = f"{len(new)} pods were to go at once; reclaim.maxEvictionsPerDecision allows {at_once}."
+            return Stopped("TooManyEvictions", f"{text} Raise it if that is what is wanted.", now + MINUTE)
+        if len(new) + len(self._times) > in_a_minute:
+            text = f"{len(self._times)} pods went within a minute and {len(new)} more were to go;"
+            until = self._times[0][0] + MINUTE if self._times else now + MINUTE
+            return Stopped("TooManyEvictions", f"{text} reclaim.maxEvictionsPerMinute allows {in_a_minute}.", until)
+        for pod in new:
+            self._counted[pod] = now
+            self._times.append((now, pod))
+        return None
 
-    def brakes(self, limits: tuple[int, int], present: Set[str]) -> Brakes:
-        """The brakes for a pass that may decide on the pods `present`: those of them that go count again."""
-        self._forget_old()
-        gone = Counter(taker for pod, taker in self._taker_of.items() if pod not in present)
-        return Brakes(*limits, gone_for=gone, gone=gone.total())
-
-    def next_relief(self) -> float:
-        """Seconds until another pod may go; infinity if none has gone."""
-        return max(0.0, self._times[0][0] + MINUTE - time.monotonic()) if self._times else inf
-
-    def _forget_old(self) -> None:
-        while self._times and self._times[0][0] <= time.monotonic() - MINUTE:
-            del self._taker_of[self._times.popleft()[1]]
+    def is_new(self, pod: str) -> bool:
+        """Whether an eviction was not counted before."""
+        return pod not in self._counted
 
 
 class Reclaimer:
@@ -99,9 +98,8 @@ class Reclaimer:
     ) -> None:
         self._session, self._pods, self._settings = session, pods, settings
         self._events, self._metrics, self._now, self._changed = events, metrics, now, changed
-        self._breaker = Breaker()
-        self._counted: Allocation | None = None
-        self._braked: frozenset[tuple[str, str]] = frozenset()
+        self._breaker = Breaker(settings)
+        self._open: Stopped | None = None
         self._planned: dict[str, list[Reclaim]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
@@ -118,38 +116,30 @@ class Reclaimer:
         if self._settings.mode is not ReclaimMode.ON:
             text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
             return Stopped(str(self._settings.mode), text)
-        return None
+        if self._open is not None and time.monotonic() >= self._open.until:
+            self._open = None
+            self._metrics.breaker_open.set(0)
+            log.warning("reclaim goes on")
+        return self._open
 
     @property
     def only_told(self) -> bool:
         """Whether what would be reclaimed is told."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
-    def brakes(self, gpus: int, present: Set[str]) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs; `present` are the pods of jobs that may go (uids)."""
-        return self._breaker.brakes(self._settings.most_evictions(gpus), present)
-
-    def relief(self, allocation: Allocation) -> float:
-        """Seconds until those who wait for the brakes may get more; infinity if nobody does, or none has gone."""
-        return self._breaker.next_relief() if allocation.braked else inf
-
-    def count(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
-        """What is taken counts from now on; who waits for the brakes is told of once, until it does not any more."""
-        if allocation is self._counted:
-            return
-        self._counted = allocation
-        self._metrics.evictions.inc(self._breaker.count(allocation.taken))
-        before, self._braked = self._braked, frozenset((claim.job.uid, one.text) for claim, one in allocation.braked)
-        self._metrics.breaker_open.set(len(self._braked))
-        for claim, one in allocation.braked:
-            job = claim.job
-            if (job.uid, one.text) not in before:
-                log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
-            if one.waits_for_a_person and (job.uid, one.text) not in before:
-                pod = self._pods.get(job.uid) if claim.request else None
-                subject = _subject(pod) if pod is not None else job_of(job.uid)
-                if subject is not None:
-                    self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+    def allows(self, evictions: Sequence[Eviction]) -> bool:
+        """Whether so much may be taken; counts it, and if not, stops everything for a while."""
+        if not evictions:
+            return True
+        going = [pod for eviction in evictions for pod in eviction.pods]
+        new = sum(map(self._breaker.is_new, going))
+        self._open = self._breaker.check(going)
+        if self._open is None:
+            self._metrics.evictions.inc(new)
+            return True
+        self._metrics.breaker_open.set(1)
+        log.error("reclaim stops for %.0f s: %s", self._open.until - time.monotonic(), self._open.message)
+        return False
 
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
         """Say what would be taken, once for each pod that would go."""
@@ -274,23 +264,15 @@ class Reclaimer:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        left = reservation.ran_out(now := self._now())
-        if not await self._write(pod, left):
+        if not await self._write(pod, reservation.ran_out(self._now())):
             return False
-        self._tell_expired(pod, rest=left.rests_until - now if left.rests(now) else 0.0)
+        self._tell_expired(pod)
         return True
 
-    def _tell_expired(self, pod: objects.Pod, *, rest: float = 0.0) -> None:
+    def _tell_expired(self, pod: objects.Pod) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {node} in time."
-        if rest:
-            text += (
-                f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
-            )
-        else:
-            text += " Another node is tried, this one later."
+        text = f"It did not get its place on {node} in time. Another node is tried, this one later."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 

@@ -69,7 +69,6 @@ class _Demanded:
     shape: JobShape | None = None
     assumed: tuple[Assumed, ...] = ()
     demand: JobDemand | None = None
-    takes: bool = True
 
 
 @dataclass(slots=True)
@@ -96,8 +95,6 @@ class View:
     ) -> None:
         self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
-        self.may_take: Callable[[str], bool] = lambda _: True
-        """Whether others may be asked to go for the job with a uid."""
         self._asides: dict[str, _Aside] = {}
         self._going: dict[str, tuple[objects.CustomObject, Observation]] = {}
         """Jobs that are deleted and still there, as last seen."""
@@ -107,7 +104,7 @@ class View:
         self._demanded: dict[str, _Demanded] = {}
         self._snapshot: Snapshot | None = None
         self._surroundings: object = None
-        self.members: frozenset[str] = frozenset()
+        self._members: frozenset[str] = frozenset()
         self._policies = reader.policies
         self._empty = _without_contents(reader.settings)
         self._clock_revision = reader.clock.revision
@@ -274,9 +271,9 @@ class View:
         last, policies = self._snapshot, self.reader.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
-            self.members = frozenset(member.uid for demand in demands for member in demand.members)
+            self._members = frozenset(member.uid for demand in demands for member in demand.members)
         leaving = [(s.job.namespace, pod) for s in seen.values() for pod, _ in s.gone]
-        nodes, requests = self.reader.nodes.look(self.members, leaving), self.reader.requests.look(now)
+        nodes, requests = self.reader.nodes.look(self._members, leaving), self.reader.requests.look(now)
         same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is requests
         if last is None or not same or policies is not self._policies:
             last = replace(
@@ -308,9 +305,6 @@ class View:
         """What the job demands; None if it may have no pods."""
         job = seen.job
         known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
-        takes = self.may_take(job.uid)
-        if known is not None and known.takes is not takes:
-            known = None
         if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand
         if not seen.wants_pods:
@@ -320,11 +314,11 @@ class View:
             known.stamp = stamp
             return known.demand
         demand = self.reader.demand(seen, shape, assumed)
-        if not takes or not self._bulkhead.may_take(job.uid, job.generation):
+        if not self._bulkhead.may_take(job.uid, job.generation):
             demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand, takes)
+        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
         self._good[job.uid] = demand
         return demand
 

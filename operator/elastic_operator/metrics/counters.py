@@ -143,7 +143,7 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge("reclaim_breaker_open", "Jobs and pods for which too many others would go.")
+        self.breaker_open = self._gauge("reclaim_breaker_open", "1 while too many evictions have stopped reclaim.")
 
     def _counter(self, name: str, about: str, labels: str = "") -> Counter:
         return Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)

@@ -13,7 +13,6 @@ from itertools import chain, count
 from math import inf
 
 from elastic_operator.plan.accounts import Accounts
-from elastic_operator.plan.braking import Braked, evicted_for
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
@@ -82,21 +81,6 @@ class Allocation(Mapping[str, Grant]):
         losing = (claim for claim in self._table.touched if claim.gives and claim.takers)
         found = (_eviction(claim, self.share(claim.job.uid)) for claim in sorted(losing, key=lambda c: c.rank))
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
-
-    @cached_property
-    def taken(self) -> Mapping[str, frozenset[str]]:
-        """By the uid of who gets the room: the pods of others that go for it."""
-        takers = (claim for claim in self._table.touched if claim.took)
-        return {claim.job.uid: pods for claim in takers if (pods := evicted_for(claim))}
-
-    @cached_property
-    def braked(self) -> tuple[tuple[Claim, Braked], ...]:
-        """Those for whom more pods of others would go than may, in the order in which jobs are served."""
-        return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
-
-    def takers(self, uid: str) -> tuple[str, ...]:
-        """The jobs (uids) that get the room of what that job lets go."""
-        return tuple(taker.job.uid for taker in self._claims[uid].takers if taker.request is None)
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.api.status import JobStatus, Limit
@@ -50,11 +50,6 @@ class Grant:
     takers: tuple[str, ...] = ()
     reclaimed: bool = False
     givers: tuple[str, ...] = ()
-
-    def without_releases(self, size: int) -> Grant:
-        """The same job as it stands, at that size: nothing goes, and nothing comes in its place."""
-        keep = (*self.keep, *self.release)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=(), takers=(), givers=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from elastic_operator.plan.elastic import growth_delay
 from elastic_operator.plan.holding import member_of
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation, seconds
-from elastic_operator.plan.shape import kept_from
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
 
 
@@ -63,7 +62,6 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
     after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
     after_growth = growth_delay(status) if spec.is_elastic and not spec.elasticity.checkpoint_path else 0.0
     edited = job.generation != status.observed_generation
-    avoided = sorted(seen.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
@@ -71,8 +69,8 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         priority=job.priority,
         created=job.created,
         sizes=sizes,
-        master=kept_from(shape.master, avoided),
-        worker=kept_from(shape.worker, avoided),
+        master=shape.master,
+        worker=shape.worker,
         members=tuple(member_of(pod) for pod in seen.live),
         taken_indices=_taken_indices(seen),
         holds_place=running,
@@ -89,7 +87,6 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         running_since=seconds(status.turn_started or status.running_since),
         waiting_since=_waiting_since(seen),
         pod_priorities=shape.priorities,
-        avoided=tuple(seen.avoided.values()),
         nodes_from=_nodes_from(seen),
         nodes_until=_nodes_until(seen),
     )

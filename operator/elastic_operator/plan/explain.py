@@ -104,12 +104,8 @@ class Explainer:
         said = why_quota(self._table, claim, size, _wanted(need))
         if said:
             return Why(*said)
-        if held := self._table.braked.get(claim):
-            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_asking(claim, lacking.message, self._table.now)
-        if job.avoided:
-            text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
         return Why(lacking.limit, text if job.takes else f"{text} {_TAKES_NOTHING}", wake_at)
 
     def _need(self, claim: Claim, size: int) -> _Need:

@@ -94,6 +94,5 @@ def _grow_at_others_cost(table: Table, claim: Claim, size: int, too_many: TooMan
     roles = [MASTER] * master + [WORKER] * workers
     if displace(table, claim, roles, Victims(table, claim, claim.gpus_missing(size), growing=True)):
         return True
-    if not table.is_braked_alone(claim):
-        too_many[key] = workers
+    too_many[key] = workers
     return False

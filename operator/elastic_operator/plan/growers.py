@@ -99,10 +99,6 @@ class Queue:
         self._advance(key)
         self.add(claim)
 
-    def pass_over(self, key: Hashable) -> None:
-        """The first of the group gets nothing, for a reason of its own."""
-        self._advance(key)
-
     def give_up(self, key: Hashable) -> None:
         """Nobody of the group gets anything."""
         del self._heads[key], self._groups[key]

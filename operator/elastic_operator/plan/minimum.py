@@ -87,8 +87,7 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     if _displace_any(table, claim, only=None):
         table.new_places += request is not None
         return True
-    alone = table.spares_whole_jobs(claim) or table.is_braked_alone(claim)
-    if not claim.kept and claim.job.preemptible and not alone:
+    if not claim.kept and claim.job.preemptible and not table.spares_whole_jobs(claim):
         hopeless[shapes] = workers
     return False
 

@@ -117,8 +117,7 @@ class JobDemand:
     began to run (0 = it does not), `waiting_since` when it began to wait for its minimum. Where there are
     autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum lacks, from `nodes_from`
     on (None: never); `waiting` are those that do, until `nodes_until`. They are no members: they hold nothing.
-    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
-    nodes that its shapes are kept from for a while, in words.
+    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them.
     """
 
     uid: str
@@ -147,7 +146,6 @@ class JobDemand:
     running_since: float = 0.0
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
-    avoided: tuple[str, ...] = ()
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
@@ -182,23 +180,6 @@ class Request:
         return bool(self.reserved or self.nominated)
 
 
-UNBRAKED = 1 << 60
-
-
-@dataclass(frozen=True, slots=True)
-class Brakes:
-    """The most pods of others that may go within a minute, and those of them that have gone already (138).
-
-    `for_one` is the limit of each taker, `gone_for` what has gone for it, by the taker's uid; `in_all` and `gone` are
-    the same of all takers together.
-    """
-
-    for_one: int = UNBRAKED
-    in_all: int = UNBRAKED
-    gone_for: Mapping[str, int] = field(default_factory=dict)
-    gone: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything the allocator decides from.
@@ -207,7 +188,7 @@ class Snapshot:
     policy covers; every other namespace is a team called `namespace NAME`, like `default_team`: if that has a parent,
     it is among the `teams`, and what all these namespaces get is divided among them. A job that has waited for
     `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another, and none to
-    foreign pods; with it, no more than the `brakes` allow.
+    foreign pods.
     """
 
     now: float
@@ -221,10 +202,3 @@ class Snapshot:
     requests: tuple[Request, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
-    brakes: Brakes = field(default_factory=Brakes)
-
-
-def gpus_in(snapshot: Snapshot) -> int:
-    """The GPUs of all nodes, whatever state they are in."""
-    names = snapshot.gpu_resources
-    return sum(node.allocatable.get(name, 0) for node in snapshot.nodes for name in names)

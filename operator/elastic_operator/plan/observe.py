@@ -12,19 +12,10 @@ from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
-from elastic_operator.plan.active import active_for
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import (
-    FORGOTTEN,
-    UNMARKED,
-    give_up_after_failure,
-    has_failed,
-    has_progressed,
-    short_failure,
-    was_told_to_go,
-)
+from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
 from elastic_operator.plan.job import Job, OwnPod
-from elastic_operator.plan.losses import avoiding, losses
+from elastic_operator.plan.losses import losses
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -38,7 +29,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck
+from elastic_operator.plan.taken_back import blocked, refused, stuck
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -73,7 +64,6 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 
 def _hold(seen: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
-    seen = avoiding(seen, now)
     retry = seen.status.retry
     if retry is None or retry.waits_for or (retry.size is not None and seen.live):
         return seen
@@ -145,14 +135,13 @@ def _why_lost(seen: Observation, node: str, since: float) -> str:
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
-    """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
     assert seen.job.spec is not None
     limit = seen.job.spec.active_deadline_seconds
-    if limit is None:
+    if limit is None or seen.status.start_time is None:
         return seen
-    left = limit - active_for(seen.status, now)
-    if left > 0:
-        return seen if seen.status.active_since is None else replace(seen, wake_at=(*seen.wake_at, now + left))
+    end = seconds(seen.status.start_time) + limit
+    if now < end:
+        return replace(seen, wake_at=(*seen.wake_at, end))
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
@@ -174,7 +163,7 @@ def _suspension(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(seen.live))} stopped.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
 def _outdated(seen: Observation, now: float) -> Observation:
@@ -184,23 +173,17 @@ def _outdated(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Progress forgets failures, ten minutes of running where it cannot be told (135).
-
-    What had to wait is forgotten ten minutes after it could be tried again.
-    """
+    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
     status = seen.status
     if status.running_since is None:
         return seen
     running_since = seconds(status.running_since)
-    progressed = has_progressed(status)
-    if status.failures and progressed:
-        seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
-    elif status.failures and progressed is None:
-        seen = _forgets(seen, now, running_since, **FORGOTTEN)
+    if status.failures:
+        seen = _forgets(seen, now, running_since, failures=0)
     if status.retry:
         seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
     return seen
@@ -214,16 +197,7 @@ def _forgets(seen: Observation, now: float, since: float, **fields: object) -> O
     return replace(seen, status=seen.status.model_copy(update=fields))
 
 
-def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before."""
-    retry = seen.status.retry
-    if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
-        return seen
-    return replace(seen, status=seen.status.model_copy(update={"retry": None}))
-
-
 _TORCHRUN = (
-    _edited,
     _deadline,
     _success,
     give_up_after_failure,
@@ -234,14 +208,11 @@ _TORCHRUN = (
     refused,
     blocked,
     stuck,
-    not_started,
     _steady,
 )
 _ELASTIC = (
-    _edited,
     _deadline,
     _success,
-    elastic.over_after_restarts,
     elastic.failure,
     _suspension,
     _outdated,
@@ -251,6 +222,5 @@ _ELASTIC = (
     refused,
     blocked,
     stuck,
-    not_started,
     _steady,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
-from elastic_operator.plan.active import account
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, is_running, seconds
 from elastic_operator.plan.progress import first_ranks, is_whole, world_size
@@ -29,7 +28,6 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running, now),
     }
-    update |= account(status, holds=bool(holding), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):

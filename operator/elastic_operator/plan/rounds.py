@@ -122,7 +122,7 @@ def _right(table: Table, claim: Claim) -> Tier:
 def _alike(table: Table, claim: Claim) -> Hashable | None:
     """Equal for those that are tried in the same way while nothing moves; None for who has anything of its own."""
     job, request = claim.job, claim.request
-    if claim.size or claim.displaced or (request and request.reserved) or job.uid in table.snapshot.brakes.gone_for:
+    if claim.size or claim.displaced or (request and request.reserved):
         return None
     waits_for_nodes = job.waiting or job.nodes_from is not None or claim.asked is not None
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
@@ -154,10 +154,7 @@ def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool
         if grow(table, claim, tier, too_many) is Growth.DONE:
             queue.grew(group, claim)
             return True
-        if table.is_braked_alone(claim):
-            queue.pass_over(group)
-        else:
-            queue.give_up(group)
+        queue.give_up(group)
     return False
 
 

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
-from elastic_operator.plan.braking import Brake, Braked, braked
 from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
 from elastic_operator.plan.model import Member, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
@@ -24,8 +23,7 @@ class Table:
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
     `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
     this pass was served before, and nothing in the end. `new_places` is how many foreign pods got a place by having
-    others go that had none before. `took` is at least as many pods as were taken, and `braked` are those who got less
-    than they would have taken.
+    others go that had none before.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -40,8 +38,6 @@ class Table:
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
-        self.took = 0
-        self.braked: dict[Claim, Braked] = {}
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -60,7 +56,7 @@ class Table:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
-        self.new_places, self.took, self.braked = 0, 0, {}
+        self.new_places = 0
         odd = sorted(self.roster.odd, key=lambda claim: claim.rank)
         for claim in odd:
             self._count_unplaced(claim)
@@ -268,26 +264,7 @@ class Table:
             return
         self._note(claim, "losses", claim.losses + (claim.team != taker.team))
         self._note(claim, "takers", tuple(dict.fromkeys((*claim.takers, taker))))
-        more = tuple((claim, member) for member in members)
-        self._note(taker, "took", (*taker.took, *more))
-        self.board.on_undo(partial(setattr, self, "took", self.took))
-        self.took += len(more)
-
-    def brake(self, taker: Claim, *, since: int) -> bool:
-        """Whether what it took after its first `since` pods is too much; remembered until it takes something else."""
-        takers = (claim for claim in self.touched if claim.took)
-        found = braked(self.snapshot.brakes, taker, takers, since=since, took=self.took)
-        if found is None:
-            self.braked.pop(taker, None)
-        else:
-            self.braked[taker] = found
-        return found is not None
-
-    def is_braked_alone(self, taker: Claim) -> bool:
-        """Whether others that are like it may still take what it may not."""
-        found = self.braked.get(taker)
-        took_before = bool(taker.took) or taker.job.uid in self.snapshot.brakes.gone_for
-        return found is not None and found.brake is Brake.FOR_ONE and took_before
+        self._note(taker, "took", (*taker.took, *((claim, member) for member in members)))
 
     def spares_whole_jobs(self, claim: Claim) -> bool:
         """Whether it has none go in this pass, since it would lose its room again."""
