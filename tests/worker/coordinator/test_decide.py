@@ -1,5 +1,7 @@
 """What the coordinator decides, case by case: a state and a time in, a decision out."""
 
+from dataclasses import replace
+
 import pytest
 
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
