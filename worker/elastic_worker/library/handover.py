@@ -62,10 +62,11 @@ def hand_over(
 ) -> HandOver:
     """Hand the state over; all ranks of the installed group call this. `mark` is the checksum from `mark_of`.
 
-    `capture` gives nested dicts, lists and tuples of tensors and plain values; `apply` gets the same with tensors of
-    its own, on the host unless NCCL brought them or they are of `existing`: that part of the same whose tensors may be
-    written to, after which this rank has no state until `apply` has returned. A rank that needs nothing does not
-    wait. Raises RuntimeError on source and receivers if `capture` raised on the source.
+    `capture` gives nested dicts, lists and tuples of tensors and plain values; `existing` gives the part of them whose
+    tensors may be overwritten. `apply` gets the received state. Its tensors are new ones on the host (with NCCL: on the
+    device), or those of `existing`, which are overwritten. From then until `apply` returns, this rank has no state. A
+    rank that needs nothing does not wait. Raises RuntimeError on source and receivers if `capture` raised on the
+    source.
     """
     began = time.monotonic()
     releases.announce(formed)
