@@ -216,10 +216,10 @@ class Step:
             self._commit()
         else:
             raise StepError(
-                f"a pod was lost between the steps of two optimizers, or within one: {self._kinds(self._begun)} had "
-                "begun. The batch may be half applied here, so this process ends; it gets the state from one that had "
-                "not begun, or all go on from the newest checkpoint. Where not all optimizers step in a batch, do "
-                "collectives of your own before the first optimizer's step"
+                f"a pod was lost while the optimizers stepped ({self._kinds(self._begun)} had begun), so the batch may "
+                "be half applied in this process. It ends, and gets the state from another one or from the newest "
+                "checkpoint. If a batch does not step all optimizers, run your own collectives before the first one "
+                "steps"
             ) from error
         return True
 
