@@ -19,7 +19,7 @@ a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own
 tried.
 
 The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
-again: put this callback last. Epochs end undisturbed: their last step is no moment for a change, unless it is the only.
+again: put this callback last. The group does not change after the last step of an epoch, unless that is its only one.
 """
 
 from __future__ import annotations
