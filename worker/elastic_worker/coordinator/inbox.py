@@ -77,7 +77,7 @@ class Inbox:
             try:
                 handle(member, kind.from_json(line), now)
             except wire.UNREADABLE as error:
-                log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, line)
+                log.warning("a report of %s cannot be read: %r in %.300s", member.pod.name, error, line)
         if self._state.group and now - self._state.phase_since >= PROGRESS_SECONDS:
             self._state.progressed = True
 
