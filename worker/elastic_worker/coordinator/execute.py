@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30.0
 """How long processes may take to end after SIGTERM in a planned change, as under torchrun."""
+BROKEN_STOP_SECONDS = 5.0
+"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
 LINGER_SECONDS = 2.0
 """How long a leaving master stays while the others train on: pods that are asked to go together learn of it one after
 the other, and a master that waits costs the training nothing."""
-BROKEN_STOP_SECONDS = 5.0
-"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
 
 
 class Executor:
