@@ -5,7 +5,7 @@ state goes along a chain of the ranks that need it and to no other: first the pi
 then the bytes of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a
 contiguous tensor of the same kind in its model or optimizer receives into that.
 
-With NCCL, and where a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
+With NCCL, and if a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
 """
 
 from __future__ import annotations

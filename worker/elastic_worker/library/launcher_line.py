@@ -73,7 +73,7 @@ class LauncherLine:
 
     @property
     def master(self) -> int:
-        """The epoch of the master that this process obeys, where the group is that of an earlier one."""
+        """The epoch of the master that this process obeys, if the group is that of an earlier one."""
         return self._state.master
 
     def boundary(self, save: Callable[[], None]) -> Verdict | None:

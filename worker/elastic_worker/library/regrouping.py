@@ -117,7 +117,7 @@ class Regrouping:
             self._enter_next(self._await_next())
 
     def _public_group(self) -> groups.Formed | None:
-        """Form torch's own group where our launcher is absent. A process alone needs no group."""
+        """Form torch's own group if our launcher is absent. A process alone needs no group."""
         if self._own.world == 1:
             return None
         if not dist.is_initialized():

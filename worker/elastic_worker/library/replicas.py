@@ -43,7 +43,7 @@ class Comparison:
     """Compares one rank with all others of its group every `every` steps (0: never).
 
     Ranks publish their fingerprints in the group's store and read at the next comparison what all published at the last
-    one. So no rank waits, and a rank of a release without this does no harm, where a collective that only some ranks
+    one. So no rank waits, and a rank of a release without this does no harm, while a collective that only some ranks
     call would hang (102).
     """
 

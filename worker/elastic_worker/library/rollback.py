@@ -70,7 +70,7 @@ class _Kept:
         self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
 
     def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield pairs (copy, buffer) where the old copy fits and is to be overwritten; copy the other buffers here."""
+        """Yield the pairs (copy, buffer) whose old copy fits and is to be overwritten; copy the other buffers here."""
         for name, buffer in self.buffers.items():
             if buffer is None:
                 continue

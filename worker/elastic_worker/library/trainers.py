@@ -45,7 +45,7 @@ class TrainerLine:
     def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
         """Begin after `step`, in the formed group. Once per process.
 
-        Raises ValueError where another group than the first is about to forget what was saved in `newest`.
+        Raises ValueError if another group than the first is about to forget what was saved in `newest`.
         """
         path = os.environ.get(contract.ENV_LIBRARY, "")
         if not path or self._line is not None:
