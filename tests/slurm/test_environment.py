@@ -1,6 +1,7 @@
 """What `elastic_worker.slurm` makes of Slurm's variables and of torchrun's command line."""
 
 import re
+import tempfile
 
 import pytest
 
@@ -73,6 +74,12 @@ def test_an_option_with_an_empty_value_does_not_take_the_next_word():
     _, words = slurm.split(["--rdzv-conf", "", "--nproc_per_node", "4", "--role=", "-m", "train"])
     parsed = torchrun.parse(list(arguments.parse(words).words))
     assert (parsed.nproc, parsed.program.target) == (4, "train")
+
+
+def test_a_scratch_folder_that_only_the_login_node_has_is_not_used(tmp_path):
+    """Sbatch hands on the environment of the node that it was called on."""
+    assert pod(TMPDIR=str(tmp_path)).scratch == str(tmp_path)
+    assert pod(TMPDIR=str(tmp_path / "of-the-login-node")).scratch == tempfile.gettempdir()
 
 
 @pytest.mark.parametrize(
