@@ -10,7 +10,7 @@ import pytest
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.library import launcher_line
 from elastic_worker.library.goodput import Goodput
-from elastic_worker.library.launcher_line import LauncherLine, Leave
+from elastic_worker.library.launcher_line import LauncherLine, PodLeaves
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.trainers import TrainerLine
 from elastic_worker.protocol.process_orders import GroupPlace
@@ -112,7 +112,7 @@ def test_a_process_that_the_others_leave_behind_waits_for_another_group(line, la
     assert launcher.hear() == {"agreed": True, "tick": 1, "at": AT}
     launcher.say(bind={**PLACE, "rank": -1}, at=AT)
     launcher.say(leave=1)
-    with pytest.raises(Leave):
+    with pytest.raises(PodLeaves):
         line.boundary(lambda: None)
     assert line.passed == 1
 
@@ -139,7 +139,7 @@ def test_the_first_process_saves_and_leaves_when_it_is_told_to(line, launcher):
     launcher.say(leave=1)
     wait_until_heard(line, launcher)
     saved = []
-    with pytest.raises(Leave):
+    with pytest.raises(PodLeaves):
         line.boundary(lambda: saved.append("alone"))
     assert saved == ["alone"]
     assert launcher.hear() == {"saved": 1}

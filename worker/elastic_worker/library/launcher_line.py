@@ -34,7 +34,7 @@ CONFIRM_SECONDS = 60.0
 """An error of communication is the script's own if no loss of a pod is announced within this time."""
 
 
-class Leave(SystemExit):
+class PodLeaves(SystemExit):
     """This process has to end, since its pod leaves."""
 
 
@@ -77,7 +77,7 @@ class LauncherLine:
         return self._state.master
 
     def boundary(self, save: Callable[[], None]) -> Verdict | None:
-        """Pass a boundary; returns None to go on in the same group. Raises Leave.
+        """Pass a boundary; returns None to go on in the same group. Raises PodLeaves.
 
         `save` writes a checkpoint, if one is requested.
         """
@@ -85,7 +85,7 @@ class LauncherLine:
         return self.wait(save) if self._state.attention else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
-        """Wait until it is decided how to go on; returns as `boundary`. Raises Leave."""
+        """Wait until it is decided how to go on; returns as `boundary`. Raises PodLeaves."""
         self._state.in_wait = True
         try:
             return self._wait(save)
@@ -105,7 +105,7 @@ class LauncherLine:
                 save()
                 self.send(SavedAlone())
             if turn.leave:
-                raise Leave(0)
+                raise PodLeaves(0)
             if turn.is_out:
                 self.send(Waits())
             elif turn.verdict is not None and (turn.verdict.place is not None or turn.verdict.save):

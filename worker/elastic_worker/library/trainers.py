@@ -60,7 +60,7 @@ class TrainerLine:
     def boundary(self) -> bool:
         """Pass a boundary; returns whether all ranks must save now, and call `saved_together` after that.
 
-        All ranks call this after the same steps. Raises Leave.
+        All ranks call this after the same steps. Raises PodLeaves.
         """
         verdict = self._line.boundary(_nothing) if self._line is not None else None
         return verdict is not None and verdict.save
@@ -85,7 +85,7 @@ class TrainerLine:
             self._line.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises Leave."""
+        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises PodLeaves."""
         assert self._line is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)
