@@ -178,7 +178,7 @@ class LibraryJob(Cluster):
             self._take_turn(f"u{index}", process)
         elif self._is_step_done(process):
             state.passed += 1
-            if state.attention:
+            if state.must_ask:
                 process.waits = True
             else:
                 self._stepped(process)

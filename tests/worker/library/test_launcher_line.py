@@ -82,7 +82,7 @@ def line(launcher):
 
 def wait_until_heard(line, launcher):
     assert launcher.hears_nothing_more()
-    assert line._state.attention
+    assert line._state.must_ask
 
 
 def test_a_process_forms_the_next_group_agrees_and_goes_over(line, launcher):
@@ -181,7 +181,7 @@ def test_what_a_process_cannot_read_is_passed_over_and_the_next_line_is_heard(li
     launcher.say(prepare=7)
     launcher.say(propose=1, at=AT)
     assert launcher.hear() == {"agreed": True, "tick": 1, "at": AT}
-    assert line._state.attention
+    assert line._state.must_ask
 
 
 def test_a_process_that_waits_or_has_lost_its_peers_says_so(line, launcher):

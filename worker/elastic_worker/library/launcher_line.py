@@ -82,7 +82,7 @@ class LauncherLine:
         `save` writes a checkpoint, if one is requested.
         """
         self._state.passed += 1
-        return self.wait(save) if self._state.attention else None
+        return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
         """Wait until it is decided how to go on; returns as `boundary`. Raises PodLeaves."""
