@@ -114,7 +114,7 @@ def test_a_process_that_the_others_leave_behind_waits_for_another_group(line, la
     launcher.say(leave=1)
     with pytest.raises(PodLeaves):
         line.boundary(lambda: None)
-    assert line.passed == 1
+    assert line.boundaries_passed == 1
 
 
 def test_what_is_cancelled_is_not_waited_for(line, launcher):

@@ -62,9 +62,9 @@ class LauncherLine:
     # -- the main thread -----------------------------------------------------------------------------------------------
 
     @property
-    def passed(self) -> int:
+    def boundaries_passed(self) -> int:
         """Boundaries of the present group."""
-        return self._state.passed
+        return self._state.boundaries_passed
 
     @property
     def bound(self) -> AttemptKey:
@@ -81,7 +81,7 @@ class LauncherLine:
 
         `save` writes a checkpoint, if one is requested.
         """
-        self._state.passed += 1
+        self._state.boundaries_passed += 1
         return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
@@ -163,7 +163,7 @@ class LauncherLine:
         """Report how long the present step has taken so far. The main thread may hang in it."""
         began, median = self.step_began, self.median_step
         seconds = 0.0 if began is None or median is None else time.monotonic() - began
-        self.send(Position(self._state.passed, round(seconds, 1), median or 0.0))
+        self.send(Position(self._state.boundaries_passed, round(seconds, 1), median or 0.0))
 
     def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         """Form a group on a thread, so that no error disturbs the group that trains."""

@@ -79,7 +79,7 @@ class LineState:
         self._actions = actions
         self.current: Any = None
         self.generation = 0
-        self.passed = 0
+        self.boundaries_passed = 0
         """Number of boundaries of the present group that were passed."""
         self.must_ask = False
         """Whether the main thread has to `ask` at the next boundary."""
@@ -165,7 +165,7 @@ class LineState:
             self._actions.form(order.place, key, f"library-{key[0]}.{key[1]}")
 
     def _on_ask_boundary(self, order: orders.AskBoundary) -> None:
-        self._actions.send(reports.AtBoundary(self.passed, order.at))
+        self._actions.send(reports.AtBoundary(self.boundaries_passed, order.at))
 
     def _on_propose(self, order: orders.Propose) -> None:
         """Agree to wait at that boundary if it was not passed yet.
@@ -174,7 +174,7 @@ class LineState:
         here: `must_ask` is set first, and the count is read then.
         """
         self._wanted_at, self.must_ask = order.boundary, True
-        agreed = self.passed < order.boundary
+        agreed = self.boundaries_passed < order.boundary
         if not agreed:
             self._wanted_at = None
         self._actions.send(reports.Agreed(agreed, order.boundary, order.at))
@@ -225,7 +225,7 @@ class LineState:
         self._wanted_at, self.is_broken = None, False
         self._parked = verdict.place is None or verdict.place.rank < 0
         if verdict.place is not None and not self._parked:
-            self.generation, self.passed, self.current = verdict.place.generation, 0, verdict.formed
+            self.generation, self.boundaries_passed, self.current = verdict.place.generation, 0, verdict.formed
         self._update_must_ask()
 
     def _update_must_ask(self) -> None:
@@ -234,4 +234,4 @@ class LineState:
 
     def _has_to_wait(self) -> bool:
         free = self._wanted_at is None
-        return self.is_broken or self._parked or (self.is_leaving and free) or self._wanted_at == self.passed
+        return self.is_broken or self._parked or (self.is_leaving and free) or self._wanted_at == self.boundaries_passed

@@ -77,7 +77,7 @@ class TrainerLine:
             return
         self._reported_at = now
         known_loss = None if loss is None else float(loss)
-        self._line.send(Progress(step, epoch, boundary=self._line.passed, loss=known_loss))
+        self._line.send(Progress(step, epoch, boundary=self._line.boundaries_passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""
