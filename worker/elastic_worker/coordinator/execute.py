@@ -258,7 +258,7 @@ class Executor:
                 if m.is_connected and isinstance(m.readiness, GivenUp)
             ],
             "training": {**({"step": state.step} if state.step else {}), **self.training},
-            "changes": self.changes.shown(),
+            "changes": self.changes.to_status(),
         }
 
     def _enter(self, phase: str, now: float) -> None:
