@@ -62,7 +62,7 @@ class Inbox:
         if group is not None and (state.group is None or group.order > state.group.order):
             state.failures, state.step = group.failures, max(state.step, group.step)
             if group.epoch < state.epoch:
-                state.why = "MasterLost"
+                state.change_reason = "MasterLost"
         state.group = group
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
         self._executor.check_processes(member)
