@@ -91,7 +91,7 @@ def _checkpoint_and_restart(state: CoordinatorState, group: Generation, now: flo
             restarts=True,
             margin=1,
         )
-        return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
+        return Decision("prepare_wait", decision.sentence, reason=decision.reason, attempt=attempt)
     return continue_to_checkpoint(state, state.attempt, decision, now)
 
 

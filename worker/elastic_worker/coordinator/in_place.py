@@ -80,7 +80,7 @@ def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> D
 def _decide_on_failure(state: CoordinatorState, group: Generation) -> Decision | None:
     """Count a process that failed; fail the job after too many in a row."""
     if first := first_failure(state, group):
-        return Decision("count", f"{first.pod}: {first.message}", failure=first)
+        return Decision("count_failure", f"{first.pod}: {first.message}", failure=first)
     return too_many_failures(state)
 
 
@@ -204,7 +204,7 @@ def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
         waiting = f"{late[0].pod.name} gets ready" if late and not pods else problem
         if state.parked:
             return Decision("stay", f"the state is kept in memory: {waiting}")
-        return Decision("park", f"{broken}; {waiting}", reason=reason)
+        return Decision("wait_broken", f"{broken}; {waiting}", reason=reason)
     if (no_store := _wait_for_store(state, pods[0])) is not None:
         return no_store
     return Decision("prepare", broken, reason=reason, attempt=_new_attempt(state, pods, reason, 0.0, broken=True))
@@ -223,7 +223,7 @@ def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
 def _park_all(state: CoordinatorState, sentence: str, now: float) -> Decision:
     """Have all processes wait after the same step, in no group."""
     attempt = replace(_new_attempt(state, (), "Leave", now, broken=False), sentence=sentence)
-    return Decision("park", sentence, reason="Leave", attempt=attempt)
+    return Decision("prepare_wait", sentence, reason="Leave", attempt=attempt)
 
 
 def _new_attempt(
