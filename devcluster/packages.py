@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from devcluster import cache, shell
@@ -44,6 +44,19 @@ NEEDED_FOR_TESTS = {
 }
 # Taken out of its package into the cache and not installed: installing it would start a server on this machine.
 NEEDED_FOR_METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
+# The same is true of these: Slurm with the authentication it uses, and the libraries of both that few machines have.
+NEEDED_FOR_SLURM = (
+    "slurm-client",
+    "slurmctld",
+    "slurmd",
+    "slurm-wlm-basic-plugins",
+    "munge",
+    "libmunge2",
+    "libhwloc15",
+    "liblua5.1-0",
+    "libnuma1",
+    "libreadline8",
+)
 UNATTENDED = {"DEBIAN_FRONTEND": "noninteractive"}
 # Debian's `su` leaves them out.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -78,24 +91,29 @@ def install(progress: Progress, packages: Iterable[str]) -> None:
 def metrics_programs(progress: Progress) -> dict[str, str]:
     """Paths of prometheus and promtool: the system's own, else those of Debian's package, in the cache."""
     return {
-        program: shutil.which(program) or str(_unpacked(package, progress) / "usr" / "bin" / program)
+        program: shutil.which(program) or str(_unpacked(package, (package,), progress) / "usr" / "bin" / program)
         for program, package in NEEDED_FOR_METRICS.items()
     }
 
 
-def _unpacked(package: str, progress: Progress) -> Path:
-    """The files of a Debian package, in a folder of the cache."""
+def slurm_folder(progress: Progress) -> Path:
+    """A folder of the cache with the files of Debian's packages of Slurm: `usr/bin`, `usr/sbin`, `usr/lib`."""
+    return _unpacked("slurm", NEEDED_FOR_SLURM, progress)
+
+
+def _unpacked(name: str, packages: Sequence[str], progress: Progress) -> Path:
+    """The files of Debian packages, in the folder `name` of the cache."""
 
     def build(target: Path) -> None:
-        with progress.step(f"unpacking Debian's package {package}"):
-            if not shell.try_run("apt-cache", "show", package):
+        with progress.step(f"unpacking Debian's packages {', '.join(packages)}"):
+            if not shell.try_run("apt-cache", "show", *packages):
                 shell.run("apt-get", "update")
-            shell.run("apt-get", "download", package, cwd=target)
-            (archive,) = target.glob("*.deb")
-            shell.run("dpkg-deb", "--extract", archive, target)
-            archive.unlink()
+            shell.run("apt-get", "download", *packages, cwd=target)
+            for archive in target.glob("*.deb"):
+                shell.run("dpkg-deb", "--extract", archive, target)
+                archive.unlink()
 
-    return cache.entry(f"deb/{package}", build)
+    return cache.entry(f"deb/{name}", build)
 
 
 def _present(proof: str) -> bool:

@@ -16,48 +16,49 @@ BAR = "\\|"
 
 _HEAD = """\
 <!-- Made from worker/elastic_worker/protocol by `make generated`; do not edit. -->
-# What coordinator, launchers and training processes say to each other
+# The messages between coordinator, launchers and training processes
 
-All that is said is a JSON object. It holds one message or several, each under a key of its own. An unknown key is
-passed over, and a missing field has its default, so that two releases understand each other (decision 103).
+Everything that is sent is a JSON object. It holds one message or several, each under a key of its own. An unknown key
+is ignored, and a missing field has its default, so that two releases understand each other (decision 103).
 
 ## Coordinator and launchers
 The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both prove first that they know
-the job's token (`wire.py`). Then each line is a JSON object, and both say `{"beat": 1}` every second. A `Group` is a
-launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. A `Key` names a change in
-place: the generation to be, and the number of the attempt.
+the job's token (`wire.py`). Then each line is a JSON object, and both send `{"beat": 1}` every second. A `Group` is a
+launcher's part of a generation (`coordinator/part.py`), or for earlier releases all of it. An `AttemptKey` names one
+attempt at a change in place: the number of the next generation, and the number of the attempt. A `StuckRank` is
+`{"generation": int, "rank": int, "tick": int, "seconds": float}`.
 """
 _PROCESSES = """\
 ## A launcher and its training processes
 A process whose script uses [the library](library.md) connects to the Unix socket of its launcher (`ELASTIC_LIBRARY`),
-and says Hello. Each line is a JSON object. A *boundary* is a point that all processes of a group pass in the same
-order, at least one in each step; they are counted from the group's beginning. No step says anything by itself: Progress
-comes twice a second at most, AskWhere once a second. A `GroupPlace` has the first eight fields of Prepare. `Said` is
-whatever the script said.
+and sends Hello. Each line is a JSON object. A *boundary* is a point that all processes of a group pass in the same
+order, at least one in each step. Boundaries are counted from the group's beginning (`tick` in JSON). A step by itself
+sends nothing: Progress comes twice a second at most, AskPosition once a second. A `GroupPlace` has the first eight
+fields of Prepare. A `ScriptValue` is a value of any type from the script.
 """
 _STARTS = """\
 ## A launcher and what it starts
 Launcher and warm parent have a socket pair, a packet is one message, and both are of the same release. A `torchrun`
-that a user's command calls connects to a Unix socket (`ELASTIC_SOCKET`), says one line, and is answered by one.
+that a user's command calls connects to a Unix socket (`ELASTIC_SOCKET`), sends one line, and receives one.
 """
 
 
 def text() -> str:
     """All of the page."""
     between_pods = (
-        ("The coordinator tells a launcher", orders.ALL),
-        ("A launcher says what is so, also in each hello", reports.LASTING),
-        ("A launcher says what has happened", reports.EVENTS),
-        ("A launcher answers", reports.ANSWERS),
+        ("From the coordinator to a launcher", orders.ALL),
+        ("From a launcher: the state of its pod, repeated in each hello", reports.STATE),
+        ("From a launcher: events", reports.EVENTS),
+        ("From a launcher: answers", reports.ANSWERS),
     )
     with_processes = (
-        ("A launcher tells its processes", process_orders.ALL),
-        ("A process tells its launcher", process_reports.ALL),
+        ("From a launcher to its processes", process_orders.ALL),
+        ("From a process to its launcher", process_reports.ALL),
     )
     at_starts = (
-        ("A launcher asks its warm parent", warm_parent.FROM_LAUNCHER),
-        ("The warm parent, or a process forked from it, says", warm_parent.FROM_PARENT),
-        ("The torchrun of a command, and its launcher", (standin.Run, standin.Ended)),
+        ("From a launcher to its warm parent", warm_parent.FROM_LAUNCHER),
+        ("From the warm parent, or a process forked from it", warm_parent.FROM_PARENT),
+        ("Between the torchrun of a command and its launcher", (standin.Run, standin.Ended)),
     )
     return "\n".join(
         line

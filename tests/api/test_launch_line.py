@@ -192,6 +192,13 @@ def test_in_elastic_mode_the_launcher_reads_the_line_and_what_it_does_not_use_is
     assert "etcd" in unused_flags(job(args=["--rdzv_backend=etcd", "train.py"], **ELASTIC))
 
 
+def test_in_elastic_mode_a_line_for_a_shell_is_read_by_the_launcher_too_and_named():
+    text = "source venv/bin/activate; torchrun check.py; torchrun --nnodes=1:3 --rdzv_endpoint=$HOST:1 train.py"
+    words = ["bash", "-c", text]
+    assert run(command=words, **ELASTIC) == (words, None)
+    assert unused_flags(job(command=words, **ELASTIC)) == f"{AT}.command[2]: '--nnodes=1:3': {SEES} {SIZE}"
+
+
 def test_each_role_has_a_line_of_its_own():
     template = make_template(make_container(name="a"), make_container(args=PRINTED))
     spec = parse_spec(make_job(master={"template": template}))
@@ -243,3 +250,39 @@ def test_a_message_names_a_few_flags_and_counts_the_others():
     told = unused_flags(job(args=["torchrun", *["--rdzv-conf=x"] * 50, "train.py"]))
     assert told.count("; ") == MOST_NAMED
     assert told.endswith(f"and {50 - MOST_NAMED} more")
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "program"),
+    [
+        (["deepspeed", "--num_gpus=4", "train.py"], "command[0]", "deepspeed"),
+        (["/opt/conda/bin/mpirun", "-np", "4", "python", "train.py"], "command[0]", "/opt/conda/bin/mpirun"),
+        (["bash", "-c", "cd /work\ncomposer -n 8 train.py"], "command[2]", "composer"),
+        (["bash", "-c", "source venv/bin/activate && A=1 deepspeed train.py"], "command[2]", "deepspeed"),
+        (["bash", "-c", "set -e\n# it's all\ndeepspeed train.py"], "command[2]", "deepspeed"),
+    ],
+)
+def test_a_launcher_that_starts_processes_by_itself_is_refused_in_elastic_mode_only(words, at, program):
+    assert refusal(command=words, **ELASTIC) == (
+        f"spec.template.spec.containers[0].{at}: '{program}': must be torchrun in Elastic mode: it starts the processes"
+        " of its machine by itself, and each pod would train alone"
+    )
+    assert run(command=words) == (words, None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["mpirun", "-np", "1", "torchrun", "train.py"],
+        ["mpirun", "-np", "1", "python", "-m", "torch.distributed.run", "train.py"],
+        ["python", "deepspeed"],
+        ["bash", "-c", "pip install deepspeed; torchrun train.py --deepspeed zero.json"],
+        ["bash", "-c", "deepspeed check.py; python -m torch.distributed.run train.py"],
+        ["bash", "-c", "echo deepspeed; accelerate launch train.py"],
+        ["bash", "-c", "mpirun -n 1 ./check_nodes && accelerate launch --multi_gpu train.py"],
+        ["bash", "-c", "horovodrun --check-build; exec ./run.sh"],
+        ["bash", "launch.sh", "deepspeed"],
+    ],
+)
+def test_a_command_that_may_call_torchrun_is_left_to_the_launcher(words):
+    assert run(command=words, **ELASTIC) == (words, None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,60 +15,19 @@ from devcluster import cluster
 from devcluster.progress import Progress
 from tests.cluster.examples import example, give_files, give_volume
 from tests.cluster.lab import Lab, Team
+from tests.cluster.shell import ENV, Shell, programs_of, run
 from tests.docs.pages import blocks, commands
 
 DEMO = "demoreadme"
-ENV = 'eval "$(make env)"'
-IN_ANOTHER = {"make demo", "make test", "make demo-quota", ENV}
-"""What brings up clusters of its own: the demo's test here, tests/demo/test_quota_demo.py, and CI's `make test`."""
 NAMESPACES = ("tutorial", "trial", "vision")
 LABELS = ("elastic-pool-", "gpu-pool-")
-
-
-class Shell:
-    """A user's shell in a copy of what the pages speak of, with kubectl and helm for the test's cluster."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder, self.environment = folder, environment
-        for name in ("charts", "examples", "manifests"):
-            shutil.copytree(REPOSITORY / name, folder / name)
-
-    def run(self, command: str, **variables: str) -> str:
-        """What the command prints. helm only says what it would do: the operator of the test stays as it is."""
-        if command.startswith("helm "):
-            command += " --dry-run" if " uninstall " in command else " --dry-run=server"
-        return run(command, self.folder, self.environment | variables)
-
-    def run_page(self, page: str, **variables: str) -> dict[str, str]:
-        """What each of the page's commands prints."""
-        for block in blocks(page, "yaml"):
-            if block.first_line == "# values.yaml":
-                (self.folder / "values.yaml").write_text(block.text)
-        return {line: self.run(line, **variables) for line in commands(page) if line not in IN_ANOTHER}
-
-
-def run(command: str, folder: Path, environment: dict[str, str], *, seconds: float = 300) -> str:
-    """What it prints on its standard output; it must succeed."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
 
 
 @pytest.fixture
 def shell(lab: Lab, team: Team, tmp_path: Path) -> Iterator[Shell]:
     """What pages do to the cluster is undone at the end. NODE, NAMESPACE and JOB are as the pages have them."""
     lab.cluster.offer_volumes()
-    programs = os.pathsep.join(str(Path(lab.cluster.programs[name]).parent) for name in ("kubectl", "helm"))
-    given = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(lab.cluster.kubeconfig)}
-    yield Shell(tmp_path, {**os.environ, **given, "NODE": "n1", "NAMESPACE": team.name, "JOB": "toy"})
+    yield Shell(tmp_path, {**os.environ, **programs_of(lab), "NODE": "n1", "NAMESPACE": team.name, "JOB": "toy"})
     for namespace in NAMESPACES:
         lab.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait")
     lab.kubectl("label", "nodes", "--all", *LABELS)

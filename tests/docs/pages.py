@@ -14,6 +14,7 @@ NAMES = (
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "examples/README.md",
+    *sorted(f"examples/{path.parent.name}/README.md" for path in (REPOSITORY / "examples").glob("*/README.md")),
     "charts/elastic-pytorch/README.md",
     *sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md")),
 )

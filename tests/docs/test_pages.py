@@ -24,6 +24,10 @@ RUN_BY = {
     "docs/beside-others.md": "tests/cluster/test_readme.py",
     "docs/runbook.md": "tests/cluster/test_readme.py",
     "docs/quotas.md": "tests/tools/test_docs.py",
+    **{page: "tests/cluster/test_examples.py" for page in NAMES if page.startswith("examples/")},
+    "examples/hugging-face/README.md": "tests/examples/test_grown_and_shrunk.py",
+    "docs/slurm.md": "tests/slurm/test_slurm.py",
+    "examples/slurm/README.md": "tests/slurm/test_slurm.py",
 }
 """Which test runs the blocks of language sh."""
 BY_HELM = "tests/cluster/test_install.py installs this chart by the same command, with the images just built"
@@ -41,7 +45,18 @@ NOT_OURS = {
     ("docs/from-pytorchjob.md", "apiVersion: kubeflow.org/v1"): "what the page begins with",
 }
 """Blocks of YAML that nothing of ours reads, by how they begin."""
-KUBERNETES = {"nodes", "pods", "pod", "deployments", "leases", "lease", "networkpolicies", "storageclass", "events"}
+KUBERNETES = {
+    "nodes",
+    "pods",
+    "pod",
+    "deployments",
+    "leases",
+    "lease",
+    "networkpolicies",
+    "storageclass",
+    "events",
+    "hpa",
+}
 JOBS = {"elasticpytorchjob", "elasticpytorchjobs", "eptj"}
 ASKED = re.compile(r"kubectl (?:-n \w+ |--namespace \S+ )?(?:get|describe) ([a-z]\w*)")
 METRIC = re.compile(r"elastic_pytorch_\w+(?![\w-])")

@@ -1,18 +1,24 @@
 """The example manifests say what the operator understands, and fit together."""
 
 import re
+import subprocess
+from pathlib import PurePath
 
 import pytest
 import yaml
 
+from devcluster import binaries
+from devcluster.progress import Progress
 from elastic_operator.api.job import API_VERSION, KIND, JobSpec
 from elastic_operator.api.policy import PolicySpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
-SCRIPTS = ("toy", "elastic", "library")
+SCRIPTS = sorted(path.parent.name for path in EXAMPLES.glob("*/train.py"))
+ELASTIC = sorted(name for name in SCRIPTS if "mode: Elastic" in (EXAMPLES / name / "job.yaml").read_text())
 CONFIG_MAPS = {**{f"{name}-script": {"train.py"} for name in SCRIPTS}, "launch-sh": {"launch.sh"}}
 CLAIMS = {yaml.safe_load((EXAMPLES / "toy" / "pvc.yaml").read_text())["metadata"]["name"]}
+KUSTOMIZED = sorted(path.parent for path in EXAMPLES.glob("**/kustomization.yaml"))
 IDS = [path.parent.name for path in JOBS]
 
 
@@ -29,6 +35,25 @@ def main_containers(spec: JobSpec) -> list[dict]:
 def gpus(spec: JobSpec) -> list[int]:
     """GPUs of the master's pod and of a worker's."""
     return [container["resources"]["limits"]["nvidia.com/gpu"] for container in main_containers(spec)]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda folder: str(folder.relative_to(EXAMPLES)))
+def test_kustomize_makes_jobs_and_policies_that_the_operator_takes(folder):
+    kubectl = binaries.ensure(Progress(quiet=True))["kubectl"]
+    made = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True, check=True).stdout
+    objects = list(yaml.safe_load_all(made))
+    jobs = [each for each in objects if each["kind"] == KIND]
+    assert len(jobs) == 1
+    assert JobSpec.model_validate(jobs[0]["spec"]).sizes()
+    for policy in (each for each in objects if each["kind"] == "GPUQuotaPolicy"):
+        PolicySpec.model_validate(policy["spec"])
+    namespace = jobs[0]["metadata"].get("namespace")
+    needed = {each["kind"] for each in objects if each["metadata"].get("namespace") == namespace}
+    assert needed >= {KIND, "ConfigMap", "PersistentVolumeClaim"}
+    scaled = [each["spec"]["scaleTargetRef"]["name"] for each in objects if each["kind"] == "HorizontalPodAutoscaler"]
+    names = {each["metadata"]["name"] for each in objects if each["kind"] in (KIND, "Deployment")}
+    assert set(scaled) <= names
 
 
 @pytest.mark.parametrize("path", JOBS, ids=IDS)
@@ -53,7 +78,8 @@ def test_a_job_mounts_only_what_the_examples_create(name):
 @pytest.mark.parametrize("name", IDS)
 def test_jobs_do_not_share_a_checkpoint(name):
     for container in main_containers(job(name)):
-        assert {f"/checkpoints/{name}.pt", f"/checkpoints/{name}"} & set(container["args"])
+        saved = {PurePath(word) for word in container["args"] if word.startswith("/checkpoints/")}
+        assert [path.with_suffix("") for path in saved] == [PurePath("/checkpoints", name)]
 
 
 def test_the_toy_takes_one_to_three_pods_of_four_gpus():
@@ -61,7 +87,7 @@ def test_the_toy_takes_one_to_three_pods_of_four_gpus():
     assert (spec.sizes(), gpus(spec)) == ((1, 2, 3), [4, 4])
 
 
-@pytest.mark.parametrize("name", ["elastic", "library"])
+@pytest.mark.parametrize("name", ELASTIC)
 def test_the_elastic_jobs_name_the_checkpoint_that_their_scripts_write(name):
     spec = job(name)
     assert spec.is_elastic
@@ -87,6 +113,11 @@ def test_two_to_four_starts_with_what_its_team_is_guaranteed_and_only_team_c_may
         "team-c": 0,
     }
     assert (job("two-to-four").sizes(), gpus(job("two-to-four"))) == ((2, 3, 4), [1, 1])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_all_ask_for_the_same_volume(name):
+    assert (EXAMPLES / name / "pvc.yaml").read_text() == (EXAMPLES / "toy" / "pvc.yaml").read_text()
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -11,6 +11,7 @@ from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_worker import contract
 from tests.worker.job.pod import RESOLVER, WORKER
+from tests.worker.trainers.jobs import with_trainers
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 # The torch tree is installed for the base image's Python, Debian's own.
@@ -33,10 +34,22 @@ def environment() -> dict[str, str]:
 
 def run(*words: str | Path, folder: Path) -> str:
     """Run a script to its end, in a folder where it leaves its checkpoints; what it said."""
+    return _run([PYTHON, *map(str, words)], folder, environment())
+
+
+def run_line(line: str, *, folder: Path) -> str:
+    """Run a line of a page in a shell that finds torchrun and `examples/`, and leave checkpoints in the folder."""
+    (folder / "examples").symlink_to(EXAMPLES)
+    programs = f"{torchtree.ensure(Progress())}/bin:{Path(PYTHON).parent}:/bin"
+    environ = with_trainers(environment()) if "examples/hugging-face/" in line else environment()
+    return _run(["bash", "-euo", "pipefail", "-c", line], folder, environ | {"PATH": programs})
+
+
+def _run(command: list[str], folder: Path, environ: dict[str, str]) -> str:
     done = subprocess.run(
-        [PYTHON, *words],
+        command,
         cwd=folder,
-        env=environment(),
+        env=environ,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,

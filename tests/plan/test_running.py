@@ -140,3 +140,20 @@ def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
     planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert planned.status.incarnation == 2
     assert planned.creates == ()
+
+
+def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
+    taken = make_grant(release=["master-0", "worker-0"], limit=Limit.INSUFFICIENT_NODES, message="no room")
+    taken = replace(taken, takers=("owners/first",), reclaimed=True)
+    left = plan(make_job(group()), taken)
+    told = "Suspended: 2 pods go for owners/first, entitled to the GPUs."
+    assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
+    assert left.status.condition("Ready").message == f"no room {told}"
+
+    waiting = make_grant(limit=Limit.INSUFFICIENT_NODES, message="still no room")
+    waits = plan(make_job((), status=left.status), waiting)
+    assert waits.status.condition("Ready").message == f"still no room {told}"
+    assert waits.status.condition("FullSize").message == "still no room"
+
+    starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
+    assert "Suspended" not in starts.status.condition("Ready").message

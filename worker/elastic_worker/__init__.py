@@ -1,8 +1,8 @@
-"""Runs inside the training pods. `contract` is shared with the operator; scripts call the names exported here.
+"""The package in the training pods. The operator uses `contract`; scripts use the names exported here.
 
     import elastic_worker as elastic
 
-Nothing but those names imports torch, and only when it is used; `should_save` does not.
+Only these names import torch, when they are first used; `should_save` does not.
 """
 
 from __future__ import annotations

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-_told: list[int] = []
+_signals: list[int] = []
 
 
 def _note(number: int, _frame: FrameType | None) -> None:
-    _told.append(number)
+    _signals.append(number)
 
 
 def main() -> int:
-    """Run the pod; its exit code."""
-    # Process 1 ignores signals without a handler: a pod terminated during this start would use up its grace period.
+    """Run the pod; returns its exit code."""
+    # PID 1 ignores signals without a handler: a pod terminated during this start would use up its grace period.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)
     root = str(Path(__file__).resolve().parents[1])
@@ -24,7 +24,7 @@ def main() -> int:
         sys.path.insert(0, root)
     from elastic_worker.launcher.main import run_pod
 
-    return run_pod(sys.argv[1:], told_to_go=lambda: bool(_told))
+    return run_pod(sys.argv[1:], is_terminating=lambda: bool(_signals))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Names that the operator and the pods agree on: labels, annotations, environment variables, ports, container names.
 
-Imports nothing. What stands here is read by pods of older releases, so values are only ever added.
+This module imports nothing. Pods of older releases read these names, so values are only ever added.
 """
 
 VERSION = "1"
-"""Of this contract; carried by every pod as an annotation. A new field does not raise it, a new meaning does."""
+"""The contract's version, an annotation of every pod. A new field does not raise it; a new meaning does."""
 UNDERSTOOD = tuple(str(int(VERSION) + further) for further in (-1, 0, 1))
-"""Versions that are accepted: an operator or a master may be replaced while pods of another release
-train on.
+"""Versions that are accepted: an operator or a master may be replaced while pods of another release train on.
 A message without a version is of version 1."""
 
 GROUP = "elastic-pytorch.dev"
@@ -18,7 +17,7 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_INDEX = f"{GROUP}/index"
 LABEL_INCARNATION = f"{GROUP}/incarnation"
 LABEL_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
-"""Other schedulers read it to keep the master."""
+"""A label that other schedulers read to keep the master."""
 
 ANNOTATION_CONTRACT = f"{GROUP}/contract"
 ANNOTATION_RESERVED = f"{GROUP}/reserved"
@@ -26,14 +25,15 @@ ANNOTATION_NNODES = f"{GROUP}/nnodes"
 """`min:max` of the incarnation, as frozen in the pod's environment."""
 
 ANNOTATION_TEMPLATE = f"{GROUP}/template"
-"""Fingerprint of what the pod was made from; a pod whose fingerprint differs from its job's is replaced."""
+"""Fingerprint of the pod's template and settings. A pod whose fingerprint differs from its job's is replaced."""
 
 ANNOTATION_MEMBERSHIP = f"{GROUP}/membership"
 """On the master pod of an Elastic job: the pods that are to take part. JSON
 `{"wish": 7, "members": [{"name": "toy-master-0", "uid": "..."}], "min": 2, "max": 4, "sizes": [2, 4], "step": 1}`.
 A higher wish of the same master replaces a lower one; `sizes` (all that are allowed) and `step` (from min on) are
 absent where any size from min to max will do. Names are for people; members of large jobs have none, so that all of
-them fit."""
+them fit. `"successor": false`, which the operator never writes, is for a master that no other one follows while it
+runs (`elastic_worker.slurm`)."""
 
 ANNOTATION_MASTER_EPOCH = f"{GROUP}/master-epoch"
 """How many master pods the job has had. Members obey the highest they have seen."""
@@ -68,9 +68,9 @@ ENV_ROLE = "ELASTIC_ROLE"
 ENV_INDEX = "ELASTIC_INDEX"
 ENV_INCARNATION = "ELASTIC_INCARNATION"
 ENV_POD_RANK = "ELASTIC_POD_RANK"
-"""In Torchrun mode: 0 for the master, from 1 on for workers. For scripts that mean by RANK the number of their host."""
+"""In Torchrun mode: 0 for the master, from 1 on for workers. For scripts that need the number of their host."""
 
-# What follows is set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's.
+# The following variables are set in pods of runtime.mode Elastic only. There MASTER_PORT is the coordinator's port.
 ENV_POD_NAME = "ELASTIC_POD_NAME"
 ENV_POD_UID = "ELASTIC_POD_UID"
 ENV_MASTER_EPOCH = "ELASTIC_MASTER_EPOCH"
@@ -82,7 +82,7 @@ ENV_PRELOAD = "ELASTIC_PRELOAD"
 ENV_WARM = "ELASTIC_WARM"
 """0: processes are started anew instead of forked from a warm parent."""
 ENV_COUNT_STEPS = "ELASTIC_COUNT_STEPS"
-"""0: no optimizer hook that counts steps in scripts that know nothing of us."""
+"""0: no optimizer hook counts the steps of scripts that do not use our library."""
 ENV_CHECKPOINT_PATH = "ELASTIC_CHECKPOINT_PATH"
 ENV_CHECKPOINT_COMPLETE = "ELASTIC_CHECKPOINT_COMPLETE"
 """Name of the file that ends a checkpoint in that folder, with * and ?; empty or absent: known by its format."""
@@ -94,10 +94,10 @@ ENV_GRACE_SECONDS = "ELASTIC_GRACE_SECONDS"
 ENV_STALL_SECONDS = "ELASTIC_STALL_SECONDS"
 ENV_MAX_FAILURES = "ELASTIC_MAX_FAILURES"
 ENV_WISH_FILE = "ELASTIC_WISH_FILE"
-"""Where the master finds its membership annotation; empty or absent elsewhere."""
+"""Path of the file with the master's membership annotation; empty or absent in other pods."""
 ENV_STATUS_PORT = "ELASTIC_STATUS_PORT"
 
-# Set by the launcher in training processes, beside what torchrun sets.
+# The launcher sets these in training processes, in addition to torchrun's variables.
 ENV_GENERATION = "ELASTIC_GENERATION"
 """0 in a process that is started to join a group that trains."""
 ENV_LIBRARY = "ELASTIC_LIBRARY"
@@ -105,28 +105,28 @@ ENV_LIBRARY = "ELASTIC_LIBRARY"
 ENV_SAVE_FILE = "ELASTIC_SAVE_FILE"
 """Path of a file that appears when the process is asked for a checkpoint (132)."""
 IN_PLACE, RESTART = "in-place", "restart"
-"""How such processes change groups: as they are, or started again from a checkpoint of that moment."""
+"""How processes that use the library change groups: in place, or by a restart from a checkpoint of that moment."""
 
 SECRET_KEY = "token"
 STATUS_PORT = 29401
-"""Of each launcher: /healthz, /status, /metrics."""
+"""The port of each launcher for /healthz, /status and /metrics."""
 WISH_FOLDER = "/etc/elastic-pytorch"
 WISH_FILE = "membership"
 INJECT_FOLDER = "/elastic-pytorch"
-"""Where the worker package is mounted in images that do not have it."""
+"""The folder where the worker package is mounted in images that do not have it."""
 ELASTIC_BACKEND = "elastic-pytorch"
-"""PET_RDZV_BACKEND in Elastic pods: a torchrun that is not our stand-in hands over to the launcher by it, or stops at
-once where it does not know it, instead of training alone."""
+"""PET_RDZV_BACKEND in Elastic pods. A torchrun that is not our stand-in hands over to the launcher through it, or stops
+at once if it does not know it, instead of training alone."""
 
 EXIT_DO_NOT_RETRY = 93
-"""A pod's main container says with it that another pod would fare no better: too many failures without progress, an
+"""Exit code of a pod's main container if another pod would fail in the same way: too many failures without progress, an
 image without torch."""
 OLDEST_TORCH = (2, 4)
-"""Major and minor version, in both modes."""
+"""Oldest supported torch, major and minor version, in both modes."""
 OLDEST_PYTHON = (3, 9)
-"""Of the launcher, so of images in Elastic mode."""
+"""Oldest Python of the launcher, and so of images in Elastic mode."""
 EXIT_LEFT = 143
-"""The launcher's when it was told to go and went."""
+"""Exit code of a launcher that left after SIGTERM."""
 
 STATUS_LIMIT_BYTES = 65_536
 

@@ -1,7 +1,8 @@
-"""torchrun's options: which there are, what an Elastic job makes of each, and a command line read into them.
+"""torchrun's options: which exist, how an Elastic job treats each of them, and how a command line is parsed.
 
-The table holds the options of torchrun in torch 2.4 to 2.15. Who takes part, where they meet and what is restarted is
-not the command line's to say in an Elastic job. Imports nothing, as the operator reads command lines, too.
+The table holds the options of torchrun in torch 2.4 to 2.15. In an Elastic job the command line decides neither the
+members of the rendezvous, nor its address, nor restarts. This module imports nothing, as the operator reads command
+lines, too.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MEMBERS = "who takes part is the job's to say (spec.elasticity), and may change while it runs"
-MEETING = "the pods of a job find each other by themselves"
-RESTARTS = "restarts are the job's to say (spec.recovery)"
+MEMBERS = "the job sets the number of pods (spec.elasticity), and it may change while the job runs"
+MEETING = "the operator sets the job's rendezvous"
+RESTARTS = "the job sets its restarts (spec.recovery)"
 OUTPUT = "output goes to the log of the pod, with the local rank before each line if a pod has several processes"
-INNER = "processes are started and watched in another way here"
+INNER = "the launcher starts and watches processes in its own way"
 
 HONOURED = ""
 WITH_VALUE = {
@@ -44,7 +45,7 @@ WITH_VALUE = {
     "--duplicate-stderr-filters": OUTPUT,
     "--logs-specs": OUTPUT,
 }
-"""Option -> why it is ignored."""
+"""Option -> the reason why it is ignored, HONOURED if it is not."""
 WITHOUT_VALUE = {
     "--module": HONOURED,
     "--no-python": HONOURED,
@@ -53,18 +54,21 @@ WITHOUT_VALUE = {
     "--virtual-local-rank": "LOCAL_RANK counts the processes of the pod",
 }
 USE_ENV = "--use-env"
-"""Of `python -m torch.distributed.launch` alone: the script gets no argument --local-rank."""
+"""An option of `python -m torch.distributed.launch` alone: the script gets no argument --local-rank."""
 MOST_OPTIONS = 200
-"""torchrun has 40. The operator reads the lines of all tenants, so a longer one is not read."""
+"""The limit for one command line. torchrun has 40 options, and the operator reads the lines of all tenants."""
 SHORT = {"-m": "--module", "-r": "--redirects", "-t": "--tee"}
 
 
 class UsageError(ValueError):
-    """A command line that torchrun would not take either; the message names what is wrong with it."""
+    """torchrun would refuse the command line as well; the message names the mistake."""
 
 
 class Option(NamedTuple):
-    """An option as it is meant, `value` empty where it has none; `words` is what was written, from word `at` on."""
+    """One option with its full name.
+
+    `value` is "" if it has none; `words` are the words as they were written, of which the first is number `at`.
+    """
 
     name: str
     value: str
@@ -73,14 +77,14 @@ class Option(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A command line: torchrun's options, and the script with its arguments."""
+    """A parsed command line: torchrun's options, and the script with its arguments."""
 
     options: tuple[Option, ...]
     program: tuple[str, ...]
 
 
 def read(argv: Sequence[str], *, is_launch: bool = False) -> Line:
-    """Read the words after `torchrun`, or after `torch.distributed.launch`. Raises UsageError."""
+    """Parse the words after `torchrun`, or with `is_launch` after `torch.distributed.launch`. Raises UsageError."""
     more = (USE_ENV,) if is_launch else ()
     options: list[Option] = []
     at = 0
@@ -98,7 +102,7 @@ def read(argv: Sequence[str], *, is_launch: bool = False) -> Line:
 
 
 def _option(argv: Sequence[str], at: int, more: Sequence[str]) -> Option:
-    """The option that begins with word `at`; names in `more` are known beside the table's."""
+    """The option that begins with word `at`. The names in `more` are known in addition to the table's."""
     word = argv[at]
     name, value = _split(word, more)
     if name not in WITH_VALUE and value is not None:
@@ -122,7 +126,7 @@ def _split(word: str, more: Sequence[str]) -> tuple[str, str | None]:
 
 
 def _known(flag: str, more: Sequence[str]) -> str:
-    """The option that is meant; as with torchrun, a beginning that fits no other option will do."""
+    """The option's full name. As in torchrun, a prefix that fits a single option is enough."""
     name, known = flag.replace("_", "-"), (*WITH_VALUE, *WITHOUT_VALUE, *more)
     if name in known:
         return name

@@ -1,7 +1,7 @@
 """Copies this package to where the training container finds it: `python -m elastic_worker.inject FOLDER`.
 
-What an init container runs, as a user without rights, out of an image that has the package. `python FOLDER ARGUMENTS`
-is then the launcher, whatever that image's python is. A run that was broken off is done again by the next.
+An init container runs it, as an unprivileged user, from an image that has the package. After that `python FOLDER
+ARGUMENTS` is the launcher, with the training image's own python. A run that was interrupted is repeated by the next.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ runpy.run_module("elastic_worker", run_name="__main__", alter_sys=True)
 
 
 def inject(folder: Path) -> None:
-    """Put the package and what runs it into `folder`, which is there. Each appears whole or not at all.
+    """Put the package and its `__main__.py` into the existing `folder`. Each appears whole or not at all.
 
     Raises:
         OSError: the folder cannot be written to, or is full.
     """
     with tempfile.TemporaryDirectory(prefix=".", dir=folder) as work:
         copy = Path(work) / PACKAGE.name
-        # Byte code is left out: it is that of another python.
+        # Byte code is left out, since it is another python's.
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         main = Path(work) / "__main__.py"
         main.write_text(MAIN)
@@ -42,7 +42,7 @@ def inject(folder: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Everybody may read: the training container's user is the image's, or the pod's."""
+    """A mode that lets everybody read, since the training container's user is the image's or the pod's."""
     return 0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644
 
 

@@ -1,4 +1,4 @@
-"""How the processes of this package log: one line per change, to stderr, beside what the script prints.
+"""Logging of this package's processes: one line per change, to stderr, beside the script's own output.
 
 stderr is a pipe that the container runtime empties onto a disk of the node. When that disk stalls, a writer blocks, and
 a pod that is silent for `wire.SILENCE_SECONDS` counts as lost. So a separate thread writes. Lines that do not fit its
@@ -27,12 +27,12 @@ class Background(logging.Handler):
         super().__init__()
         self._target = target
         self._dropped = 0
-        """Since the beginning."""
+        """Number of lines that did not fit the queue, since the start."""
         self._lines: queue.Queue[str] = queue.Queue(MOST_LINES)
         threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put a line on its way, or count it."""
+        """Queue a line, or count it if the queue is full."""
         try:
             self._lines.put_nowait(self.format(record))
         except queue.Full:
@@ -44,13 +44,13 @@ class Background(logging.Handler):
             self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, FLUSH_SECONDS)
 
     def _write_all(self) -> None:
-        told = 0
+        reported = 0
         while True:
             self._write(self._lines.get())
             dropped = self._dropped
-            if dropped > told:
-                self._write(f"{dropped - told} lines of the log are left out: it could not be written")
-                told = dropped
+            if dropped > reported:
+                self._write(f"{dropped - reported} lines of the log are left out: it could not be written")
+                reported = dropped
             self._lines.task_done()
 
     def _write(self, line: str) -> None:
@@ -62,7 +62,7 @@ class Background(logging.Handler):
 
 
 def set_up(name: str) -> None:
-    """Log as `name`; ELASTIC_LOG_LEVEL (debug, info, warning, error) says how much."""
+    """Log as `name`, from the level ELASTIC_LOG_LEVEL (debug, info, warning, error) on."""
     level = os.environ.get("ELASTIC_LOG_LEVEL", "info").upper()
     logging.basicConfig(
         handlers=[Background(sys.stderr.fileno())],
@@ -72,7 +72,7 @@ def set_up(name: str) -> None:
     )
 
 
-def brief(told: str) -> str:
-    """Several lines as one: the first and the last."""
-    lines = told.strip().splitlines()
-    return told if len(lines) < 2 else f"{lines[0]} ... {lines[-1].strip()}"
+def brief(text: str) -> str:
+    """A text of several lines as one line: the first and the last one."""
+    lines = text.strip().splitlines()
+    return text if len(lines) < 2 else f"{lines[0]} ... {lines[-1].strip()}"

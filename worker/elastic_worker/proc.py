@@ -1,4 +1,4 @@
-"""Reads /proc."""
+"""Reads /proc: the state, session, traffic and signal handlers of processes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _SESSION_FIELD, _THREADS_FIELD = 3, 17
 def stat_of(folder: Path) -> list[str]:
     """Fields of the stat file in a process's or a thread's folder of /proc, from the state on.
 
-    Raises OSError if it is gone.
+    Raises OSError if the process or thread does not exist any more.
     """
-    # The name before them, in brackets, may itself have spaces and brackets, or be no text.
+    # The name before them, in brackets, may contain spaces, brackets and bytes that are no text.
     return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def sessions(leaders: Iterable[int]) -> dict[int, set[int]]:
-    """Leader -> the processes of its session, itself included, from one look at all processes. Takes milliseconds.
+    """Leader -> the pids of its session, itself included, from one scan of all processes. Takes milliseconds.
 
-    Those that have ended are left out, whether their parent has heard of it or not.
+    Processes that have ended are left out, whether their parent has reaped them or not.
     """
     found: dict[int, set[int]] = {leader: set() for leader in leaders}
     for folder in PROC.iterdir() if found else ():
@@ -37,13 +37,22 @@ def sessions(leaders: Iterable[int]) -> dict[int, set[int]]:
 
 
 def _has_ended(stat: list[str]) -> bool:
-    """A process whose first thread has ended, while another one hangs in the kernel, still has its memory."""
+    """A process whose first thread has ended still has its memory while another thread hangs in the kernel."""
     return stat[0] in "ZX" and int(stat[_THREADS_FIELD]) <= 1
 
 
 def moved_bytes(leaders: Iterable[int]) -> dict[int, int]:
     """Leader -> bytes that the visible processes of its session have read and written so far."""
     return {leader: sum(map(_moved_bytes, pids)) for leader, pids in sessions(leaders).items()}
+
+
+def catches_signal(pid: int, number: int) -> bool:
+    """Whether the process has a handler for that signal; False if it has ended."""
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def _moved_bytes(pid: int) -> int:

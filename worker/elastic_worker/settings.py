@@ -1,4 +1,4 @@
-"""The settings that the operator gives a pod, read from its environment."""
+"""The settings of a pod, which the operator puts into its environment."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Settings:
 
     @property
     def coordinator_host(self) -> str:
-        """The master's own launcher does not go through the Service: it must not meet another master there."""
+        """The coordinator's host. The master's own launcher avoids the Service, which may lead to another master."""
         return "127.0.0.1" if self.is_master else self.host
 
     @property
     def leave_seconds(self) -> float:
-        """Time for the processes of a pod that is terminated: the grace period less the launcher's own end."""
+        """Seconds for the processes of a pod that is terminated: the grace period less the launcher's own end."""
         return max(1.0, self.grace_seconds - min(5.0, 0.2 * self.grace_seconds))
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """The settings of this pod. Raises SettingsError."""
+    """Read the settings of this pod. Raises SettingsError."""
     of = _Variables(environ)
     return Settings(
         job_uid=of.text(contract.ENV_JOB_UID),
@@ -83,7 +83,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         max_failures=of.number(contract.ENV_MAX_FAILURES, 3),
         wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
         status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
-        scratch=of.text("TMPDIR", tempfile.gettempdir()),
+        scratch=of.folder("TMPDIR", tempfile.gettempdir()),
     )
 
 
@@ -98,6 +98,11 @@ class _Variables:
         if default is None:
             raise SettingsError(f"{name} is not set: this is run by the operator of elastic-pytorch.dev")
         return default
+
+    def folder(self, name: str, default: str) -> str:
+        """The default also if there is no such folder: sbatch hands on the login node's TMPDIR."""
+        folder = self.text(name, default)
+        return folder if Path(folder).is_dir() else default
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str:
         value = self.text(name, known[0])

@@ -32,8 +32,8 @@ PARTS = "parts"
 HANDSHAKE_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
-"""A peer that is silent for this long counts as lost: it sends every second, and nothing that may block is written on
-the way (`logs`)."""
+"""A peer that is silent for this long counts as lost. A peer sends every second, and its logging never blocks (`logs`).
+"""
 IN_PLACE_SILENCE_SECONDS = 3.0
 """The same for a pod that changes groups in place (126). The others stand still while they wait for it; a pod removed
 by mistake costs them two changes of a tenth of a second."""
@@ -86,7 +86,7 @@ class Line:
         try:
             line = await asyncio.wait_for(self._reader.readline(), seconds)
         except asyncio.TimeoutError as error:
-            raise SilentError(f"nothing was heard for {seconds:.0f} s") from error
+            raise SilentError(f"nothing was received for {seconds:.0f} s") from error
         except ValueError as error:
             raise ConnectionError("a message is too long") from error
         if not line.endswith(b"\n"):
@@ -111,9 +111,9 @@ class Line:
 
 
 async def dial(host: str, port: int, *, token: str, say: Callable[[Message], Message]) -> tuple[Line, Message]:
-    """A line to the coordinator, and its welcome; `say` gives the hello to its greeting.
+    """Connect to the coordinator; returns the connection and the coordinator's welcome.
 
-    Raises OSError, ConnectionError, RefusedError.
+    `say` returns the hello that answers the coordinator's greeting. Raises OSError, ConnectionError, RefusedError.
     """
     opening = asyncio.open_connection(host, port, limit=LINE_BYTES)
     line = Line(*await asyncio.wait_for(opening, HANDSHAKE_SECONDS))
@@ -132,7 +132,7 @@ async def dial(host: str, port: int, *, token: str, say: Callable[[Message], Mes
 
 
 async def receive_hello(line: Line, *, token: str, job_uid: str, incarnation: int) -> tuple[Message, str]:
-    """A member's hello and the proof to welcome it with. Raises ConnectionError; RefusedError."""
+    """Receive a member's hello; returns it, and the proof for the welcome. Raises ConnectionError, RefusedError."""
     ours = secrets.token_hex(16)
     line.send({"once": ours, "contract": contract.VERSION, PARTS: True})
     hello = await line.receive(seconds=HANDSHAKE_SECONDS)
@@ -162,9 +162,9 @@ def _check_welcome(welcome: Message, proof: str) -> None:
         raise RefusedError("the process that answers at the master's address does not know the job's token")
 
 
-def _proof(token: str, who: str, theirs: str, ours: str, hello: Message) -> str:
-    said = "\n".join((who, theirs, ours, str(hello.get("job")), str(hello.get("incarnation")), str(hello.get("uid"))))
-    return hmac.new(token.encode(), said.encode(), hashlib.sha256).hexdigest()
+def _proof(token: str, side: str, theirs: str, ours: str, hello: Message) -> str:
+    text = "\n".join((side, theirs, ours, str(hello.get("job")), str(hello.get("incarnation")), str(hello.get("uid"))))
+    return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def _equal(one: object, other: str) -> bool:
@@ -179,7 +179,7 @@ def _once(message: Message) -> str:
 
 
 def _notice_the_dead(connection: socket.socket) -> None:
-    """Set TCP options: a machine that is off answers nothing, and a flow to a removed endpoint is not reset."""
+    """Set TCP keep-alive: a machine that is off answers nothing, and a flow to a removed endpoint is not reset."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)

@@ -31,9 +31,14 @@ RANK_OF_POD = (
     "must stand in a job of one size in Torchrun mode; else write the script into args, and nprocPerNode: 1, and RANK"
     " and WORLD_SIZE are those of the pods there are"
 )
+BY_ITSELF = (
+    "must be torchrun in Elastic mode: it starts the processes of its machine by itself, and each pod would train alone"
+)
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
 """Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
+OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
+"""Programs that start training processes without torch's agent. Others are found out by the launcher (140)."""
 LAUNCH = "torch.distributed.launch"
 MOST_NAMED = 8
 """Flags in the message of a condition."""
@@ -45,6 +50,7 @@ _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuv]+")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _NNODES = re.compile(r"([0-9]{1,6})(?::([0-9]{1,6}))?")
 _SHELL_TEXT = re.compile(r"-[a-z]*c")
+_BEFORE_A_COMMAND = re.compile(r"[;&|(){\n]+|then|do|else|exec|time|[A-Za-z_]\w*=.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,11 @@ class LaunchLine:
 
 def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
     """The main container's call of torchrun; None where it calls something else, or torchrun wrongly."""
-    command, args = tuple(main.get("command") or ()), tuple(main.get("args") or ())
-    launcher = _launcher((*command, *args))
-    if not launcher and command:
+    words = _words(main)
+    launcher = _launcher(words)
+    if not launcher and main.get("command"):
         return None
-    return _read((*command, *args), launcher)
+    return _read(words, launcher)
 
 
 def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
@@ -99,18 +105,25 @@ def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
     """Flags that are not used; and those that a job is refused for, where it has run before they were."""
     yield from launch_errors(template, spec, at=at)
-    line = line_of(main_container(template))
+    main = main_container(template)
+    line = line_of(main)
+    number = _shell_text(_words(main)) if line is None and spec.is_elastic else 0
+    if number:
+        line = next(reversed([*_lines_in(_words(main)[number])]), None)
     if line is None:
         return
     for option, reason in _not_followed(line, spec):
         if not _is_as_the_job(option, spec):
-            yield FieldError(_place(template, line, option, at=at), NOT_USED.format(reason=reason), _written(option))
+            place = _word(template, number, at=at) if number else _place(template, line, option, at=at)
+            yield FieldError(place, NOT_USED.format(reason=reason), _written(option))
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
     """What of the torchrun line in the template at this path cannot be kept, nor be taken away."""
     main = main_container(template)
     yield from _rank_errors(template, spec, at=at)
+    if spec.is_elastic:
+        yield from _other_launchers(template, at=at)
     if spec.is_elastic or spec.sizes() == (1,):
         return
     line = line_of(main)
@@ -118,7 +131,7 @@ def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> It
         for option, remedy in _refused(line):
             yield FieldError(_place(template, line, option, at=at), remedy, _written(option))
         return
-    words = [*(main.get("command") or ()), *(main.get("args") or ())]
+    words = _words(main)
     number = _shell_text(words)
     # The one that trains is the last: before it nodes may be checked, each by itself.
     for line in [*_lines_in(words[number])][-1:] if number else ():
@@ -136,6 +149,27 @@ def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Ite
         if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
             number = template["spec"]["containers"].index(main)
             yield FieldError((*at, "spec", "containers", number, "env", index, "value"), RANK_OF_POD, value)
+
+
+def _other_launchers(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end.
+
+    In a text for a shell the one that trains is the last: before it nodes may be checked under mpirun.
+    """
+    main = main_container(template)
+    words = _words(main)
+    number = _shell_text(words)
+    called = _words_in(words[number]) if number else words[:1]
+    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
+    program = called[max(starts)] if called else ""
+    calls_torchrun = {"torchrun", *_MODULES} & set(map(basename, called if number else words))
+    if basename(program) in OTHER_LAUNCHERS and not calls_torchrun:
+        yield FieldError(_word(template, number, at=at), BY_ITSELF, program)
+
+
+def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the main container runs."""
+    return (*(main.get("command") or ()), *(main.get("args") or ()))
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -243,20 +277,25 @@ def _shell_text(words: Sequence[str]) -> int:
 
 
 def _lines_in(text: str) -> Iterator[LaunchLine]:
-    """The calls of torchrun in a text for a shell, where its words can be told apart without running it.
-
-    A longer text is not read: it is a tenant's, and reading it takes the time of all.
-    """
-    if len(text) > MOST_TEXT:
-        return
-    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    try:
-        words = list(lexer)
-    except ValueError:
-        return
+    """The calls of torchrun in a text for a shell."""
+    words = _words_in(text)
     for number, word in enumerate(words):
         if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
             line = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ())
             if line is not None:
                 yield line
+
+
+def _words_in(text: str) -> list[str]:
+    """Those of a text for a shell, and what stands between its commands; none where they cannot be told apart.
+
+    A longer text is not read: it is a tenant's, and reading it takes the time of all.
+    """
+    if len(text) > MOST_TEXT:
+        return []
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    try:
+        return list(lexer)
+    except ValueError:
+        return []

@@ -17,6 +17,8 @@ from elastic_operator.plan.words import listed, pods
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
+TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
+"""Reasons of changes by which a job's room went to others, which their messages name."""
 
 
 def with_conditions(seen: Observation, grant: Grant | None, now: float) -> JobStatus:
@@ -67,8 +69,15 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         return (Phase.DEGRADED if _enough(seen) else Phase.STARTING), _left_behind(seen) or job.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, seen.live))
     if status.target_replicas == 0 or nodes_asked:
-        return Phase.QUEUED, f"{grant.message if grant else ''} {_left_behind(seen)}".strip()
+        told = (grant.message if grant else "", _suspended_by(status), _left_behind(seen))
+        return Phase.QUEUED, " ".join(filter(None, told))
     return _group_phase(seen, now)
+
+
+def _suspended_by(status: JobStatus) -> str:
+    """For whom its pods went, where the operator took them all."""
+    last = status.history[0] if status.history else None
+    return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
 def _why_it_stands(seen: Observation) -> str:

@@ -166,7 +166,8 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
         planned = bool(grant.release) or after == 0
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = _why_smaller(grant)
-        event = Event(reason, f"Shrinks from {before} to {pods(after)}: {why}")
+        what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
+        event = Event(reason, f"{what} {why}")
     if after > before and grant.givers:
         event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
     message = event.message if grant.takers or grant.givers else grant.message

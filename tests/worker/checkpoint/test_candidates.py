@@ -5,7 +5,7 @@ from pathlib import PurePath
 import pytest
 
 from elastic_worker.checkpoint.candidates import GATHER_SECONDS, QUIET_SECONDS, Candidates
-from elastic_worker.checkpoint.tree import FileEvent, Happening
+from elastic_worker.checkpoint.tree import FileChange, PathEvent
 
 MINUTE = 60.0
 HUGGING_FACE = [
@@ -16,16 +16,16 @@ HUGGING_FACE = [
 OTHERS = ["8/model.bin", "8/optimizer.bin", "8/done"]
 
 
-def completions(files, *, marker="", lay_there=()):
+def completions(files, *, marker="", existing=()):
     """The files after which a checkpoint was complete, within the minute before the next one is written.
 
     Names in one string are of files that are written without a pause.
     """
     candidates, found = Candidates(marker), []
-    candidates.learn([Happening(PurePath(name), FileEvent.WRITTEN) for name in lay_there])
+    candidates.learn([PathEvent(PurePath(name), FileChange.WRITTEN) for name in existing])
     for at, name in enumerate(files):
         candidates.note(
-            [Happening(PurePath(each), FileEvent.WRITTEN) for each in name.split()], at * MINUTE, is_folder=True
+            [PathEvent(PurePath(each), FileChange.WRITTEN) for each in name.split()], at * MINUTE, is_folder=True
         )
         due_at = candidates.due_at()
         if due_at is not None and due_at < (at + 1) * MINUTE:
@@ -82,7 +82,7 @@ def test_a_marker_counts_when_its_folder_has_got_its_name():
     assert completions(["8.tmp/model.bin", "8.tmp/done", "8/model.bin 8/done"], marker="done") == ["8/model.bin 8/done"]
 
 
-@pytest.mark.parametrize("known", [{"lay_there": ["8/model.pt", "8/latest"]}, {}])
+@pytest.mark.parametrize("known", [{"existing": ["8/model.pt", "8/latest"]}, {}])
 def test_a_marker_that_was_ever_seen_is_waited_for(known):
     files = ["8/latest", "16/model.pt", "16/optimizer.pt", "16/latest"]
     assert completions(files[bool(known) :], **known) == ["8/latest", "16/latest"][bool(known) :]
@@ -90,22 +90,22 @@ def test_a_marker_that_was_ever_seen_is_waited_for(known):
 
 def test_a_checkpoint_is_under_way_until_its_marker_comes_or_nothing_more_does():
     candidates = Candidates("done")
-    candidates.note([Happening(PurePath("8/model.bin"), FileEvent.WRITTEN)], 0.0, is_folder=True)
+    candidates.note([PathEvent(PurePath("8/model.bin"), FileChange.WRITTEN)], 0.0, is_folder=True)
     assert [candidates.unfinished(now) for now in (0.0, GATHER_SECONDS - 1.0, GATHER_SECONDS)] == [True, True, False]
 
 
 def test_a_pod_that_wrote_parts_is_done_when_it_is_quiet_for_another_one_writes_what_follows():
     candidates = Candidates()
-    candidates.note([Happening(PurePath("8/model/__1_0.distcp"), FileEvent.WRITTEN)], 0.0, is_folder=True)
+    candidates.note([PathEvent(PurePath("8/model/__1_0.distcp"), FileChange.WRITTEN)], 0.0, is_folder=True)
     assert [candidates.unfinished(now) for now in (0.0, QUIET_SECONDS - 0.1, QUIET_SECONDS)] == [True, True, False]
 
 
 def test_a_part_whose_checkpoint_is_deleted_is_waited_for_no_more():
     candidates = Candidates()
-    for below, deed in [
-        ("a/b/8/__0_0.distcp", FileEvent.WRITTEN),
-        ("9.pt", FileEvent.WRITTEN),
-        ("a/b", FileEvent.GONE),
+    for below, event in [
+        ("a/b/8/__0_0.distcp", FileChange.WRITTEN),
+        ("9.pt", FileChange.WRITTEN),
+        ("a/b", FileChange.GONE),
     ]:
-        candidates.note([Happening(PurePath(below), deed)], 0.0, is_folder=True)
+        candidates.note([PathEvent(PurePath(below), event)], 0.0, is_folder=True)
     assert candidates.due_at() == 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_worker.checkpoint.integrity import is_whole, print_of
+from elastic_worker.checkpoint.integrity import fingerprint_of, is_whole
 from tests.worker.checkpoint.writing import safetensors_bytes, zip_bytes
 
 CONTENTS = {
@@ -63,8 +63,8 @@ def test_torch_s_old_format_does_not_tell(tmp_path):
 def test_a_print_changes_with_the_file_and_follows_symlinks(tmp_path):
     (tmp_path / "a").write_text("1")
     (tmp_path / "link").symlink_to("a")
-    before = print_of(tmp_path / "link")
-    assert before == print_of(tmp_path / "a")
+    before = fingerprint_of(tmp_path / "link")
+    assert before == fingerprint_of(tmp_path / "a")
     (tmp_path / "a").write_text("22")
-    assert print_of(tmp_path / "link") != before
-    assert print_of(tmp_path / "none") is None
+    assert fingerprint_of(tmp_path / "link") != before
+    assert fingerprint_of(tmp_path / "none") is None

@@ -44,7 +44,7 @@ class Cluster:
 
         New pods come under new names.
         """
-        here = {index for index in range(6) if (member := self._here(index)) and not member.leaves}
+        here = {index for index in range(6) if (member := self._here(index)) and not member.is_leaving}
         if 0 not in here or self.over:
             return set()
         here |= set(range(10, 10 + max(0, self.fewest - len(here))))
@@ -55,7 +55,7 @@ class Cluster:
         return {f"u{index}" for index in here}
 
     def arrive(self, index):
-        pod = replace(make_pod(index), is_master=f"u{index}" == self.state.me)
+        pod = replace(make_pod(index), is_master=f"u{index}" == self.state.own_uid)
         if pod.uid not in self.state.members and not self.over:
             self.state.members[pod.uid] = Member(pod, store_port=4000)
         self.look()
@@ -69,15 +69,15 @@ class Cluster:
     def lose(self, index):
         member = self._here(index)
         if member is not None:
-            member.lose(self.now + RECONNECT_SECONDS)
+            member.disconnect(self.now + RECONNECT_SECONDS)
             self.gone.add(member.pod.uid)
             self.stopping.discard(member.pod.uid)
         self.look()
 
     def leave(self, index):
         member = self._here(index)
-        if member is not None and not member.leaves:
-            member.leave(self.now + 30.0)
+        if member is not None and not member.is_leaving:
+            member.start_leaving(self.now + 30.0)
         self.look()
 
     def fail(self, index):
@@ -103,7 +103,7 @@ class Cluster:
     def write(self, index):
         """A pod begins to write one, unless it may have been asked to stand still."""
         member = self._here(index)
-        if member is not None and member.processes.number and self.state.still_until is None:
+        if member is not None and member.processes.number and self.state.still_deadline is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):
@@ -129,7 +129,7 @@ class Cluster:
         for _ in range(50):
             decision = decide(self.state, self.now)
             if decision.act == "stay":
-                self.executor.release()
+                self.executor.release_leaving()
                 return
             self._check_nobody_writes(decision)
             self.executor.do(decision, self.now)
@@ -141,7 +141,7 @@ class Cluster:
         if "done" in message or "fail" in message:
             self.over = "done" if "done" in message else "failed"
         member = self.state.members.get(uid)
-        if member is None or not member.where.connected:
+        if member is None or not member.is_connected:
             return
         if "still" in message:
             self.asked[uid] = message["still"]["round"]
@@ -155,13 +155,13 @@ class Cluster:
             self._check(Generation.from_message(message["form"]), uid)
         if "leave" in message:
             assert not member.processes.number, f"{uid} may go while its processes run"
-            member.go()
+            member.mark_gone()
             self.gone.add(uid)
 
     def _check_nobody_writes(self, decision):
         planned = decision.act == "stop" and decision.reason in ("Join", "Leave")
         if planned and self.state.rules.align_seconds is not None and "; " not in decision.sentence:
-            here = {uid for uid in self.state.group.uids if self.state.members[uid].where.connected}
+            here = {uid for uid in self.state.group.uids if self.state.members[uid].is_connected}
             assert not here & self.writing, "it is stopped while it writes, and nothing is said of it"
 
     def _check(self, group, uid):
@@ -176,7 +176,7 @@ class Cluster:
         assert not group.uids & self.gone, "it counts on pods that are gone"
         before = self.formed[-1] if self.formed else None
         if before is not None and before.wish == group.wish:
-            left = {m.pod.uid for m in self.state.members.values() if m.leaves}
+            left = {m.pod.uid for m in self.state.members.values() if m.is_leaving}
             others = before.uids - left
             stay = others & group.uids
             assert 2 * len(stay) > len(others) or stay == others, "two halves may train"
@@ -184,4 +184,4 @@ class Cluster:
 
     def _here(self, index):
         member = self.state.members.get(f"u{index}")
-        return member if member is not None and member.where.connected else None
+        return member if member is not None and member.is_connected else None

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.hearing import Hearing
-from elastic_worker.coordinator.part import remembered, taken
+from elastic_worker.coordinator.inbox import Inbox
+from elastic_worker.coordinator.part import merge_reported, read_part
 from elastic_worker.coordinator.state import CoordinatorState, Phase, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState, Turn
@@ -33,7 +33,7 @@ class TrainingPod:
 
     def __init__(self, uid, tell):
         self.words, self.lasting, self.group = deque(), {}, None
-        self.trainees = Trainees(uid, Path("no socket"), tell=tell, size=lambda: 1)
+        self.trainees = Trainees(uid, Path("no socket"), report=tell, size=lambda: 1)
         self.process, self.runs, self.leaves = None, 0, False
 
     def start(self):
@@ -44,7 +44,7 @@ class TrainingPod:
     def end(self):
         """It has ended."""
         self.process = None
-        self.trainees.forget()
+        self.trainees.clear()
 
 
 class TrainingProcess:
@@ -54,19 +54,19 @@ class TrainingProcess:
         self.trainees, self.waits = trainees, True
         self.forming = deque()
         """Groups whose connections are being made, each on a thread of its own."""
-        self.trainee = trainees.enter(process_reports.Hello(0, IN_PLACE).to_json(), self)
+        self.trainee = trainees.add(process_reports.Hello(0, IN_PLACE).to_json(), self)
         self.state = LineState(self)
 
     def write(self, line):
-        self.state.hear(json.loads(line))
+        self.state.handle_order(json.loads(line))
 
     def is_closing(self):
         return False
 
     def send(self, message):
-        self.trainees.take(self.trainee, json.loads(json.dumps(message.to_json())))
+        self.trainees.handle_report(self.trainee, json.loads(json.dumps(message.to_json())))
 
-    def say_where(self):
+    def report_position(self):
         """Nobody asks here."""
 
     def form(self, _place, key, name):
@@ -91,7 +91,7 @@ class LibraryJob(Cluster):
 
     def __init__(self, *, fewest=2, gathers=False):
         super().__init__(fewest=fewest, rules=Rules(max_failures=10_000))
-        self.hearing = Hearing(self.state, self.executor, None)
+        self.inbox = Inbox(self.state, self.executor, None)
         self.gathers, self.in_turn = gathers, False
         self.pods: dict[str, TrainingPod] = {}
         self.silent: dict[str, TrainingPod] = {}
@@ -118,7 +118,7 @@ class LibraryJob(Cluster):
             self.pods[uid] = TrainingPod(uid, lambda *said: self._say(uid, *said))
         super().arrive(index)
         if is_new and not self.over:
-            self.state.members[uid].takes_parts = True
+            self.state.members[uid].understands_parts = True
         self.warm(index)
 
     def lose(self, index):
@@ -129,24 +129,24 @@ class LibraryJob(Cluster):
         """Nothing is heard of the pod any more, and the coordinator has missed it."""
         if (member := self._here(index)) is not None and f"u{index}" in self.pods:
             self.silent[f"u{index}"] = self.pods.pop(f"u{index}")
-            member.lose(self.now)
+            member.disconnect(self.now)
         self.look()
 
     def replace_master(self, index):
         """The master's pod is gone, and the words on their way with it; the next one's coordinator asks the others."""
-        self.pods.pop(self.state.me, None)
+        self.pods.pop(self.state.own_uid, None)
         self.state = CoordinatorState(
             f"u{index}", self.state.epoch + 1, self.state.rules, self.now, phase_since=self.now
         )
         self.executor = self._executor()
-        self.hearing = Hearing(self.state, self.executor, None)
+        self.inbox = Inbox(self.state, self.executor, None)
         for uid, pod in self.pods.items():
             pod.words.clear()
             introduced = make_pod(int(uid[1:]))
-            group = remembered(self.state.group, pod.group, introduced)
+            group = merge_reported(self.state.group, pod.group, introduced)
             said = {**to_line(*pod.lasting.values()), "warm": True, wire.PARTS: True}
-            self.hearing.enter(introduced, group, said, self.now)
-            pod.trainees.coordinator_is(self.state.epoch)
+            self.inbox.enter(introduced, group, said, self.now)
+            pod.trainees.set_coordinator(self.state.epoch)
         self.arrive(index)
 
     def crash(self, index):
@@ -177,8 +177,8 @@ class LibraryJob(Cluster):
         if process.waits:
             self._take_turn(f"u{index}", process)
         elif self._is_step_done(process):
-            state.passed += 1
-            if state.attention:
+            state.boundaries_passed += 1
+            if state.must_ask:
                 process.waits = True
             else:
                 self._stepped(process)
@@ -242,7 +242,7 @@ class LibraryJob(Cluster):
         member = self.state.members[uid]
         if "form" in word:
             pod.end()
-            state, number = pod.start(), taken(word["form"], uid).number
+            state, number = pod.start(), read_part(word["form"], uid).number
             pod.runs, pod.group = number, word["form"]
             self._say(uid, reports.Started(number), reports.Runs(number), reports.Finished(0))
             state.enter(number, f"started-{number}")
@@ -254,16 +254,20 @@ class LibraryJob(Cluster):
             pod.runs = 0
             self._say(uid, reports.Stopped(word["stop"]), reports.Runs(0))
         if word.get("bind"):
-            part = taken(word["bind"], uid)
+            part = read_part(word["bind"], uid)
             pod.runs, pod.group = (part.number, word["bind"]) if part.place >= 0 else (0, pod.group)
             self._say(uid, reports.Runs(pod.runs))
         if "candidates" in word and pod.process is None:
             pod.start().park()
-        if "host" in word or (word.get("bind") and taken(word["bind"], uid).place == 0) or uid == self.state.me:
+        if (
+            "host" in word
+            or (word.get("bind") and read_part(word["bind"], uid).place == 0)
+            or uid == self.state.own_uid
+        ):
             member.store_port = member.store_port or STORE
         if "leave" in word:
             self._leave(uid, pod, save=word["save"])
-        pod.trainees.hear(word)
+        pod.trainees.handle_order(word)
 
     def _leave(self, uid, pod, *, save):
         if pod.process is None:
@@ -271,18 +275,18 @@ class LibraryJob(Cluster):
             return
         state = pod.process.state
         if save:
-            state.hear(process_orders.Save().to_json())
-        state.hear(process_orders.Leave().to_json())
+            state.handle_order(process_orders.SaveAlone().to_json())
+        state.handle_order(process_orders.Leave().to_json())
 
     def _go(self, uid):
-        self.state.members[uid].go()
+        self.state.members[uid].mark_gone()
         del self.pods[uid]
 
     # -- a process ----------------------------------------------------------------------------------------------------
 
     def _is_step_done(self, process):
         """Whether all of its group do the step that it is in, or have done it."""
-        generation, step = process.state.generation, process.state.passed
+        generation, step = process.state.generation, process.state.boundaries_passed
         if not self.in_turn or generation not in self._slowest:
             steps = (self._step_of(pod.uid, generation) for pod in self.groups[generation].pods)
             self._slowest[generation] = min(steps)
@@ -306,12 +310,12 @@ class LibraryJob(Cluster):
         pod = self.pods.get(uid)
         process = pod.process if pod is not None else None
         if process is not None and process.state.generation == generation and not process.state.is_broken:
-            return process.state.passed - process.waits
+            return process.state.boundaries_passed - process.waits
         return self.left.get((uid, generation), -1)
 
     def _take_turn(self, uid, process):
         state = process.state
-        before, at, is_whole = state.generation, state.passed, not state.is_broken
+        before, at, is_whole = state.generation, state.boundaries_passed, not state.is_broken
         turn = state.ask()
         if turn is None:
             process.waits = False
@@ -335,7 +339,7 @@ class LibraryJob(Cluster):
                 assert moment == at, f"{uid} goes over at {at}, others at {moment}"
             meets_in = self.names.setdefault(place.generation, turn.verdict.formed)
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
-            assert state.passed == 0, "it counts the boundaries of the group before"
+            assert state.boundaries_passed == 0, "it counts the boundaries of the group before"
             process.waits = False
             process.send(process_reports.Joined(place.generation))
 
@@ -359,9 +363,9 @@ class LibraryJob(Cluster):
 
     def _say(self, uid, *said):
         pod = self.pods[uid]
-        pod.lasting.update({type(message): message for message in said if type(message) in reports.LASTING})
+        pod.lasting.update({type(message): message for message in said if type(message) in reports.STATE})
         for message in said if uid in self.state.members else ():
-            self.hearing._handlers[type(message)](self.state.members[uid], message, self.now)
+            self.inbox._handlers[type(message)](self.state.members[uid], message, self.now)
 
     @property
     def trains(self):

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 
 from elastic_worker import wire
-from elastic_worker.coordinator.part import remembered
+from elastic_worker.coordinator.part import merge_reported
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
@@ -118,7 +118,7 @@ class Job:
             self.members[index] = member = Played(index, self)
             kind = {"ready": True, "joined": 0, "kind": "in-place"} if self.in_place and self.state.group else {}
             hello = {"warm": True, "runs": 0, "parts": not self.older, **kind, **member._store(), **state}
-            group = remembered(self.state.group, hello.get("group"), member.pod)
+            group = merge_reported(self.state.group, hello.get("group"), member.pod)
             attending = self.coordinator.attend(member, member.pod, group, hello)
             self._tasks.append(asyncio.ensure_future(attending))
 

@@ -24,7 +24,7 @@ def member(index, *, warm=0.0, **more):
 
 
 def make_state(*members, wish=None, rules=None, **more):
-    defaults = {"me": "u0", "epoch": 1, "rules": rules or Rules(), "started": 0.0}
+    defaults = {"own_uid": "u0", "epoch": 1, "rules": rules or Rules(), "started": 0.0}
     return CoordinatorState(**{**defaults, **more}, wish=wish, members={m.pod.uid: m for m in members})
 
 

@@ -16,7 +16,7 @@ class Played:
     def __init__(self):
         rules = Rules(align_seconds=60.0, grace_seconds=300.0)
         self.state = training(0, 1, 2, wish=make_wish(0, 1), rules=rules)
-        self.state.members["u2"].leave(PLANNED + 302.0)
+        self.state.members["u2"].start_leaving(PLANNED + 302.0)
         self.now, self.told = PLANNED, {}
         self.executor = Executor(self.state, self.tell)
         self.act()
@@ -46,7 +46,7 @@ class Played:
 def test_all_are_asked_to_wait_for_a_checkpoint_and_for_the_end_of_one_as_long_as_the_leaver_has():
     told = [{"align": 60.0, "lastCall": 300.0}, {"askSave": {"round": 2, "step": 0}}]
     job = Played()
-    job.state.why = ""
+    job.state.change_reason = ""
     assert job.act() == {"u0": told, "u1": told, "u2": told}
 
 

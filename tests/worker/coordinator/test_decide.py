@@ -1,11 +1,13 @@
 """What the coordinator decides, case by case: a state and a time in, a decision out."""
 
+from dataclasses import replace
+
 import pytest
 
 from elastic_worker.coordinator.choose import NEWCOMER_SECONDS, RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import ADOPT_SECONDS, CAUSE_SECONDS, backoff, decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.member import Away, Gone, Running
+from elastic_worker.coordinator.member import Disconnected, Gone, Running
 from elastic_worker.coordinator.state import Phase, Rules
 from tests.worker.coordinator.states import failure, make_group, make_state, make_wish, member, training
 
@@ -17,7 +19,7 @@ def names(decision):
 
 
 def lose(state, uid, *, at):
-    state.members[uid].lose(at + RECONNECT_SECONDS)
+    state.members[uid].disconnect(at + RECONNECT_SECONDS)
 
 
 def test_nobody_trains_before_the_operator_has_said_who():
@@ -103,7 +105,7 @@ def test_growth_waits_for_a_checkpoint_without_limit():
     state.members["u2"] = member(2)
     decision = decide(state, 5.0)
     assert (decision.act, decision.seconds) == ("align", None)
-    state.phase, state.why, state.planned_at = Phase.ALIGNING, "Join", 5.0
+    state.phase, state.change_reason, state.planned_at = Phase.ALIGNING, "Join", 5.0
     assert decide(state, 10_000.0).act == "stay"
     state.aligned = True
     assert decide(state, 10_000.0).act == "stop"
@@ -111,10 +113,10 @@ def test_growth_waits_for_a_checkpoint_without_limit():
 
 def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
     state = training(0, 1, 2, wish=make_wish(0, 1, 2), rules=ALIGNED)
-    state.members["u2"].leave(25.0)
+    state.members["u2"].start_leaving(25.0)
     decision = decide(state, 5.0)
     assert (decision.act, decision.reason, decision.seconds) == ("align", "Leave", 18.0)
-    state.phase, state.why, state.planned_at = Phase.ALIGNING, "Leave", 5.0
+    state.phase, state.change_reason, state.planned_at = Phase.ALIGNING, "Leave", 5.0
     assert decide(state, 22.0).act == "stay"
     assert decide(state, 23.0).act == "stop"
 
@@ -122,7 +124,7 @@ def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
 def test_a_leaver_that_changes_its_mind_ends_the_wait():
     """The operator takes its wish back before anything was stopped."""
     state = training(0, 1, 2, wish=make_wish(0, 1, number=2), rules=ALIGNED)
-    state.phase, state.why = Phase.ALIGNING, "Leave"
+    state.phase, state.change_reason = Phase.ALIGNING, "Leave"
     assert decide(state, 5.0).act == "stay"
     state.wish = make_wish(0, 1, 2, number=3)
     assert decide(state, 5.0).act == "resume"
@@ -172,28 +174,39 @@ def waiting(group, *members, wish):
 
 
 def test_after_a_loss_the_others_go_on_without_waiting_for_a_replacement():
-    state = waiting(make_group(0, 1, 2), member(0), member(1), member(2, where=Away(1.0)), wish=make_wish(0, 1, 2))
+    state = waiting(
+        make_group(0, 1, 2), member(0), member(1), member(2, presence=Disconnected(1.0)), wish=make_wish(0, 1, 2)
+    )
     decision = decide(state, 5.0)
     assert (decision.act, names(decision), decision.group.number) == ("form", ["u0", "u1"], 2)
 
 
 def test_an_even_split_pauses_until_the_operator_speaks():
-    lost = [member(2, where=Away(1.0)), member(3, where=Away(1.0))]
+    lost = [member(2, presence=Disconnected(1.0)), member(3, presence=Disconnected(1.0))]
     state = waiting(make_group(0, 1, 2, 3), member(0), member(1), *lost, wish=make_wish(0, 1, 2, 3))
     assert decide(state, 50.0).act == "stay"
     state.wish = make_wish(0, 1, number=2)
     assert decide(state, 50.0).act == "form"
 
 
+def test_the_smaller_part_goes_on_where_no_other_master_can_follow_but_not_below_the_minimum():
+    lost = [member(index, presence=Disconnected(1.0)) for index in (1, 2, 3)]
+    wish = make_wish(0, 1, 2, 3, fewest=1, has_successor=False)
+    state = waiting(make_group(0, 1, 2, 3), member(0), *lost, wish=wish)
+    assert names(decide(state, 5.0)) == ["u0"]
+    state.wish = replace(wish, fewest=2)
+    assert decide(state, 50.0).act == "stay"
+
+
 def test_pods_that_said_goodbye_are_no_other_half():
-    left = [member(2, where=Gone()), member(3, where=Gone())]
+    left = [member(2, presence=Gone()), member(3, presence=Gone())]
     state = waiting(make_group(0, 1, 2, 3), member(0), member(1), *left, wish=make_wish(0, 1, 2, 3))
     assert decide(state, 5.0).act == "form"
 
 
 def test_a_new_master_waits_for_those_who_were_there_before():
     wish = make_wish(9, 1, 2, number=1)
-    state = make_state(member(9), member(1), wish=wish, group=make_group(0, 1, 2), me="u9", epoch=2)
+    state = make_state(member(9), member(1), wish=wish, group=make_group(0, 1, 2), own_uid="u9", epoch=2)
     assert decide(state, 5.0).act == "stay"
     assert names(decide(state, NEWCOMER_SECONDS)) == ["u9", "u1"]
     state.members["u2"] = member(2)
@@ -217,7 +230,7 @@ def test_an_adopted_group_is_waited_for_and_then_given_up():
 
 def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
     state = make_state(
-        member(9), member(1, processes=Running(1)), wish=make_wish(9, 1), group=make_group(0, 1), me="u9", epoch=2
+        member(9), member(1, processes=Running(1)), wish=make_wish(9, 1), group=make_group(0, 1), own_uid="u9", epoch=2
     )
     assert decide(state, 0.5).act == "adopt"
     state.phase = Phase.RUNNING
@@ -226,16 +239,16 @@ def test_who_trains_under_a_master_that_is_no_more_is_stopped_at_once():
 
 def test_the_job_is_done_when_all_have_finished_and_not_before():
     state = training(0, 1)
-    state.members["u0"].finish(1)
+    state.members["u0"].mark_finished(1)
     assert decide(state, 5.0).act == "stay"
-    state.members["u1"].finish(1)
+    state.members["u1"].mark_finished(1)
     assert decide(state, 5.0).act == "done"
 
 
 def test_while_one_has_finished_nobody_joins():
     state = training(0, 1, wish=make_wish(0, 1, 2))
     state.members["u2"] = member(2)
-    state.members["u0"].finish(1)
+    state.members["u0"].mark_finished(1)
     assert decide(state, 50.0).act == "stay"
 
 
@@ -268,7 +281,7 @@ def test_a_group_in_which_nobody_does_anything_has_stalled():
 
 def test_who_hangs_when_the_others_have_finished_has_stalled():
     state = training(0, 1, rules=Rules(stall_seconds=100.0))
-    state.members["u0"].finish(1)
+    state.members["u0"].mark_finished(1)
     state.members["u1"].idle_seconds = 99.0
     stay = decide(state, 5.0)
     assert (stay.act, stay.until) == ("stay", 15.0)
@@ -282,16 +295,16 @@ def test_stopping_lasts_until_every_member_has_stopped():
     state = training(0, 1)
     state.phase = Phase.STOPPING
     assert decide(state, 5.0).act == "stay"
-    state.members["u0"].stop("")
+    state.members["u0"].mark_stopped("")
     lose(state, "u1", at=5.0)
     assert decide(state, 5.0).act == "stopped"
 
 
 def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_others_go_on():
     state = training(0, 1, 2)
-    state.phase, state.phase_since, state.why = Phase.STOPPING, 5.0, "Failure"
+    state.phase, state.phase_since, state.change_reason = Phase.STOPPING, 5.0, "Failure"
     for index in (0, 1):
-        state.members[f"u{index}"].stop("")
+        state.members[f"u{index}"].mark_stopped("")
     waits = decide(state, 6.0)
     assert decide(state, waits.until - 0.1).act == "stay"
     gives_up = decide(state, waits.until)
@@ -312,9 +325,9 @@ def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_oth
 def test_a_master_that_leaves_stops_all_and_nobody_goes_on():
     state = training(0, 1, 2)
     master = state.members["u0"]
-    master.leave(50.0)
+    master.start_leaving(50.0)
     assert (decide(state, 5.0).act, decide(state, 5.0).reason) == ("stop", "Leave")
-    master.stop("")
+    master.mark_stopped("")
     after = waiting(make_group(0, 1, 2), master, member(1), member(2), wish=state.wish)
     assert decide(after, 5.0).act == "stay"
     assert "new one" in decide(after, 5.0).sentence

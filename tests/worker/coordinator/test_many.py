@@ -29,7 +29,7 @@ async def form(folder, size, *, in_place=False):
 
 def trained(state, number):
     """Who says that its processes are in that generation."""
-    return [member for member in state.members.values() if member.tells_steps_of(number)]
+    return [member for member in state.members.values() if member.reports_steps_of(number)]
 
 
 @pytest.mark.parametrize("in_place", [False, True])

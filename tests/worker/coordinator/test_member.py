@@ -9,15 +9,15 @@ from tests.worker.coordinator.states import member
 
 def test_a_pod_that_lacks_a_process_changes_groups_as_it_did():
     pod = member(1)
-    pod.ready(Ready(True, 0, holds=True, kind=RESTART), 1.0)
-    pod.ready(Ready(False, 0, holds=True, kind=""), 2.0)
-    assert pod.kind == RESTART
+    pod.mark_ready(Ready(True, 0, holds=True, change_mode=RESTART), 1.0)
+    pod.mark_ready(Ready(False, 0, holds=True, change_mode=""), 2.0)
+    assert pod.change_mode == RESTART
 
 
 def test_a_pod_whose_start_was_stopped_can_be_told_to_start_again():
     pod = member(1)
     pod.readiness = Starting()
-    pod.stop("")
+    pod.mark_stopped("")
     assert pod.readiness == NotReady()
 
 

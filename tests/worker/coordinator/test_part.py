@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_worker.coordinator.model import Generation, Pod
-from elastic_worker.coordinator.part import as_whole, part_of, remembered, taken
+from elastic_worker.coordinator.part import merge_reported, part_of, read_part, to_whole_group
 from tests.worker.coordinator.states import make_group, make_pod
 
 PODS = (make_pod(0), make_pod(3, processes=4), make_pod(1, processes=2), make_pod(2))
@@ -21,7 +21,7 @@ def travelled(message):
 
 def brought(group, pod, *, told=GROUP):
     """What is known of the latest group after that pod has come with its part of `told`."""
-    return remembered(group, travelled(part_of(told, pod.uid).to_message()), pod)
+    return merge_reported(group, travelled(part_of(told, pod.uid).to_message()), pod)
 
 
 def test_a_part_says_where_a_pods_ranks_are():
@@ -38,13 +38,13 @@ def test_who_is_not_in_a_group_is_told_so():
 @pytest.mark.parametrize("uid", ["u0", "u1", "u9"])
 def test_from_the_whole_group_a_pod_takes_the_same_as_from_its_part(uid):
     part = part_of(GROUP, uid)
-    assert taken(travelled(part.to_message()), uid) == part
-    assert taken(travelled(GROUP.to_message()), uid) == part
+    assert read_part(travelled(part.to_message()), uid) == part
+    assert read_part(travelled(GROUP.to_message()), uid) == part
 
 
 def test_what_a_later_release_adds_to_a_part_is_passed_over():
     part = part_of(GROUP, "u1")
-    assert taken({"part": {**vars(part), "new": 1}, "new": 1}, "u1") == part
+    assert read_part({"part": {**vars(part), "new": 1}, "new": 1}, "u1") == part
 
 
 @given(st.permutations(PODS))
@@ -76,8 +76,8 @@ def test_the_latest_group_counts(number):
 
 def test_a_whole_group_fills_the_places_of_which_nobody_has_come():
     known = brought(None, PODS[1])
-    assert remembered(known, travelled(GROUP.to_message()), PODS[2]) == GROUP
-    assert remembered(GROUP, travelled(GROUP.to_message()), PODS[2]) is GROUP
+    assert merge_reported(known, travelled(GROUP.to_message()), PODS[2]) == GROUP
+    assert merge_reported(GROUP, travelled(GROUP.to_message()), PODS[2]) is GROUP
 
 
 def test_nobody_takes_the_place_of_a_pod_that_is_known():
@@ -91,12 +91,12 @@ def test_nobody_takes_the_place_of_a_pod_that_is_known():
 )
 def test_what_is_no_group_is_not_taken_for_one(told):
     with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
-        remembered(GROUP, told, PODS[0])
+        merge_reported(GROUP, told, PODS[0])
 
 
 def test_to_a_coordinator_that_knows_no_parts_the_others_have_names_that_nobody_has():
     """It reads nothing that it does not know: a field more would be an error there (103)."""
-    whole = travelled(as_whole(part_of(GROUP, "u1"), PODS[2]))
+    whole = travelled(to_whole_group(part_of(GROUP, "u1"), PODS[2]))
     assert whole.keys() == {field.name for field in fields(Generation)}
     assert all(pod.keys() == {field.name for field in fields(Pod)} for pod in whole["pods"])
     group = Generation.from_message(whole)

@@ -7,14 +7,14 @@ import pytest
 
 from elastic_worker import wire
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.hearing import Hearing
+from elastic_worker.coordinator.inbox import Inbox
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.library.line_state import LineState
 from elastic_worker.protocol import orders, process_orders, process_reports, reports, standin, warm_parent
 from elastic_worker.protocol.codec import Message, to_line
 
-REPORTS = (*reports.LASTING, *reports.EVENTS, *reports.ANSWERS)
+REPORTS = (*reports.STATE, *reports.EVENTS, *reports.ANSWERS)
 DIRECTIONS = (
     orders.ALL,
     REPORTS,
@@ -36,13 +36,13 @@ EXAMPLES = {
     "str": "why",
     "str | None": "/checkpoints",
     "dict[str, Any]": {"epoch": 1},
-    "dict[str, Any] | None": {"rank": 1},
+    "StuckRank | None": reports.StuckRank(5, 2, 9, 70.0),
     "Group": {"part": {"number": 1}},
     "Group | None": None,
-    "Key": [2, 1],
+    "AttemptKey": [2, 1],
     "GroupPlace": PLACE,
     "GroupPlace | None": PLACE,
-    "Said": 0.5,
+    "ScriptValue": 0.5,
     "list[str]": ["train.py"],
     "dict[str, str]": {"HOME": "/root"},
     "Python | None": standin.Python("/usr/bin/python3", "/usr", [3, 11]),
@@ -72,12 +72,12 @@ def test_no_two_messages_of_one_direction_have_a_key_in_common():
 
 def test_the_coordinator_takes_in_each_report():
     state = CoordinatorState("u0", 1, Rules(), started=0.0)
-    hearing = Hearing(state, Executor(state, lambda _uids, _message: None), None)
-    assert set(hearing._handlers) == set(REPORTS)
+    inbox = Inbox(state, Executor(state, lambda _uids, _message: None), None)
+    assert set(inbox._handlers) == set(REPORTS)
 
 
 def test_launcher_and_process_take_in_all_that_they_say_to_each_other():
-    trainees = Trainees("u1", Path("socket"), tell=print, size=lambda: 1)
+    trainees = Trainees("u1", Path("socket"), report=print, size=lambda: 1)
     assert {process_reports.Hello, *trainees._handlers} == set(process_reports.ALL)
     assert tuple(LineState(None)._handlers) == process_orders.ALL, "in this order"
 
@@ -106,7 +106,7 @@ def test_several_messages_go_in_one_line_and_what_is_none_is_left_out():
     line = to_line(reports.Stopped(7, 30), reports.Runs(0))
     assert line == {"stopped": 7, "step": 30, "unkillable": "", "runs": 0}
     assert orders.Align().to_json() == {"align": None}
-    assert process_reports.Progress(7, 0.5, tick=9).to_json() == {"progress": {"step": 7, "epoch": 0.5, "tick": 9}}
+    assert process_reports.Progress(7, 0.5, boundary=9).to_json() == {"progress": {"step": 7, "epoch": 0.5, "tick": 9}}
     assert orders.Bind(None, [2, 1]).to_json() == {"bind": None, "at": [2, 1]}
 
 

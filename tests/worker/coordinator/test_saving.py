@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_worker.coordinator.decide import HEED_SECONDS, decide
+from elastic_worker.coordinator.decide import REQUESTED_CHECKPOINT_SECONDS, decide
 from elastic_worker.coordinator.state import Phase
-from elastic_worker.protocol.reports import SaveReady
+from elastic_worker.protocol.reports import CheckpointStepReply
 from tests.worker.coordinator.test_aligning import Played
 
 
@@ -15,13 +15,13 @@ class Asked(Played):
     def __init__(self):
         super().__init__()
         self.act()
-        self.executor.saving.begin()
+        self.executor.checkpoint_requests.begin()
 
     def answer(self, index, step, *, is_held=False, round_=None):
         """Pod `index` has done so many steps."""
-        round_ = round_ or self.executor.saving._round
+        round_ = round_ or self.executor.checkpoint_requests._round
         member = self.state.members[f"u{index}"]
-        self.executor.saving.answered(member, SaveReady(step, is_held, round_), self.now)
+        self.executor.checkpoint_requests.answered(member, CheckpointStepReply(step, is_held, round_), self.now)
 
     def words(self):
         """What each was told since one last looked."""
@@ -57,7 +57,7 @@ def test_where_one_has_passed_the_step_a_later_one_is_proposed_to_all_with_twice
 
 def test_a_late_answer_to_an_earlier_proposal_counts_for_nothing():
     job = Asked()
-    earlier = job.executor.saving._round
+    earlier = job.executor.checkpoint_requests._round
     for index in range(3):
         job.answer(index, 8)
     job.words()
@@ -98,8 +98,10 @@ def test_that_it_was_asked_is_said_once_the_script_takes_long():
     for index in range(3):
         job.answer(index, 0)
     assert "asked" not in decide(job.state, job.now).sentence
-    assert decide(job.state, job.now).until == job.now + HEED_SECONDS
-    assert "the script was asked more than 10 s ago" in decide(job.state, job.now + HEED_SECONDS).sentence
+    assert decide(job.state, job.now).until == job.now + REQUESTED_CHECKPOINT_SECONDS
+    assert (
+        "the script was asked more than 10 s ago" in decide(job.state, job.now + REQUESTED_CHECKPOINT_SECONDS).sentence
+    )
     job.now += 300.0
     job.act()
     assert job.state.phase == Phase.STOPPING
@@ -132,12 +134,12 @@ def test_a_pod_whose_line_breaks_when_all_are_asked_is_asked_when_it_is_back():
     for index in range(3):
         job.answer(index, 7, is_held=True)
     job.told = {}
-    job.executor.saving.entered(job.state.members["u1"])
+    job.executor.checkpoint_requests.reconnected(job.state.members["u1"])
     assert job.told == {"u1": [{"saveNow": 8}]}
 
 
 def test_a_pod_that_is_back_before_all_were_asked_is_asked_for_nothing():
     job = Asked()
     job.told = {}
-    job.executor.saving.entered(job.state.members["u1"])
+    job.executor.checkpoint_requests.reconnected(job.state.members["u1"])
     assert not job.told

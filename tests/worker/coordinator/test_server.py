@@ -11,7 +11,7 @@ import pytest
 
 from elastic_worker import contract, wire
 from elastic_worker.coordinator.model import Generation, Pod
-from elastic_worker.coordinator.part import part_of, taken
+from elastic_worker.coordinator.part import part_of, read_part
 from elastic_worker.coordinator.server import Coordinator
 from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import Succession
@@ -143,7 +143,7 @@ async def test_what_nobody_can_read_costs_a_pod_nothing_but_its_word(tmp_path, w
         line.send({"idle": 7.5})
         await hear(await door.dial(0), "form")
         member = door.state.members["u1"]
-        assert (member.where.connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
+        assert (member.is_connected, member.idle_seconds, member.warm_at is not None) == (True, 7.5, True)
 
 
 async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
@@ -196,7 +196,7 @@ async def test_each_member_is_told_its_part_and_one_of_an_earlier_release_the_wh
         older, *parts = [await hear(line, "form") for line in lines]
         group = Generation.from_message(older)
         assert group.uids == {"u0", "u1", "u2"}
-        assert [taken(part, "whoever it is") for part in parts] == [part_of(group, "u1"), part_of(group, "u0")]
+        assert [read_part(part, "whoever it is") for part in parts] == [part_of(group, "u1"), part_of(group, "u0")]
 
 
 async def test_a_new_coordinator_finds_the_group_that_trains_by_the_parts_of_its_members(tmp_path):
@@ -216,7 +216,7 @@ async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is
         line = await door.dial(0, parts=True, runs=7, group=parts[0])
         await door.dial(1, parts=True, runs=7, group=parts[1])
         assert await hear(line, "stop") == 7
-        assert door.state.why == "Loss"
+        assert door.state.change_reason == "Loss"
 
 
 async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):
@@ -302,10 +302,10 @@ async def test_a_short_silence_is_not_noticed_and_a_longer_one_is_a_loss(tmp_pat
         line = await door.dial(0)
         for _ in range(2):
             await asyncio.sleep(wire.SILENCE_SECONDS - 1)
-            assert door.state.members["u0"].where.connected
+            assert door.state.members["u0"].is_connected
             line.send({"beat": 1})
         await asyncio.sleep(wire.SILENCE_SECONDS + 1)
-        assert not door.state.members["u0"].where.connected
+        assert not door.state.members["u0"].is_connected
 
 
 async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waited_for(tmp_path):
@@ -314,7 +314,7 @@ async def test_a_pod_that_changes_groups_in_place_is_missed_sooner_and_not_waite
         await door.dial(1)
         members = door.state.members
         await until_async(
-            "one is missed", lambda: not (members["u0"].where.connected and members["u1"].where.connected), seconds=30
+            "one is missed", lambda: not (members["u0"].is_connected and members["u1"].is_connected), seconds=30
         )
-        assert members["u1"].where.connected, "both are silent"
-        assert time.monotonic() >= members["u0"].where.until, "it is not waited for"
+        assert members["u1"].is_connected, "both are silent"
+        assert time.monotonic() >= members["u0"].presence.until, "it is not waited for"

@@ -48,6 +48,7 @@ class LocalJob:
     ):
         self.folder, self.fewest, self.nproc, self.grace = Path(folder), fewest, nproc, grace
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.notes = self.folder
         self.command = command or ["--", str(SCRIPTS / script), str(folder), *map(str, options)]
         self.worker = WORKER
         self.environ = {**torch_environment(tree), **dict(environ)}
@@ -146,7 +147,7 @@ class LocalJob:
 
     def steps(self, name=None):
         """What the training processes wrote down, by time; of one pod only, if it is named."""
-        files = self.folder.glob(f"steps-{name or '*'}-*.jsonl")
+        files = self.notes.glob(f"steps-{name or '*'}-*.jsonl")
         lines = [line for file in files for line in file.read_text().splitlines() if line.endswith("}")]
         return sorted((json.loads(line) for line in lines), key=lambda step: step["time"])
 

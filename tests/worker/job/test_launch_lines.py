@@ -1,6 +1,4 @@
-"""Launch lines that reach torch's agent in other ways than by the `torchrun` that is first on PATH."""
-
-import subprocess
+"""torch's modules as launchers, and a script that starts its processes by itself; more lines are in `launchers`."""
 
 import pytest
 
@@ -18,31 +16,11 @@ parser.add_argument("--local_rank", type=int, default=-1)
 args = parser.parse_args()
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "local", args.local_rank, "in", sys.prefix)
 """
-PASTED = "--nproc_per_node=1 --nnodes=1:3 --rdzv_backend=c10d --rdzv_id=1 --rdzv_endpoint=192.0.0.1:1234"
-
-
-def virtual_environment(folder):
-    """One with a torchrun of its own; its torch is that of PYTHONPATH."""
-    subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder], check=True)
-    torchrun = folder / "bin" / "torchrun"
-    torchrun.write_text(f"#!{folder}/bin/python\nfrom torch.distributed.run import main\nmain()\n")
-    torchrun.chmod(0o755)
-    return folder
 
 
 def job(folder, line, *, pods):
     (folder / "train.py").write_text(SCRIPT)
     return LocalJob(folder, tree=REAL, fewest=pods, command=["--command", "--", "bash", "-c", f"cd {folder}; {line}"])
-
-
-def test_the_torchrun_of_an_activated_environment_runs_the_script_in_that_environment(tmp_path):
-    """Though the line names an address of its own, at which the pods would never meet."""
-    own = virtual_environment(tmp_path / "env")
-    with job(tmp_path, f"source {own}/bin/activate; torchrun {PASTED} train.py", pods=2) as trains:
-        trains.start(0, 1)
-        assert [trains.wait_code(pod, seconds=SECONDS) for pod in trains.all_pods] == [0, 0], trains.report()
-        for rank, pod in enumerate(trains.all_pods):
-            assert f"rank {rank} of 2 local -1 in {own}" in pod.said()
 
 
 @pytest.mark.parametrize(

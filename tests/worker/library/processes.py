@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import distributed as dist
 
-from elastic_worker.processes import linux, orders, ticket
+from elastic_worker.processes import control, linux, ticket
 from elastic_worker.processes.parent import BOOTSTRAP
 from elastic_worker.processes.program import SCRIPT, Program
 from elastic_worker.processes.starter import TORCH_MODULES
@@ -57,12 +57,14 @@ class WarmParent:
     def __init__(self):
         self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
         self._numbers = itertools.count()
-        self._line, theirs = orders.pair()
+        self._line, theirs = control.pair()
         atexit.register(self._line.close)
         path = self._folder / "orders"
         with theirs:
             theirs.set_inheritable(True)
-            orders.Orders(os.getpid(), theirs.fileno(), (*TORCH_MODULES, "elastic_worker.library.job")).write(path)
+            control.ParentConfig(os.getpid(), theirs.fileno(), (*TORCH_MODULES, "elastic_worker.library.job")).write(
+                path
+            )
             spawn(BOOTSTRAP, "zygote", path, output=2)
         self._hear("ready")
 
@@ -74,11 +76,11 @@ class WarmParent:
         script.write_text(source)
         program = Program(SCRIPT, str(script), args)
         ticket.write(ticket.Ticket(os.getpid(), program, environment(), directory=str(self._folder)), path)
-        socket.send_fds(self._line, [orders.encode(Fork(str(path), number))], [output, output])
+        socket.send_fds(self._line, [control.encode(Fork(str(path), number))], [output, output])
         return self._hear("pid")
 
     def _hear(self, word):
-        while word not in (message := json.loads(self._line.recv(orders.MESSAGE_BYTES))):
+        while word not in (message := json.loads(self._line.recv(control.MESSAGE_BYTES))):
             assert message.keys() == {"importing"}, message
         return message[word]
 

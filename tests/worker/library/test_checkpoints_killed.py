@@ -104,7 +104,7 @@ def test_whoever_is_killed_while_it_replaces_the_only_checkpoint_leaves_that(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-8"]
     (tmp_path / "step-8").rename(tmp_path / "old-8.3-0.tmp")
     (tmp_path / "old-8.3-0.tmp" / ".metadata").unlink()  # as one whose removal has begun
-    with pytest.raises(CheckpointError, match="the file `latest` names one that is gone"):
+    with pytest.raises(CheckpointError, match="the file `latest` names one that does not exist any more"):
         checkpoints.newest()
 
 

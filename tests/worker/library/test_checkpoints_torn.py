@@ -98,7 +98,7 @@ def test_if_none_is_complete_that_is_an_error_that_names_each(tmp_path):
 
 def test_checkpoints_that_are_gone_are_missed(tmp_path):
     shutil.rmtree(saved(tmp_path, 10))
-    with pytest.raises(CheckpointError, match="the file `latest` names one that is gone"):
+    with pytest.raises(CheckpointError, match="the file `latest` names one that does not exist any more"):
         Checkpoints(tmp_path).newest()
 
 

@@ -19,10 +19,10 @@ def group(world):
 def test_something_new_is_known_when_all_have_told_and_nobody_counts_twice():
     ranks = group(3)
     for rank in ranks[:2]:
-        releases.tell(rank)
-        releases.tell(rank)
+        releases.announce(rank)
+        releases.announce(rank)
         assert not releases.all_know(rank, KEYED_ORDER)
-    releases.tell(ranks[2])
+    releases.announce(ranks[2])
     assert all(releases.all_know(rank, KEYED_ORDER) for rank in ranks)
 
 

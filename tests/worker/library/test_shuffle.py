@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_worker.library.shuffle import WINDOW, KeyedOrder, Order
+from elastic_worker.library.shuffle import WINDOW, EpochOrder, KeyedOrder
 
 seeds = st.integers(-(2**63), 2**63)
 CELLS = 32
@@ -87,7 +87,11 @@ def test_the_numbers_stay_as_they_are():
 
 
 def test_without_shuffling_they_come_as_they_lie():
-    assert Order(10**12, 0, 0, kind=2, shuffle=False).samples(10**12 - 3, 8) == [10**12 - 3, 10**12 - 2, 10**12 - 1]
+    assert EpochOrder(10**12, 0, 0, kind=2, shuffle=False).samples(10**12 - 3, 8) == [
+        10**12 - 3,
+        10**12 - 2,
+        10**12 - 1,
+    ]
 
 
 def test_a_window_is_all_that_is_computed():

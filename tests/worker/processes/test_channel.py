@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_worker.processes import orders, standin
+from elastic_worker.processes import control, standin
 from elastic_worker.processes.channel import Channel
 from elastic_worker.protocol import warm_parent
 
@@ -17,25 +17,25 @@ async def channel():
     """The launcher's end, and what else than answers the parent has said."""
     heard = []
     channel = Channel(dict.fromkeys(warm_parent.FROM_PARENT[:4], heard.append))
-    channel.theirs.setblocking(True)
-    channel.theirs.settimeout(10)
+    channel.parent_end.setblocking(True)
+    channel.parent_end.settimeout(10)
     yield channel, heard
     channel.close()
-    channel.theirs.close()
+    channel.parent_end.close()
 
 
 async def ask(channel):
     """For a process; the answer, and the request as the parent reads it."""
     asking = asyncio.ensure_future(channel.fork(Path("/private/1.ticket"), output=(1, 2), seconds=10))
     await asyncio.sleep(0)
-    data, descriptors, _, _ = orders.socket.recv_fds(channel.theirs, orders.MESSAGE_BYTES, 2)
+    data, descriptors, _, _ = control.socket.recv_fds(channel.parent_end, control.MESSAGE_BYTES, 2)
     for descriptor in descriptors:
         os.close(descriptor)
     return asking, json.loads(data)
 
 
 def say(channel, **message):
-    channel.theirs.send(json.dumps(message).encode())
+    channel.parent_end.send(json.dumps(message).encode())
 
 
 async def test_each_request_for_a_process_has_a_number_and_names_its_ticket(channel):
@@ -70,7 +70,7 @@ async def test_what_the_parent_says_by_itself_is_no_answer(channel):
 async def test_a_parent_that_is_gone_gives_no_process():
     channel = Channel({})
     asking, _ = await ask(channel)
-    channel.theirs.close()
+    channel.parent_end.close()
     channel.close()
     assert await asking is None
 

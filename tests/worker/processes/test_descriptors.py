@@ -15,7 +15,7 @@ from tests.worker.job.pod import WORKER
 PROGRAM = """
 import json, resource
 from elastic_worker.launcher.main import run_pod
-code = run_pod([], told_to_go=lambda: False)  # that ends it: nothing is said of what to run
+code = run_pod([], is_terminating=lambda: False)  # ends at once: there is nothing to run
 print(json.dumps([code, *resource.getrlimit(resource.RLIMIT_NOFILE)]))
 """
 

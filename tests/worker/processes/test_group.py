@@ -64,9 +64,14 @@ async def a_group(tmp_path):
     told = []
     async with a_lab(tmp_path) as lab:
         tell = lambda *said: told.append(to_line(*said))  # noqa: E731
-        library = Trainees(POD.uid, lab.folder / "socket", tell=tell, size=lambda: 1)
+        library = Trainees(POD.uid, lab.folder / "socket", report=tell, size=lambda: 1)
         group = Group(
-            settings.read(ENVIRON), lab.starter, tell, know_group=lambda _: None, environ=os.environ, trainees=library
+            settings.read(ENVIRON),
+            lab.starter,
+            tell,
+            remember_group=lambda _: None,
+            environ=os.environ,
+            trainees=library,
         )
         group.program, group.directory = Program(SCRIPT, lab.script(HOLDS)), str(lab.folder)
         try:
@@ -95,7 +100,7 @@ async def test_a_process_that_failed_is_replaced_when_nothing_is_left_of_it(tmp_
         await appears(lab.folder / "held0")
         (lab.folder / "fail0").touch()
         await until(lambda: group.processes[0].exited.done())
-        await group.get_ready()
+        await group.start_missing()
         assert (await appears(lab.folder / "found1")).read_text() == "free"
 
 

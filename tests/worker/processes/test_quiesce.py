@@ -44,7 +44,7 @@ async def test_the_end_waits_a_moment_for_threads_that_work(tmp_path, warm, seco
 
 @warm_and_cold
 @pytest.mark.parametrize(("seconds", "most_seconds", "later"), [(1.0, 30.0, True), (60.0, 0.2, False)])
-@pytest.mark.skipif(sys.version_info >= quiesce.MENDED_IN, reason="forks need not wait")
+@pytest.mark.skipif(sys.version_info >= quiesce.FIXED_IN, reason="forks need not wait")
 async def test_a_fork_waits_a_moment_for_threads_that_work(tmp_path, warm, seconds, most_seconds, later):
     async with a_lab(tmp_path, warm=warm) as lab:
         await lab.until_warm()

@@ -111,7 +111,7 @@ def test_should_save_is_true_once_for_each_request_and_never_where_nobody_asks(t
     monkeypatch.delenv(contract.ENV_SAVE_FILE, raising=False)
     assert not elastic.should_save()
     monkeypatch.setenv(contract.ENV_SAVE_FILE, str(tmp_path / "save"))
-    request = saving.Request(os.environ)
+    request = saving.CheckpointRequest(os.environ)
     for _ in range(2):
         assert not elastic.should_save()
         request.make()
@@ -123,7 +123,7 @@ def test_should_save_is_true_once_for_each_request_and_never_where_nobody_asks(t
 def test_a_signal_is_sent_only_to_a_script_that_handles_it(tmp_path):
     heard = []
     environ = {contract.ENV_SAVE_FILE: str(tmp_path / "save"), contract.ENV_CHECKPOINT_SIGNAL: "SIGUSR1"}
-    request = saving.Request(environ)
+    request = saving.CheckpointRequest(environ)
     request.make()
     assert not request.is_taken()
     before = signal.signal(signal.SIGUSR1, lambda number, _frame: heard.append(number))

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
-from elastic_worker.processes import standin
+from elastic_worker.processes import standin, standin_client, torchrun
 from tests.worker.processes.lab import a_lab
 
 ENVIRON = {**os.environ, "PATH": f"{standin.FOLDER}{os.pathsep}{os.environ['PATH']}"}
@@ -59,7 +60,7 @@ async def test_it_ends_with_1_when_the_launcher_goes_away(tmp_path, capfd):
         serving.cancel()
         never.cancel()
         assert await process.wait() == 1
-    assert "the launcher is gone" in capfd.readouterr().err
+    assert "the launcher has ended" in capfd.readouterr().err
 
 
 async def test_the_launcher_learns_that_the_caller_is_gone(tmp_path):
@@ -107,9 +108,9 @@ launch_agent(SimpleNamespace(nproc_per_node=2), {entrypoint}, {args})
 """What torch's agent is called with by torchrun and its kin, in a python that has no torch."""
 
 
-def door(folder):
+def plugin_folder(folder):
     folder.mkdir()
-    standin.open_door(folder)
+    standin.install_plugin(folder)
     return folder
 
 
@@ -147,7 +148,7 @@ async def test_any_launcher_that_starts_torchs_agent_reaches_the_launcher_instea
     (tmp_path / "old.py").write_text("parser.add_argument('--local_rank')")
     (tmp_path / "new.py").write_text("parser.add_argument('--local_rank', '--local-rank')")
     (tmp_path / "agent.py").write_text(AGENT.format(entrypoint=entrypoint, args=args))
-    way = door(tmp_path / "door")
+    way = plugin_folder(tmp_path / "plugin")
     async with a_lab(tmp_path, warm=False) as lab:
         serving = asyncio.ensure_future(standin.serve(lab.folder / "socket", on_run))
         await asyncio.sleep(0)
@@ -161,20 +162,39 @@ async def test_any_launcher_that_starts_torchs_agent_reaches_the_launcher_instea
     assert call.argv == ["--nproc-per-node=2", *argv]
     assert standin.is_ours(call.python)
     assert call.python.version == [*sys.version_info[:2]]
-    assert standin.without(way, call.environ).get("PYTHONPATH") is None
+    assert standin.without_plugin(way, call.environ).get("PYTHONPATH") is None
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "127.0.0.1:29500", "max_restarts": 0}, []),
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "localhost:0", "max_restarts": 0}, []),
+        ({"min_nodes": 1, "max_nodes": 1, "rdzv_endpoint": "", "max_restarts": 0}, []),
+        (
+            {"min_nodes": 1, "max_nodes": 3, "rdzv_endpoint": "192.0.0.1:1234", "max_restarts": 2},
+            ["--nnodes=1:3", "--rdzv-endpoint=192.0.0.1:1234", "--max-restarts=2"],
+        ),
+    ],
+)
+def test_what_else_the_line_says_goes_along_for_the_launcher_to_name(config, told):
+    agent = {"config": SimpleNamespace(nproc_per_node=4, **config), "entrypoint": "python", "args": ["-u", "train.py"]}
+    argv = standin_client._argv_of(agent)
+    assert argv == [*told, "--nproc-per-node=4", "--", "train.py"]
+    assert [flag for flag, _ in torchrun.parse(argv).ignored] == sorted(told)
 
 
 def test_a_function_cannot_be_handed_over(tmp_path):
     (tmp_path / "agent.py").write_text(AGENT.format(entrypoint="lambda: 1", args=[]))
-    environ = {**ENVIRON, "PYTHONPATH": str(door(tmp_path / "door"))}
+    environ = {**ENVIRON, "PYTHONPATH": str(plugin_folder(tmp_path / "plugin"))}
     done = subprocess.run(
         [sys.executable, tmp_path / "agent.py"], env=environ, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1].endswith("a function cannot be run in Elastic mode; call torchrun SCRIPT")
 
 
-def test_the_door_is_a_plug_in_for_torchruns_rendezvous(tmp_path):
-    (found,) = metadata.distributions(path=[str(door(tmp_path / "door"))])
+def test_the_plugin_is_one_for_torchruns_rendezvous(tmp_path):
+    (found,) = metadata.distributions(path=[str(plugin_folder(tmp_path / "plugin"))])
     (plugin,) = found.entry_points
     assert (plugin.group, plugin.name, plugin.value) == (
         "torchrun.handlers",
@@ -183,6 +203,9 @@ def test_the_door_is_a_plug_in_for_torchruns_rendezvous(tmp_path):
     )
 
 
-def test_other_paths_stay_where_the_door_is_taken_away(tmp_path):
-    assert standin.without(tmp_path, {"PYTHONPATH": f"{tmp_path}:/mine", "A": "b"}) == {"PYTHONPATH": "/mine", "A": "b"}
-    assert standin.without(tmp_path, {"A": "b"}) == {"A": "b"}
+def test_other_paths_stay_where_the_plugin_is_taken_away(tmp_path):
+    assert standin.without_plugin(tmp_path, {"PYTHONPATH": f"{tmp_path}:/mine", "A": "b"}) == {
+        "PYTHONPATH": "/mine",
+        "A": "b",
+    }
+    assert standin.without_plugin(tmp_path, {"A": "b"}) == {"A": "b"}

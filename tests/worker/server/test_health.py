@@ -12,8 +12,9 @@ from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
 from elastic_worker.launcher.trainees import Trainee, Trainees
+from elastic_worker.processes.steps import Steps
 from elastic_worker.protocol.codec import to_line
-from elastic_worker.protocol.process_reports import Where
+from elastic_worker.protocol.process_reports import Position
 from tests.worker.coordinator.states import make_group
 
 BUSY = 1.0
@@ -79,12 +80,12 @@ def test_whoever_is_looked_at_only_after_a_while_may_have_read_until_then():
 
 def test_only_who_has_done_no_step_for_a_quarter_of_the_limit_must_read_and_write():
     def process(pid, last, *, ended=False):
-        return SimpleNamespace(pid=pid, steps=(5, last, 0.0), exited=SimpleNamespace(done=lambda: ended))
+        return SimpleNamespace(pid=pid, steps=Steps(5, last, 0.0), exited=SimpleNamespace(done=lambda: ended))
 
     processes = [process(1, None), process(2, 74.0), process(3, 76.0), process(4, 0.0, ended=True)]
     group = SimpleNamespace(settings=SimpleNamespace(stall_seconds=100), processes=processes)
-    for kind, silent in (("", [2]), (IN_PLACE, [])):
-        group.trainees = SimpleNamespace(kind=kind)
+    for mode, silent in (("", [2]), (IN_PLACE, [])):
+        group.trainees = SimpleNamespace(change_mode=mode)
         assert Health(group, SimpleNamespace()).silent(100.0) == silent
 
 
@@ -114,30 +115,30 @@ def test_before_its_first_steps_whoever_uses_its_cpu_is_at_work():
 def test_of_a_step_of_the_librarys_stall_seconds_count_however_quick_the_others_were(seconds, is_stuck):
     """A file server fails over, a compiler compiles within the step: a minute of that is no hang."""
     told = {}
-    library = Trainees("u1", Path("socket"), tell=lambda *said: told.update(to_line(*said)), size=lambda: 1)
+    library = Trainees("u1", Path("socket"), report=lambda *said: told.update(to_line(*said)), size=lambda: 1)
     trainee = Trainee(0, IN_PLACE, SimpleNamespace(is_closing=lambda: True))
-    trainee.where = Where(tick=31, seconds=seconds, median=0.1)
+    trainee.position = Position(boundary=31, seconds=seconds, median=0.1)
     library._trainees[0] = trainee
     settings = SimpleNamespace(stall_seconds=1800, pod_uid="u1")
     group = SimpleNamespace(trainees=library, settings=settings, record=part_of(make_group(0, 1), "u1"), running=True)
     vars(group).update(processes=[], aligning=SimpleNamespace(frozen=False, under_way=False), step=30)
-    membership = SimpleNamespace(know=lambda *_: None, tell=lambda *said: told.update(to_line(*said)))
+    membership = SimpleNamespace(remember=lambda *_: None, report=lambda *said: told.update(to_line(*said)))
     Health(group, membership).look(0.0, {})
     assert (told.get("stuck") is not None) is is_stuck
 
 
-@pytest.mark.parametrize(("kind", "ended_after"), [("", 5), (IN_PLACE, 2)])
-def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(kind, ended_after):
+@pytest.mark.parametrize(("mode", "ended_after"), [("", 5), (IN_PLACE, 2)])
+def test_a_stopped_process_is_ended_sooner_where_the_others_go_on_without_it(mode, ended_after):
     signals = []
     stopped = SimpleNamespace(
         pid=7, state=lambda: "T", signal=signals.append, exited=SimpleNamespace(done=lambda: True)
     )
-    library = SimpleNamespace(in_place=kind == IN_PLACE, kind=kind, ask_where=lambda _seconds: None)
+    library = SimpleNamespace(in_place=mode == IN_PLACE, change_mode=mode, poll_stuck=lambda _seconds: None)
     aligning = SimpleNamespace(frozen=False, under_way=False)
     settings = SimpleNamespace(stall_seconds=1800)
     group = SimpleNamespace(trainees=library, settings=settings, record=None, running=True, step=0)
     vars(group).update(processes=[stopped], aligning=aligning)
-    health = Health(group, SimpleNamespace(know=lambda *_: None, tell=lambda *_: None))
+    health = Health(group, SimpleNamespace(remember=lambda *_: None, report=lambda *_: None))
     for now in range(ended_after):
         health.look(float(now), {})
     assert signals == []

@@ -44,7 +44,7 @@ async def joining(says=(), heard=lambda _message: asyncio.sleep(0)):
     coordinator, port = Coordinator(says), free_port()
     server = await asyncio.start_server(coordinator.welcome, "127.0.0.1", port)
     membership = Membership(dataclasses.replace(SETTINGS, port=port), heard)
-    membership.tell(Warm(False))
+    membership.report(Warm(False))
     running = asyncio.ensure_future(membership.run())
     try:
         yield membership, coordinator
@@ -62,7 +62,7 @@ async def told_after(turns: int) -> tuple[bool, bool]:
         for _ in range(turns):
             await asyncio.sleep(0)
         was_connected = membership.connected
-        membership.tell(Warm(True))
+        membership.report(Warm(True))
         await asyncio.sleep(2)
     return was_connected, coordinator.state["warm"]
 
@@ -80,7 +80,7 @@ async def test_a_pod_that_gets_warm_while_it_connects_is_known_to_be_warm():
 async def test_a_coordinator_that_says_nothing_is_given_up_after_the_silence_and_not_before():
     heard = []
     async with joining() as (membership, _):
-        membership.on_line = heard.append
+        membership.on_coordinator = heard.append
         await asyncio.sleep(wire.SILENCE_SECONDS - 1)
         assert heard == [1]
         await asyncio.sleep(2)

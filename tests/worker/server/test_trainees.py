@@ -42,16 +42,16 @@ class Line:
 
     def __init__(self, count=1, kind=IN_PLACE):
         self.told = []
-        self.library = Trainees("u1", Path("socket"), tell=lambda *said: self.told.extend(said), size=lambda: count)
+        self.library = Trainees("u1", Path("socket"), report=lambda *said: self.told.extend(said), size=lambda: count)
         self.wires = [Wire() for _ in range(count)]
         self.trainees = [
-            self.library.enter({"localRank": rank, "kind": kind, "checkpoints": ""}, wire)
+            self.library.add({"localRank": rank, "kind": kind, "checkpoints": ""}, wire)
             for rank, wire in enumerate(self.wires)
         ]
 
     def hear(self, line):
         """From the coordinator: what each process is told then."""
-        self.library.hear(line)
+        self.library.handle_order(line)
         return self.said()
 
     def said(self):
@@ -64,7 +64,7 @@ class Line:
         """From each process one: what the coordinator is told then."""
         self.told.clear()
         for trainee, line in zip(self.trainees, lines, strict=False):
-            self.library.take(trainee, line)
+            self.library.handle_report(trainee, line)
         return self.told
 
 
@@ -118,8 +118,8 @@ def test_what_does_not_concern_groups_that_change_in_place_is_not_handed_on():
 
 def test_processes_are_told_whether_there_is_a_coordinator_and_of_which_epoch():
     line = Line()
-    line.library.coordinator_is(None)
-    line.library.coordinator_is(3)
+    line.library.set_coordinator(None)
+    line.library.set_coordinator(3)
     assert line.said() == [[{"away": True}, {"away": False, "epoch": 3}]]
 
 
@@ -135,14 +135,14 @@ async def test_before_its_pod_leaves_the_first_process_saves_and_then_all_end():
 
 def test_the_process_that_is_least_far_is_found_where_no_step_ends():
     line = Line(2)
-    assert line.library.ask_where(60) is None
+    assert line.library.poll_stuck(60) is None
     assert line.said() == [[{"where": 1}], [{"where": 1}]]
     line.take(
         {"where": {"tick": 8, "seconds": 70.0, "median": 0.1}}, {"where": {"tick": 7, "seconds": 61.0, "median": 0.0}}
     )
-    assert line.library.ask_where(60) == (1, process_reports.Where(tick=7, seconds=61.0, median=0.0))
+    assert line.library.poll_stuck(60) == (1, process_reports.Position(boundary=7, seconds=61.0, median=0.0))
     line.take({"where": {"tick": 9, "seconds": 0.0, "median": 0.1}})
-    assert line.library.ask_where(60) is None
+    assert line.library.poll_stuck(60) is None
 
 
 # -- from the processes ------------------------------------------------------------------------------------------------
@@ -151,9 +151,9 @@ def test_the_process_that_is_least_far_is_found_where_no_step_ends():
 @pytest.mark.parametrize("hello", [{"checkpoints": "/checkpoints"}, {"checkpoints": ""}, {}])
 def test_a_process_says_hello_with_its_place_in_the_pod_and_where_it_writes_checkpoints(hello):
     told = []
-    library = Trainees("u1", Path("socket"), tell=lambda *said: told.extend(said), size=lambda: 1)
-    trainee = library.enter({"localRank": 0, "kind": RESTART, **hello}, Wire())
-    assert (trainee.local_rank, trainee.kind, library.kind) == (0, RESTART, RESTART)
+    library = Trainees("u1", Path("socket"), report=lambda *said: told.extend(said), size=lambda: 1)
+    trainee = library.add({"localRank": 0, "kind": RESTART, **hello}, Wire())
+    assert (trainee.local_rank, trainee.change_mode, library.change_mode) == (0, RESTART, RESTART)
     assert told == ([reports.CheckpointFolder("/checkpoints")] if hello.get("checkpoints") else [])
 
 
@@ -162,7 +162,7 @@ def test_a_process_says_hello_with_its_place_in_the_pod_and_where_it_writes_chec
     [
         ([{"formed": 1, "at": AT}] * 2, [reports.Formed(AT)]),
         ([{"formed": 1, "at": AT}], []),
-        ([{"passed": 3, "at": AT}, {"passed": 4, "at": AT}], [reports.Passed(4, AT)]),
+        ([{"passed": 3, "at": AT}, {"passed": 4, "at": AT}], [reports.AtBoundary(4, AT)]),
         (
             [{"agreed": True, "tick": 7, "at": AT}, {"agreed": False, "tick": 7, "at": AT}],
             [reports.Agreed(False, 7, AT)],
@@ -187,7 +187,7 @@ def test_the_coordinator_is_told_what_the_processes_say_when_all_that_must_have_
 
 async def test_what_a_process_says_that_cannot_be_read_is_passed_over_and_the_next_line_is_heard(tmp_path):
     told, heard = [], asyncio.Event()
-    library = Trainees("u1", tmp_path / "socket", tell=lambda *said: (told.extend(said), heard.set()), size=lambda: 1)
+    library = Trainees("u1", tmp_path / "socket", report=lambda *said: (told.extend(said), heard.set()), size=lambda: 1)
     serving = asyncio.ensure_future(library.serve())
     await asyncio.sleep(0.05)
     _, writer = await asyncio.open_unix_connection(str(tmp_path / "socket"))
@@ -210,5 +210,4 @@ async def test_what_a_process_says_that_cannot_be_read_is_passed_over_and_the_ne
 def test_how_the_training_goes_is_what_the_first_process_said_last(said):
     line = Line(2)
     assert line.take({"progress": said}, {"progress": {"step": 99, "epoch": 0, "tick": 0}}) == []
-    read = vars(line.library.progress())
-    assert {key: read[key] for key in said} == said
+    assert line.library.progress().to_json() == {"progress": said}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_worker.launcher.training import shown
+from elastic_worker.launcher.training import training_status
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.protocol.process_reports import Progress
 
-SAID = {"step": 7, "epoch": 2, "samples": 90, "loss": 0.25, "tick": 9, "median": 0.1}
+SAID = {"step": 7, "epoch": 2, "samples": 90, "loss": 0.25, "boundary": 9, "median": 0.1}
 
 
 def refuse_constant(name):
@@ -19,14 +19,14 @@ def refuse_constant(name):
 
 def as_read(said):
     """As whoever asks for /status gets it."""
-    return json.loads(json.dumps(shown(Progress(**said))), parse_constant=refuse_constant)
+    return json.loads(json.dumps(training_status(Progress(**said))), parse_constant=refuse_constant)
 
 
 def test_what_the_library_tells_is_shown():
     goodput = Goodput()
     goodput.spend("startup")
     goodput.step_done()
-    read = as_read({**SAID, "goodput": goodput.shown()})
+    read = as_read({**SAID, "goodput": goodput.to_status()})
     assert (read["epoch"], read["samplesSeen"], read["loss"]) == (2, 90, 0.25)
     assert set(read["goodput"]["seconds"]) == set(goodput.seconds)
     assert 0 <= read["goodput"]["share"] <= 1

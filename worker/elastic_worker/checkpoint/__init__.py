@@ -1,1 +1,1 @@
-"""Checkpoints of scripts that know nothing of us, seen from outside: when one is complete, and stopping right there."""
+"""Checkpoints of scripts that do not use our library: detects when one is complete, and stops the processes there."""

@@ -1,9 +1,9 @@
-"""Decides, from what happened below a path, when a checkpoint may be complete there. Pure; times are monotonic seconds.
+"""Decides, from changes of files below a path, when a checkpoint may be complete. Pure; times are monotonic seconds.
 
-A path that names a file is complete as soon as it is closed or moved there. A checkpoint in a folder may be several
-files: a model, then, when it has been gathered from all ranks, an optimizer, then the state of the trainer. It is
-complete with its marker (107): the one that the job names, else the outermost that is known of what was written here,
-by its own name or by that of a file that it follows. Only where none is known it is complete after a quiet while.
+A path that names a file is complete as soon as the file is closed or moved there. A checkpoint in a folder may have
+several files: a model, then an optimizer, once it is gathered from all ranks, then the trainer's state. It is complete
+with its marker (107). The marker is the one that the job names. Else it is the outermost known one, either written here
+or expected after a file written here. Only without a known marker is a checkpoint complete after QUIET_SECONDS.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from elastic_worker.checkpoint import names
-from elastic_worker.checkpoint.tree import HERE, FileEvent, Happening
+from elastic_worker.checkpoint.tree import HERE, FileChange, PathEvent
 
 QUIET_SECONDS = 1.0
 GATHER_SECONDS = 60.0
-"""The longest between two files of a checkpoint; what was written before is a file that no marker follows."""
+"""The longest time between two files of a checkpoint. No marker follows a file that is older than that."""
 LOOK_SECONDS = 0.1
 """Interval at which a checkpoint with a marker is looked at until its other files are closed."""
 
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.1
 class Candidates:
     """Files that may make up a complete checkpoint, in the order in which they were written.
 
-    `marker` is the job's own, a file's name with `*` and `?` as in a shell; "" for those that are known.
+    `marker` is the job's own: a file's name with `*` and `?` as in a shell, "" for the known markers.
     """
 
     def __init__(self, marker: str = "") -> None:
@@ -38,45 +38,45 @@ class Candidates:
 
     @property
     def at_once(self) -> bool:
-        """Whether nothing more is to follow what was written."""
+        """Whether no further file is expected."""
         return bool(self._ends) or HERE in self._written
 
     @property
     def is_marked(self) -> bool:
-        """Whether a marker says so."""
+        """Whether a marker was written."""
         return bool(self._ends)
 
     def unfinished(self, now: float) -> bool:
-        """Whether a checkpoint is under way: something was just written, and more is to follow or to be looked at.
+        """Whether a checkpoint is under way: a file was just written, and more files are expected or to be checked.
 
-        What follows parts of torch.distributed.checkpoint is another pod's `.metadata`, which may never be seen here.
+        The parts of torch.distributed.checkpoint are followed by another pod's `.metadata`, which this pod may not see.
         """
         since = now - self._changed_at
         if self.at_once or self._makes_one():
             return since < GATHER_SECONDS
         return bool(self._open_parts) and since < QUIET_SECONDS
 
-    def learn(self, lay_there: Iterable[Happening]) -> None:
+    def learn(self, existing: Iterable[PathEvent]) -> None:
         """Note the markers that were written before the watch began."""
-        self._known |= {names.marker(happening.below) for happening in lay_there} - {""}
+        self._known |= {names.marker(event.below) for event in existing} - {""}
 
-    def note(self, happenings: Sequence[Happening], now: float, *, is_folder: bool) -> None:
-        """Note an event."""
-        for happening in happenings:
+    def note(self, events: Sequence[PathEvent], now: float, *, is_folder: bool) -> None:
+        """Note changes at time `now`. `is_folder`: whether the watched path is a folder."""
+        for event in events:
             if not is_folder:
-                self._note_file(happening, now)
-            elif self._is_own(happening.below) or not names.is_log(happening.below):
-                self._note_below(happening, now)
+                self._note_file(event, now)
+            elif self._is_own(event.below) or not names.is_log(event.below):
+                self._note_below(event, now)
 
     def due_at(self) -> float | None:
-        """When to look next; None if there is nothing to look at."""
+        """When to check next, in monotonic seconds; None if there is nothing to check."""
         if self.at_once:
             return self._not_before
         awaits = self._own or self._open_parts or self._known - {names.DCP_METADATA}
         return None if awaits or not self._makes_one() else self._changed_at + QUIET_SECONDS
 
     def take(self) -> list[PurePath]:
-        """Take out the files to look at, the newest last."""
+        """Remove the files to check, and return them, the newest last."""
         taken = [below for below in self._written if below not in self._ends] + list(self._ends)
         self._ends.clear()
         self._written.clear()
@@ -84,24 +84,24 @@ class Candidates:
         return taken
 
     def postpone(self, now: float) -> None:
-        """Restart the quiet time and look at a marker again soon: a file is still being written."""
+        """Check again later, as a file is still being written: restart the quiet time, and check a marker soon."""
         self._changed_at, self._not_before = now, now + LOOK_SECONDS
 
-    def _note_file(self, happening: Happening, now: float) -> None:
-        if happening.below != HERE:
+    def _note_file(self, event: PathEvent, now: float) -> None:
+        if event.below != HERE:
             return
         self._written.pop(HERE, None)
         self._changed_at = now
-        if happening.deed is FileEvent.WRITTEN:
+        if event.change is FileChange.WRITTEN:
             self._written[HERE] = None
 
-    def _note_below(self, happening: Happening, now: float) -> None:
-        below = happening.below
-        if happening.deed is FileEvent.GONE:
+    def _note_below(self, event: PathEvent, now: float) -> None:
+        below = event.below
+        if event.change is FileChange.GONE:
             self._forget(below)
             return
         self._changed_at = now
-        if happening.deed is FileEvent.BEGUN or below == HERE:
+        if event.change is FileChange.BEGUN or below == HERE:
             return
         if self._is_own(below) and not names.is_temporary(below.parent):
             self._ends.add(below)
@@ -124,11 +124,11 @@ class Candidates:
     def _is_own(self, below: PurePath) -> bool:
         return bool(self._own) and fnmatchcase(below.name, self._own)
 
-    def _forget(self, gone: PurePath) -> None:
-        for kept in [below for below in self._written if _is_or_has(gone, below)]:
+    def _forget(self, ended: PurePath) -> None:
+        for kept in [below for below in self._written if _is_or_has(ended, below)]:
             del self._written[kept]
-        self._ends = {below for below in self._ends if not _is_or_has(gone, below)}
-        self._open_parts = {folder for folder in self._open_parts if not _is_or_has(gone, folder)}
+        self._ends = {below for below in self._ends if not _is_or_has(ended, below)}
+        self._open_parts = {folder for folder in self._open_parts if not _is_or_has(ended, folder)}
 
     def _makes_one(self) -> bool:
         return any(not names.is_description(below) for below in self._written)

@@ -1,4 +1,4 @@
-"""Finds complete checkpoints: the part of the watch that touches the mount, so it runs in a thread."""
+"""Finds complete checkpoints. This part of the watch reads from the mount, so it runs in a thread."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path, PurePath
 from elastic_worker.checkpoint import names
 from elastic_worker.checkpoint.candidates import Candidates
 from elastic_worker.checkpoint.inotify import Notice
-from elastic_worker.checkpoint.integrity import Fingerprint, is_whole, print_of
+from elastic_worker.checkpoint.integrity import Fingerprint, fingerprint_of, is_whole
 from elastic_worker.checkpoint.tree import HERE, Tree
 from elastic_worker.checkpoint.writers import open_for_writing
 
 
 class Finder:
-    """Watches from the moment it is made. `find` is for one thread at a time; the rest may be asked beside it.
+    """Watches the path from its creation on. Call `find` from one thread at a time; the rest is safe meanwhile.
 
-    `marker`: see `Candidates`. Raises OSError where the path can be neither watched nor read.
+    `marker`: see `Candidates`. Raises OSError if the path can be neither watched nor read.
     """
 
     def __init__(self, path: Path, writers: Callable[[], Iterable[int]], *, marker: str = "") -> None:
@@ -40,19 +40,19 @@ class Finder:
         return self._tree.descriptor
 
     def due_at(self) -> float | None:
-        """Monotonic seconds when `find` is to be called even if nothing happens; None: not before."""
+        """When to call `find` even if nothing happens, in monotonic seconds; None: only when something happens."""
         return self._candidates.due_at()
 
     def read(self) -> tuple[list[Notice], bool]:
-        """What to hand to `find`, and whether it may be the end of a checkpoint. Does not touch the mount."""
+        """The notices for `find`, and whether they may be the end of a checkpoint. Does not touch the mount."""
         notices = self._tree.read()
         return notices, any(self._tree.may_complete(notice, self._ends) for notice in notices)
 
     def find(self, notices: Sequence[Notice]) -> bool:
         """Whether a checkpoint has just become complete."""
-        happenings = self._tree.happenings(notices)
+        events = self._tree.events(notices)
         is_folder = self._tree.is_folder()
-        self._candidates.note(happenings, time.monotonic(), is_folder=is_folder)
+        self._candidates.note(events, time.monotonic(), is_folder=is_folder)
         due_at = self._candidates.due_at()
         if due_at is None or time.monotonic() < due_at:
             return False
@@ -69,11 +69,11 @@ class Finder:
         return any(belongs(path, root) for path in open_for_writing(self._writers()))
 
     def unfinished(self) -> bool:
-        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        """Whether a checkpoint is under way, even if no file of it is open now."""
         return self._candidates.unfinished(time.monotonic())
 
     def verify(self) -> bool:
-        """Whether the last candidate still is as it was found, to its end."""
+        """Whether the last candidate is unchanged since it was found, and still complete."""
         return self._newest is not None and _is_good(*self._newest)
 
     def close(self) -> None:
@@ -81,17 +81,17 @@ class Finder:
         self._tree.close()
 
     def _judge(self, written: list[PurePath]) -> bool:
-        """Whether the newest of these is whole, and is not just an empty file; only the job's own marker may be empty.
+        """Whether the newest of these files is complete and not empty. Only the job's own marker may be empty.
 
-        A script that is killed between opening one and writing it leaves it empty.
+        A script that is killed between opening a file and writing it leaves an empty one.
         """
         newest = self._tree.root() / written[-1]
-        found = print_of(newest)
+        found = fingerprint_of(newest)
         is_alone = len(written) == 1 and not self.marked
         if found is None or (found.size == 0 and (is_alone or names.marker(written[-1]))):
             self._newest = None
             return False
-        # The name itself may be open once more; then it will also be closed once more.
+        # The watched name itself may be open once more; then it will be closed once more as well.
         if written[-1] == HERE and newest in open_for_writing(self._writers()):
             return False
         self._newest = (newest, found)
@@ -99,7 +99,7 @@ class Finder:
 
 
 def _is_good(path: Path, found: Fingerprint) -> bool:
-    now = print_of(path)
+    now = fingerprint_of(path)
     if now is None:
         return False
     try:
@@ -114,5 +114,5 @@ def _belongs_to_folder(path: Path, root: Path) -> bool:
 
 
 def _belongs_to_file(path: Path, root: Path) -> bool:
-    """The file itself, or one beside it that is likely to be given its name."""
+    """Whether the path is the watched file, or a file beside it that will probably be renamed to it."""
     return path.parent == root.parent and root.stem in path.name

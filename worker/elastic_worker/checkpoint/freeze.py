@@ -1,4 +1,4 @@
-"""Stops training processes right after a complete checkpoint: frozen first, ended only if it is whole."""
+"""Stops training processes right after a complete checkpoint: freezes them first, and ends them only if it is whole."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from elastic_worker.checkpoint.writers import all_stopped
 
 LOOK_SECONDS = 0.05
 NOTICE_SECONDS = 0.2
-"""Time after which the watch has surely seen the event of a file that was just closed."""
+"""Time after which the watch has certainly seen the close of a file."""
 TURN_SECONDS = 0.001
-"""One turn of the event loop, which then has read all earlier events of the kernel."""
+"""One turn of the event loop, which has then read all earlier events of the kernel."""
 FREEZE_SECONDS = 2.0
-"""Time for a process to stop; one that waits for a disk stops only after that."""
+"""Time for a process to stop. A process that waits for a disk stops only after that wait."""
 LONGEST_SECONDS = 10.0
-"""How long processes stand still at most while a checkpoint is looked at, on a mount that hangs for instance."""
+"""The longest that processes stand still while a checkpoint is checked, for instance on a mount that hangs."""
 
 
 class Freezable(Protocol):
-    """What freezing needs of a training process."""
+    """The methods of a training process that freezing needs."""
 
     pid: int
 
     def freeze(self) -> None:
-        """Stop it where it is."""
+        """Stop the process where it is."""
 
     def thaw(self) -> None:
-        """Let it run on."""
+        """Let the process run on."""
 
 
 async def stop_at_checkpoint(
     watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float, last_call: float | None = None
 ) -> bool:
-    """Freeze the processes right after the next complete checkpoint; True: they are frozen and it is whole.
+    """Freeze the processes right after the next complete checkpoint.
 
-    Waits at most `seconds`, longer only while a checkpoint is under way, and never beyond `last_call` (monotonic
-    seconds). False: there was none, and the processes run. So they do if this is cancelled.
+    Returns True if they are frozen and the checkpoint is whole, and False if there was none and they run. They run as
+    well if this is cancelled. Waits at most `seconds`, longer only while a checkpoint is under way, and never beyond
+    `last_call` (monotonic seconds).
     """
     deadline = _Deadline(watch, time.monotonic() + seconds, last_call)
     hold = _Hold(processes)
     try:
-        # Frozen before it is looked at: looking may take longer than a step.
+        # The processes are frozen before the checkpoint is checked, as that may take longer than a step.
         with watch.alarm(hold.freeze):
             while (is_complete := await deadline.next_look()) is not None:
                 if is_complete:
@@ -61,7 +62,7 @@ async def stop_at_checkpoint(
 async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float) -> bool:
     """Freeze the processes at a moment at which none of them has a file of the checkpoint open for writing.
 
-    True: they are frozen. False: there was no such moment within `seconds`, and they run.
+    Returns True if they are frozen, False if there was no such moment within `seconds` and they run.
     """
     until = time.monotonic() + seconds
     hold = _Hold(processes)
@@ -83,10 +84,10 @@ async def freeze_between_writes(watch: CheckpointWatch, processes: Sequence[Free
 
 
 async def stand_still(watch: CheckpointWatch, processes: Sequence[Freezable], *, seconds: float, marked: bool) -> bool:
-    """Freeze the processes, since another pod has found a checkpoint complete.
+    """Freeze the processes, since another pod has found a checkpoint complete. Returns whether they are frozen.
 
-    False: they have a part of it, or of the next one, to write, and run. Where it is `marked` it has all its parts, so
-    that only files matter that are open; these may be written to their end, within `seconds`.
+    They run on if they still write a part of this checkpoint, or of the next one. A checkpoint that is `marked` has all
+    its parts, so that only open files matter then: these can be finished within `seconds`.
     """
     if not await freeze_between_writes(watch, processes, seconds=seconds):
         return False
@@ -98,7 +99,7 @@ async def stand_still(watch: CheckpointWatch, processes: Sequence[Freezable], *,
 
 
 async def is_under_way(watch: CheckpointWatch) -> bool:
-    """Whether a checkpoint is under way, after time for the events of files that were just closed."""
+    """Whether a checkpoint is under way. Waits first until the watch has seen the files that were just closed."""
     until = time.monotonic() + FREEZE_SECONDS
     await asyncio.sleep(TURN_SECONDS)
     while watch.behind:
@@ -109,7 +110,7 @@ async def is_under_way(watch: CheckpointWatch) -> bool:
 
 
 class _Hold:
-    """The processes, frozen or not; not for long, unless they are kept so."""
+    """Freezes the processes, for LONGEST_SECONDS at most unless they are kept."""
 
     def __init__(self, processes: Sequence[Freezable]) -> None:
         self._processes = processes
@@ -129,7 +130,7 @@ class _Hold:
                 process.thaw()
 
     def keep(self) -> bool:
-        """Leave them frozen for good; False: it took too long, and they run."""
+        """Leave the processes frozen; returns False if that came too late and they run."""
         if self._thaw_at is None:
             return False
         self._thaw_at.cancel()
@@ -138,14 +139,14 @@ class _Hold:
 
 
 class _Deadline:
-    """Waits for checkpoints until it is too late for another one."""
+    """Waits for checkpoints until the time for another one is over."""
 
     def __init__(self, watch: CheckpointWatch, deadline: float, last_call: float | None) -> None:
         self._watch, self._deadline, self._last_call = watch, deadline, last_call
         self._noticed_at = deadline
 
     async def next_look(self) -> bool | None:
-        """Whether the next look found a complete checkpoint; None: there was no other look in time."""
+        """Whether the next check found a complete checkpoint; None if there was no other check in time."""
         look = asyncio.ensure_future(self._watch.next_look())
         try:
             while not look.done() and await self._is_worth_waiting():
@@ -160,7 +161,7 @@ class _Deadline:
         return max(0.0, min(until, self._last_call or until) - now)
 
     async def _is_worth_waiting(self) -> bool:
-        """In time, or one is under way, or was written until just now and may turn out to be complete."""
+        """Whether there is time left, or a checkpoint is under way or may turn out to be complete."""
         now = time.monotonic()
         if self._last_call is not None and now >= self._last_call:
             return False

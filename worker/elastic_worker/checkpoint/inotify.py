@@ -1,4 +1,4 @@
-"""The kernel's notices of what happens in folders (inotify), which Python's standard library does not offer."""
+"""The kernel's notices of changes in folders (inotify), which Python's standard library does not offer."""
 
 from __future__ import annotations
 
@@ -28,34 +28,37 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Notice:
-    """Something happened to `name` in the folder of watch number `watch`; the name is empty for the folder itself."""
+    """A change of `name` in the folder of watch number `watch`; the name is "" for the folder itself."""
 
     watch: int
     mask: int
     name: str
 
-    def says(self, bits: int) -> bool:
-        """Whether it is one of these."""
+    def has(self, bits: int) -> bool:
+        """Whether the notice has one of these bits."""
         return bool(self.mask & bits)
 
 
 class Inotify:
-    """One queue of notices. Raises OSError where the user has no instance or descriptor left."""
+    """One queue of notices. Raises OSError if the user has no inotify instance or descriptor left."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.descriptor = self._check(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, folder: Path) -> int:
-        """Watch a folder; the same folder gets the same number. Raises OSError: gone, not readable, no watch left."""
+        """Watch a folder; returns its number, the same for the same folder.
+
+        Raises OSError if the folder does not exist or is not readable, or if the user has no watch left.
+        """
         return self._check(self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), MASK | _ONLY_FOLDERS))
 
     def remove(self, watch: int) -> None:
-        """Watch it no longer; nothing happens where the folder is gone."""
+        """Stop watching that folder; nothing happens if it does not exist any more."""
         self._libc.inotify_rm_watch(self.descriptor, watch)
 
     def read(self) -> list[Notice]:
-        """All that has happened since; empty if nothing did."""
+        """The notices since the last call; [] if there are none."""
         notices: list[Notice] = []
         while True:
             try:

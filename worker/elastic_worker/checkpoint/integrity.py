@@ -1,6 +1,6 @@
-"""Tells from a file's content whether it was written to its end, where the format lets one tell.
+"""Checks by a file's content whether it was written to its end, for formats that show it.
 
-Reads a few kilobytes, or a zip's table of contents: never the tensors.
+It reads a few kilobytes, or a zip's table of contents, and never the tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 _ZIP_START = b"PK\x03\x04"
 _OLD_TORCH_START = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-"""torch.save before 1.6, or on demand: raw tensors follow the pickles, so its last byte says nothing."""
+"""The start of torch.save's format before 1.6: raw tensors follow the pickles, so the file's end shows nothing."""
 _PICKLE_PROTOCOLS = (2, 3, 4, 5)
 _PICKLE_END = b"."
 _LARGEST_JSON_BYTES = 16 << 20
@@ -23,15 +23,15 @@ _LARGEST_HEADER_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Inode, size and times of a file: they differ for another file, or one written since."""
+    """Inode, size and times of a file. They differ for another file, and for a file that was written since."""
 
     inode: int
     size: int
     changed_ns: int
 
 
-def print_of(path: Path) -> Fingerprint | None:
-    """Fingerprint of the file, or of a symlink's target; None if it is missing."""
+def fingerprint_of(path: Path) -> Fingerprint | None:
+    """Fingerprint of the file, or of a symlink's target; None if it does not exist."""
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -57,14 +57,14 @@ def is_whole(path: Path) -> bool | None:
 
 
 def _is_whole_zip(path: Path) -> bool:
-    """Whether the table of contents, which is written last, and everything that it lists are there."""
+    """Whether the zip has its table of contents, which is written last, and everything that the table lists."""
     try:
         with zipfile.ZipFile(path) as archive:
             last = max(archive.infolist(), key=lambda entry: entry.header_offset, default=None)
             if last is None:
                 return True
             if any(entry.header_offset < 0 for entry in archive.infolist()):
-                return False  # the table tells of more bytes than lie before it
+                return False  # the table lists more bytes than the file has before it
             with archive.open(last) as entry:  # checks the header that lies before the content
                 return entry.readable()
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
@@ -72,7 +72,7 @@ def _is_whole_zip(path: Path) -> bool:
 
 
 def _is_whole_safetensors(file: BinaryIO) -> bool:
-    """Header length, header, and as many bytes as the header names."""
+    """Whether the file has the header's length, the header, and as many bytes as the header names."""
     size = file.seek(0, 2)
     file.seek(0)
     try:

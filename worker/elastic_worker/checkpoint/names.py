@@ -1,7 +1,7 @@
 """Classifies files by name: temporary, log, description, part of a checkpoint, or its marker.
 
-A marker is the file that a format writes last of all. Formats contain each other: Hugging Face's trainer has a
-checkpoint of DeepSpeed, or two of torch, inside its own, so the marker of the outer one counts.
+A marker is the file that a format writes last. Formats contain each other: a checkpoint of Hugging Face's trainer has
+one of DeepSpeed, or two of torch, inside. So the marker of the outer one counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DCP_METADATA = ".metadata"
 DCP_PART = ".distcp"
 
 MARKERS = ("trainer_state.json", "latest_checkpointed_iteration.txt", "latest", DCP_METADATA)
-"""Of Hugging Face's trainer, Megatron, DeepSpeed and torch; a format may contain those that follow it here."""
+"""Markers of Hugging Face's trainer, Megatron, DeepSpeed and torch. A format may contain those that follow it here."""
 _HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+/(?:training_args\.bin$|pytorch_model_fsdp|global_step\d+/)")
 _MEGATRON = re.compile(r"(?:^|/)iter_\d{7}/")
 _DEEPSPEED = re.compile(r"_(?:model|optim)_states\.pt$")
@@ -26,17 +26,17 @@ _DESCRIPTION_ENDS = (".yaml", ".yml", ".toml", ".ini", ".md", ".txt", ".py")
 
 
 def is_temporary(below: PurePath) -> bool:
-    """Whether the file, or a folder it lies in, has a name that is given until it is complete."""
+    """Whether the file, or a folder around it, has a name that is used until it is complete."""
     return any(part.endswith(_TEMPORARY_ENDS) or part.startswith(_TEMPORARY_STARTS) for part in below.parts)
 
 
 def is_log(below: PurePath) -> bool:
-    """Whether the file is written all the time, so that an open or changed one says nothing of checkpoints."""
+    """Whether the file is a log, which is written all the time and so shows nothing about checkpoints."""
     return below.name.endswith(_LOG_ENDS) or "tfevents" in below.name
 
 
 def is_description(below: PurePath) -> bool:
-    """Whether the file describes the run or the model; alone it is no checkpoint."""
+    """Whether the file describes the run or the model. Such a file alone is no checkpoint."""
     name = below.name
     return name.endswith(_DESCRIPTION_ENDS) or (name.endswith(".json") and "config" in name)
 
@@ -44,8 +44,8 @@ def is_description(below: PurePath) -> bool:
 def marker(below: PurePath) -> str:
     """Which of MARKERS the file is; "" if none.
 
-    Torch's is one only at the path itself or in a folder right below. Deeper ones may be parts of a larger checkpoint,
-    which has one for the model and one for the optimizer.
+    torch's counts only at the path itself, or in a folder right below it. A deeper one may be part of a larger
+    checkpoint, which has one for the model and one for the optimizer.
     """
     if below.name == DCP_METADATA and len(below.parts) > 2:
         return ""
@@ -53,7 +53,7 @@ def marker(below: PurePath) -> str:
 
 
 def announced(below: PurePath) -> str:
-    """Which of MARKERS follows this file, as its format is known by the names that it gives; "" if none is known."""
+    """Which of MARKERS is expected after this file, as the file's name shows its format; "" if none is known."""
     path = below.as_posix()
     if _HUGGING_FACE.search(path):
         return "trainer_state.json"
@@ -65,5 +65,5 @@ def announced(below: PurePath) -> str:
 
 
 def is_part(below: PurePath) -> bool:
-    """Whether it counts only together with torch's metadata, which follows in the same folder."""
+    """Whether the file counts only together with torch's metadata, which follows in the same folder."""
     return below.name.endswith(DCP_PART)

@@ -1,7 +1,7 @@
-"""Keeps watches on all folders that matter for one path, and turns the kernel's notices into what happened to it.
+"""Keeps watches on all folders that matter for one path, and turns the kernel's notices into changes of its files.
 
-The path may not exist yet, may be replaced as a whole, and may be a symlink: then the nearest folder that exists is
-watched for what will come, and the folder that the symlink leads to beside the one it lies in.
+The path may not exist yet, may be replaced as a whole, and may be a symlink. Without the path, the nearest existing
+folder is watched. For a symlink, both its own folder and its target are watched.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pathlib import Path, PurePath
 from elastic_worker.checkpoint import inotify
 
 
-class FileEvent(Enum):
-    """What happened to a file."""
+class FileChange(Enum):
+    """The kinds of change of a file."""
 
     WRITTEN = "written"
     """Closed after writing, or put there by a rename or a link."""
     BEGUN = "begun"
     GONE = "gone"
-    """Renamed or deleted; everything below it, if it was a folder."""
+    """Renamed or deleted. For a folder, everything below it as well."""
 
 
 @dataclass(frozen=True)
-class Happening:
-    """`below` is the file's path relative to the watched path; that of the watched path itself is `.`."""
+class PathEvent:
+    """A change of one file. `below` is its path relative to the watched path, `.` for the watched path itself."""
 
     below: PurePath
-    deed: FileEvent
+    change: FileChange
 
 
 HERE = PurePath()
 
 
 class Tree:
-    """Use from one thread at a time. Raises OSError where nothing can be watched."""
+    """The watched folders of one path. Use from one thread at a time. Raises OSError if nothing can be watched."""
 
     def __init__(self, path: Path) -> None:
         # Not resolve(): a symlink must stay one.
@@ -50,23 +50,23 @@ class Tree:
 
     @property
     def descriptor(self) -> int:
-        """Readable when something has happened."""
+        """A file descriptor that is readable when something has happened."""
         return self._inotify.descriptor
 
     def is_folder(self) -> bool:
-        """Whether the path is one, or will be: a name without a suffix that does not exist yet."""
+        """Whether the path is a folder. One that does not exist yet counts as a folder if it has no suffix."""
         return self.path.is_dir() or (not self.path.exists() and not self.path.suffix)
 
     def root(self) -> Path:
-        """Where the files lie: the path without symlinks."""
+        """The path of the files, without symlinks."""
         return self.path.resolve()
 
     def close(self) -> None:
         """Stop watching."""
         self._inotify.close()
 
-    def watch(self) -> list[Happening]:
-        """Watch the present folders; returns the files of folders that were not watched before, the oldest first."""
+    def watch(self) -> list[PathEvent]:
+        """Watch the present folders. Returns the files of folders that were not watched before, the oldest first."""
         known = set(self._folders)
         self._root_name = self.root().name
         while True:
@@ -90,28 +90,28 @@ class Tree:
         return self._inotify.read()
 
     def may_complete(self, notice: inotify.Notice, ends: Iterable[str]) -> bool:
-        """Whether by its name this may be the end of a checkpoint, one of `ends` (`*` and `?` as in a shell).
+        """Whether the notice's name fits one of `ends` (`*` and `?` as in a shell), so that a checkpoint may end here.
 
-        Does not touch the files either.
+        Does not touch the files.
         """
-        if not notice.name or not notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
+        if not notice.name or not notice.has(inotify.CLOSE_WRITE | inotify.MOVED_TO):
             return False
         is_path = notice.name in (self.path.name, self._root_name)
         return is_path or any(fnmatchcase(notice.name, end) for end in ends)
 
-    def happenings(self, notices: Sequence[inotify.Notice]) -> list[Happening]:
-        """What was noticed under the path; watches are renewed where folders came or went."""
-        happenings: list[Happening] = []
+    def events(self, notices: Sequence[inotify.Notice]) -> list[PathEvent]:
+        """The changes below the path from these notices. Renews the watches if folders appeared or disappeared."""
+        events: list[PathEvent] = []
         renew = False
         for notice in notices:
             renew = renew or self._changes_folders(notice)
-            happenings.extend(self._meaning(notice))
-            if notice.says(inotify.OVERFLOW):
-                happenings.extend(self._all_written(self._folders.values())[-1:])
-        return happenings + (self.watch() if renew else [])
+            events.extend(self._meaning(notice))
+            if notice.has(inotify.OVERFLOW):
+                events.extend(self._all_written(self._folders.values())[-1:])
+        return events + (self.watch() if renew else [])
 
     def _wanted(self) -> Iterator[Path]:
-        """The folders to watch: those on the way to the path that may be replaced, and everything below it."""
+        """The folders to watch: those above the path that may be replaced, and all below it."""
         existing = self.path.parent
         while not existing.is_dir() and existing != existing.parent:
             existing = existing.parent
@@ -123,20 +123,20 @@ class Tree:
         elif root.parent.is_dir():
             yield root.parent
 
-    def _all_written(self, folders: Iterable[Path]) -> list[Happening]:
-        """The files in these folders that belong to the path, as if they had just been written; the oldest first."""
+    def _all_written(self, folders: Iterable[Path]) -> list[PathEvent]:
+        """The files of these folders that belong to the path, as if just written; the oldest first."""
         found = [entry for folder in folders for entry in _files_in(folder)]
         belows = (self._below(entry) for entry in sorted(found, key=_changed))
-        return [Happening(below, FileEvent.WRITTEN) for below in belows if below is not None]
+        return [PathEvent(below, FileChange.WRITTEN) for below in belows if below is not None]
 
     def _changes_folders(self, notice: inotify.Notice) -> bool:
-        if notice.says(inotify.OVERFLOW | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED):
+        if notice.has(inotify.OVERFLOW | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED):
             return True
         folder = self._folders.get(notice.watch)
         is_link = folder is not None and (folder / notice.name).is_symlink()
-        return notice.says(inotify.IS_FOLDER) or is_link or (notice.name == self.path.name)
+        return notice.has(inotify.IS_FOLDER) or is_link or (notice.name == self.path.name)
 
-    def _meaning(self, notice: inotify.Notice) -> Iterator[Happening]:
+    def _meaning(self, notice: inotify.Notice) -> Iterator[PathEvent]:
         folder = self._folders.get(notice.watch)
         if folder is None or not notice.name:
             return
@@ -144,22 +144,22 @@ class Tree:
         below = self._below(entry)
         if below is None:
             return
-        if notice.says(inotify.MOVED_FROM | inotify.DELETE):
-            yield Happening(below, FileEvent.GONE)
-        elif notice.says(inotify.CLOSE_WRITE | inotify.MOVED_TO):
+        if notice.has(inotify.MOVED_FROM | inotify.DELETE):
+            yield PathEvent(below, FileChange.GONE)
+        elif notice.has(inotify.CLOSE_WRITE | inotify.MOVED_TO):
             yield from self._arrived(entry, below)
-        elif notice.says(inotify.CREATE):
-            # A link is complete when it is made: it is not written to afterwards.
-            yield Happening(below, FileEvent.WRITTEN if _is_link(entry) else FileEvent.BEGUN)
+        elif notice.has(inotify.CREATE):
+            # A link is complete when it is made, as it is not written to afterwards.
+            yield PathEvent(below, FileChange.WRITTEN if _is_link(entry) else FileChange.BEGUN)
 
-    def _arrived(self, entry: Path, below: PurePath) -> Iterator[Happening]:
+    def _arrived(self, entry: Path, below: PurePath) -> Iterator[PathEvent]:
         if not entry.is_dir():
-            yield Happening(below, FileEvent.WRITTEN)
+            yield PathEvent(below, FileChange.WRITTEN)
         else:
             yield from self._all_written(Path(folder) for folder, _, _ in os.walk(entry))
 
     def _below(self, entry: Path) -> PurePath | None:
-        """Relative to the path, whether it was reached by its name or by what its symlink leads to."""
+        """The entry's path relative to the watched path or to its symlink's target; None outside of both."""
         for base in (self.path, self.root()):
             if entry == base:
                 return HERE

@@ -1,8 +1,8 @@
-"""Watches a path where a script saves its checkpoints, and tells when one is complete.
+"""Watches the path where a script saves its checkpoints, and signals when one is complete.
 
-The script knows nothing of it. What other pods write on a shared mount is not seen; the pod that writes is the one that
-matters, since its processes are stopped right after. A mount that hangs must not stop the heartbeats: everything that
-touches it runs in a thread.
+The script takes no part in it. Files that other pods write on a shared mount are not seen. Only the pod that writes
+matters, since its processes are stopped right after. A mount that hangs must not stop the heartbeats, so everything
+that touches the mount runs in a thread.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ RETRY_SECONDS = 5.0
 
 
 class CheckpointWatch:
-    """`writers` gives the leaders of the sessions that this pod's training processes run in.
+    """The watch on one path.
 
-    `marker`: the file that the script writes last of a checkpoint in a folder; "" for those that are known.
+    `writers` returns the leaders of the sessions in which this pod's training processes run. `marker` is the name of
+    the file that ends a checkpoint in a folder (see `Candidates`), "" for the known ones.
     """
 
     def __init__(self, path: Path, *, writers: Callable[[], Iterable[int]], marker: str = "") -> None:
         self.path = path
         self.problem = ""
-        """Why it cannot watch or read, for people; empty while it can."""
+        """Why the path cannot be watched or read, for people; "" while it can be."""
         self.completed = 0
         self.last: float | None = None
         """Monotonic seconds of the last complete checkpoint."""
@@ -49,7 +50,7 @@ class CheckpointWatch:
         self._alarms: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Watch from now on; if that is not possible, `problem` says why and it tries again by itself."""
+        """Watch from now on. If that is not possible, `problem` says why, and it is tried again in the background."""
         await self._try_to_watch()
         self._task = asyncio.ensure_future(self._run())
 
@@ -67,7 +68,7 @@ class CheckpointWatch:
             pass
 
     async def next_look(self) -> bool:
-        """Return after the next look at what happened: whether a checkpoint was found to be complete."""
+        """Wait for the next check; returns whether it found a complete checkpoint."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         try:
@@ -77,7 +78,7 @@ class CheckpointWatch:
 
     @contextmanager
     def alarm(self, ring: Callable[[], None]) -> Iterator[None]:
-        """While it lasts, call `ring` the moment a checkpoint may be complete, before looking at it."""
+        """Within this context, call `ring` the moment a checkpoint may be complete, before it is checked."""
         self._alarms.append(ring)
         try:
             yield
@@ -86,17 +87,17 @@ class CheckpointWatch:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a checkpoint is under way, be it that no file of it is open just now."""
+        """Whether a checkpoint is under way, even if no file of it is open now."""
         return self.behind or (self._finder is not None and self._finder.unfinished())
 
     @property
     def marked(self) -> bool:
-        """Whether a marker ended the last complete checkpoint: then no pod has more of it to write."""
+        """Whether a marker ended the last complete checkpoint, so that no pod has more of it to write."""
         return self._finder is not None and self._finder.marked
 
     @property
     def behind(self) -> bool:
-        """Whether something has happened that was not looked at yet; another look follows."""
+        """Whether there are notices that were not handled yet; another check follows."""
         return self._looking or self._happened.is_set()
 
     def being_written(self) -> bool:
@@ -104,7 +105,7 @@ class CheckpointWatch:
         return self._finder is not None and self._finder.being_written()
 
     def verify(self) -> bool:
-        """Whether the last candidate still is there to its end. Reads a little of it."""
+        """Whether the last candidate is unchanged and complete. Reads a little of it."""
         return self._finder is not None and self._finder.verify()
 
     async def _run(self) -> None:
@@ -114,12 +115,12 @@ class CheckpointWatch:
             try:
                 await (self._try_to_watch() if self._finder is None else self._look(self._finder))
             except Exception as error:
-                # If this ended unseen, a waiter would wait for ever for a checkpoint.
+                # If this ended unnoticed, a waiter would wait for ever for a checkpoint.
                 log.exception("path=%s cannot be looked at; it is watched anew", self.path)
                 self._note_surprise(error)
 
     def _patience(self) -> float | None:
-        """Seconds until there is something to do even if nothing happens; None: there is not."""
+        """Seconds until the next check if nothing happens; None if none is due."""
         if self._finder is None:
             return RETRY_SECONDS
         due_at = self._finder.due_at()
@@ -166,7 +167,7 @@ class CheckpointWatch:
         asyncio.get_running_loop().remove_reader(finder.descriptor)
 
     def _notice(self, finder: Finder) -> None:
-        self._unlisten(finder)  # until these are dealt with
+        self._unlisten(finder)  # until these notices are handled
         notices, may_complete = finder.read()
         self._notices.extend(notices)
         if may_complete:

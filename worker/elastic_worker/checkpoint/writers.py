@@ -1,4 +1,4 @@
-"""Finds the files that some processes have open for writing, from /proc."""
+"""Finds the files that processes have open for writing, in /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_for_writing(leaders: Iterable[int]) -> Iterator[Path]:
 
 
 def all_stopped(leaders: Iterable[int]) -> bool:
-    """Whether none of these processes runs: each is stopped, dead or gone."""
+    """Whether none of these processes runs: each is stopped or has ended."""
     return all(_state(pid) in ("T", "t", "Z", "X", "") for pid in leaders)
 
 
@@ -31,7 +31,7 @@ def _state(pid: int) -> str:
 
 
 def _of_process(folder: Path) -> Iterator[Path]:
-    with suppress(OSError):  # ended meanwhile, or another user's
+    with suppress(OSError):  # it has ended meanwhile, or is another user's
         for number in (folder / "fd").iterdir():
             with suppress(OSError):
                 target = str(number.readlink())

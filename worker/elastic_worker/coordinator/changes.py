@@ -1,4 +1,4 @@
-"""What the last changes cost, in parts: from the fact that caused one to the first step after it."""
+"""Records what the latest changes cost: the time from the cause of a change to the first step after it, in parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.model import Generation
 
-MOST = 20
+MOST_CHANGES = 20
 
 
 @dataclass
 class Change:
-    """One change of the group. Marks are monotonic seconds: caused, decided, stopped, formed, started, stepped.
+    """One change of the group. `marks` are monotonic seconds: decided, aligned, stopped, formed, started, stepped ...
 
-    `pause` is what a survivor measured between its last step before and its first after, `lost` how many steps are
-    done again; None while nobody knows.
+    `pause` is the time that a survivor measured between its last step before and its first step after. `lost` is how
+    many steps are done again. Both are None while they are not known.
     """
 
     reason: str
@@ -32,13 +32,13 @@ class Change:
     stepped: int = 0
 
     def parts(self) -> dict[str, float]:
-        """Seconds from each mark to the next."""
+        """Return the seconds from each mark to the next, by the later one's name."""
         names = list(self.marks)
         return {name: round(self.marks[name] - self.marks[before], 4) for before, name in zip(names, names[1:])}
 
-    def shown(self) -> dict[str, Any]:
-        """As in /status."""
-        shown: dict[str, Any] = {
+    def to_status(self) -> dict[str, Any]:
+        """Return the change as /status shows it."""
+        status: dict[str, Any] = {
             "generation": self.generation,
             "time": round(self.time, 3),
             "reason": self.reason,
@@ -46,10 +46,10 @@ class Change:
             "to": self.to,
         }
         if self.pause is not None:
-            shown["pauseSeconds"] = round(self.pause, 3)
+            status["pauseSeconds"] = round(self.pause, 3)
         if self.lost is not None:
-            shown["lostSteps"] = self.lost
-        return shown
+            status["lostSteps"] = self.lost
+        return status
 
 
 class Changes:
@@ -59,7 +59,7 @@ class Changes:
         self._all: list[Change] = []
 
     def decided(self, decision: Decision, before: int, now: float) -> None:
-        """A change of a group of `before` pods is decided on, or another one instead of that which was."""
+        """Record that a change of a group of `before` pods is decided on, possibly instead of an unfinished one."""
         latest = self.latest
         if latest is not None and not latest.generation:
             latest.reason, latest.sentence = decision.reason, decision.sentence
@@ -68,7 +68,7 @@ class Changes:
         self._add(Change(decision.reason, decision.sentence, time.time(), before, marks={"decided": now}))
 
     def formed(self, group: Generation, sentence: str, before: int, now: float) -> Change:
-        """A group has come about: by the change that was decided on, or by one that nobody had to decide on."""
+        """Record that a group has formed; return its change, the unfinished one or else a new one."""
         change = self.latest
         if change is None or change.generation:
             change = self._add(Change(group.reason, sentence, time.time(), before, marks={"decided": now}))
@@ -77,33 +77,33 @@ class Changes:
         return change
 
     def mark(self, name: str, now: float) -> None:
-        """A part of the change under way is done."""
+        """Record that a part of the change under way is done now."""
         if self.latest is not None:
             self.latest.marks[name] = now
 
     def _add(self, change: Change) -> Change:
-        """One that was decided on and did not lead to a group is merged with it."""
+        """Add a change; an unfinished one is merged into it."""
         if self._all and not self._all[0].generation:
             before = self._all.pop(0)
             change.from_, change.marks = before.from_, {**before.marks, **change.marks}
             change.lost = before.lost if change.lost is None else change.lost
         self._all.insert(0, change)
-        del self._all[MOST:]
+        del self._all[MOST_CHANGES:]
         return change
 
     def drop_unfinished(self) -> None:
-        """What was decided on is not done after all."""
+        """Forget a change that was decided on and is not done after all."""
         self._all = [change for change in self._all if change.generation]
 
     @property
     def latest(self) -> Change | None:
-        """The newest."""
+        """Return the newest change, finished or not."""
         return self._all[0] if self._all else None
 
     def of(self, generation: int) -> Change | None:
-        """The one that led to that generation."""
+        """Return the change that led to that generation."""
         return next((change for change in self._all if change.generation == generation), None)
 
-    def shown(self) -> list[dict[str, Any]]:
-        """As in /status: those that led to a group."""
-        return [change.shown() for change in self._all if change.generation]
+    def to_status(self) -> list[dict[str, Any]]:
+        """Return the changes that led to a group, as /status shows them."""
+        return [change.to_status() for change in self._all if change.generation]

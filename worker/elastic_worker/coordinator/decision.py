@@ -1,24 +1,25 @@
-"""What was decided, as data, and what decisions of both kinds are made of."""
+"""What was decided, as data, and what decisions with restarted processes and those in place have in common."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastic_worker.coordinator.model import Failure, Generation, Pod
-from elastic_worker.coordinator.state import CoordinatorState, Regroup
+from elastic_worker.coordinator.state import CoordinatorState, RegroupAttempt
 
 LOOK_SECONDS = 10.0
-"""Whether anybody still does anything is asked so often."""
+"""How often the coordinator looks for idle processes while nothing else happens."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: stay, adopt, align, resume, stop, stopped, give_up, form, done or fail.
+    """What to do (`act`), and why (`sentence`).
 
-    In place also candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, park or count.
+    `act` is stay, adopt, align, resume, stop, stopped, give_up, form, done or fail; for changes in place also
+    candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, prepare_wait, wait_broken or count_failure.
 
-    `until`: when, with nothing else new, the answer may differ. `reason` is that of a change. To align: a checkpoint is
-    to begin within `seconds`, and to end within `last_call` seconds.
+    `until`: when the decision may differ though nothing new has happened. `reason`: that of the change, as users see
+    it. To align: the checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds.
     """
 
     act: str
@@ -30,11 +31,11 @@ class Decision:
     seconds: float | None = None
     last_call: float | None = None
     pods: tuple[Pod, ...] = ()
-    attempt: Regroup | None = None
+    attempt: RegroupAttempt | None = None
 
 
 def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str) -> Generation:
-    """The one that these pods would make now."""
+    """Return the generation that these pods would make now."""
     assert state.wish is not None
     return Generation(
         number=(state.group.number if state.group else 0) + 1,
@@ -45,3 +46,11 @@ def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str)
         failures=state.failures,
         step=state.step,
     )
+
+
+def too_many_failures(state: CoordinatorState) -> Decision | None:
+    """Return the decision to fail the job if its script has failed too often in a row; else None."""
+    if state.failure is None or state.failures < max(1, state.rules.max_failures):
+        return None
+    sentence = f"{state.failure.message} (failure {state.failures} in a row)"
+    return Decision("fail", sentence, failure=replace(state.failure, message=sentence))

@@ -1,4 +1,4 @@
-"""Does what was decided: changes the coordinator's state, tells the members, and notes what each change cost."""
+"""Carries out decisions: changes the state, sends orders to the members, and records what each change cost."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from typing import Any
 from elastic_worker import contract
 from elastic_worker.coordinator.aligning import Aligning
 from elastic_worker.coordinator.changes import Changes
-from elastic_worker.coordinator.choose import is_to_blame
+from elastic_worker.coordinator.checkpoint_requests import CheckpointRequests
+from elastic_worker.coordinator.choose import is_script_failure
 from elastic_worker.coordinator.decide import backoff
 from elastic_worker.coordinator.decision import Decision
 from elastic_worker.coordinator.execute_in_place import InPlaceExecutor
 from elastic_worker.coordinator.member import GivenUp, Leaving, Member
 from elastic_worker.coordinator.model import Failure, Generation
-from elastic_worker.coordinator.saving import Saving
+from elastic_worker.coordinator.outbox import Send, send_group
 from elastic_worker.coordinator.state import CoordinatorState, Phase
-from elastic_worker.coordinator.telling import Tell, tell_group
 from elastic_worker.protocol import orders
 from elastic_worker.protocol.codec import Message
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30.0
-"""What processes get to end after SIGTERM in a planned change, as torchrun gives them."""
-LINGER_SECONDS = 2.0
-"""A master that leaves while the others train on stays so long: of pods that are told to go together, each hears it at
-a moment of its own, and a master that waits costs the training nothing."""
+"""How long processes may take to end after SIGTERM in a planned change, as under torchrun."""
 BROKEN_STOP_SECONDS = 5.0
-"""The same where a peer is gone: no collective can end well any more, so nothing is gained by waiting."""
+"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
+LINGER_SECONDS = 2.0
+"""How long a leaving master stays while the others train on: pods that are asked to go together learn of it one after
+the other, and a master that waits costs the training nothing."""
 
 
 class Executor:
-    """Carries out decisions on `state`; `tell(uids, message)` reaches those of the members that are connected."""
+    """Carries out decisions on `state`; `send(uids, message)` reaches the connected ones of these members."""
 
-    def __init__(self, state: CoordinatorState, tell: Tell) -> None:
-        self.state, self._tell = state, tell
+    def __init__(self, state: CoordinatorState, send: Send) -> None:
+        self.state, self._send = state, send
         self.changes = Changes()
         self.training: dict[str, Any] = {}
-        self.aligning = Aligning(state, tell)
-        self.saving = Saving(state, tell)
-        self.in_place = InPlaceExecutor(state, tell, self.changes)
+        self.aligning = Aligning(state, send)
+        self.checkpoint_requests = CheckpointRequests(state, send)
+        self.in_place = InPlaceExecutor(state, send, self.changes)
 
     def do(self, decision: Decision, now: float) -> None:
-        """Carry out whatever is not "stay"."""
+        """Carry out a decision other than "stay"."""
         if decision.act in self.in_place.acts:
             self.in_place.acts[decision.act](decision, now)
             return
@@ -65,31 +65,31 @@ class Executor:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, now: float) -> None:
-        """Members that the previous coordinator has asked stop waiting."""
+        """Let a group train on; members that wait for an answer of the previous coordinator go on, too."""
         self._enter(Phase.RUNNING, now)
-        self._tell_all(orders.Cancel())
+        self._send_to_all(orders.Cancel())
 
     def _align(self, decision: Decision, now: float) -> None:
         assert self.state.group is not None
         again = self.state.phase == Phase.ALIGNING
-        self.state.why, self.state.planned_at = decision.reason, now
+        self.state.change_reason, self.state.planned_at = decision.reason, now
         if not again:
             self.changes.decided(decision, len(self.state.group.pods), now)
         self._enter(Phase.ALIGNING, now)
         self.aligning.begin(decision.seconds, decision.last_call, now)
-        self.saving.begin()
+        self.checkpoint_requests.begin()
 
     def _resume(self, now: float) -> None:
         assert self.state.group is not None
         self._enter(Phase.RUNNING, now)
         self.changes.drop_unfinished()
-        self._tell(self.state.group.places, orders.Resume())
+        self._send(self.state.group.places, orders.Resume())
 
     def _stop(self, decision: Decision, now: float) -> None:
         state = self.state
-        state.why, state.failure = decision.reason, decision.failure
+        state.change_reason, state.failure = decision.reason, decision.failure
         state.end_change()
-        is_whole = state.aligned and not state.in_vain
+        is_whole = state.aligned and not state.no_checkpoint_came
         self.changes.decided(decision, len(state.group.pods) if state.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
@@ -98,13 +98,13 @@ class Executor:
         seconds = STOP_SECONDS if decision.reason in ("Join", "Leave") else BROKEN_STOP_SECONDS
         running: dict[int, list[str]] = {}
         for member in state.members.values():
-            if member.where.connected and (number := member.processes.number):
+            if member.is_connected and (number := member.processes.number):
                 running.setdefault(number, []).append(member.pod.uid)
         for number, uids in running.items():
-            self._tell(uids, orders.Stop(number, seconds, dump=stalled))
+            self._send(uids, orders.Stop(number, seconds, dump=stalled))
 
     def _give_up(self, decision: Decision) -> None:
-        """Pods that do not say that their processes have ended; they may train again once they say so."""
+        """Give up pods that do not report the end of their processes; they may train again once they do."""
         for pod in decision.pods:
             self.state.members[pod.uid].give_up("it does not say that its processes have ended")
 
@@ -112,17 +112,17 @@ class Executor:
         state = self.state
         assert state.group is not None
         self.changes.mark("stopped", now)
-        if state.why == "Failure":
+        if state.change_reason == "Failure":
             self._count_failure(state.group, now)
         self._enter(Phase.WAITING, now)
         for member in state.members.values():
             member.failure = None
 
     def _count_failure(self, group: Generation, now: float) -> None:
-        """A failure counts, unless a pod that went has caused it."""
+        """Count a failure, unless a pod that went has caused it."""
         state = self.state
-        if not is_to_blame(state, group, now):
-            state.why = "Loss"
+        if not is_script_failure(state, group, now):
+            state.change_reason = "Loss"
             return
         state.failures = 1 if state.progressed else state.failures + 1
         state.restart_at = now + backoff(state.failures)
@@ -136,7 +136,7 @@ class Executor:
         latest = self.changes.latest
         state.step = max(0, state.step - ((latest.lost or 0) if latest and not latest.generation else 0))
         # A generation's store is its own: some versions of torch use the same keys in each.
-        store_port, state.members[state.me].store_port = state.members[state.me].store_port, 0
+        store_port, state.members[state.own_uid].store_port = state.members[state.own_uid].store_port, 0
         state.group = group = replace(group, store_port=store_port, step=state.step)
         state.progressed, state.restart_at = False, 0.0
         self.changes.formed(group, decision.sentence, before, now)
@@ -149,62 +149,62 @@ class Executor:
             group.reason,
         )
         for pod in group.pods:
-            state.members[pod.uid].start(group.number)
-        tell_group(state, self._tell, group, group.places, orders.Form)
+            state.members[pod.uid].assign(group.number)
+        send_group(state, self._send, group, group.places, orders.Form)
 
     def _done(self, now: float) -> None:
         self._enter(Phase.DONE, now)
-        self._tell_all(orders.Done())
+        self._send_to_all(orders.Done())
 
     def _fail(self, decision: Decision, now: float) -> None:
         assert decision.failure is not None
         self._enter(Phase.FAILED, now)
         failure = decision.failure
-        told = orders.Fail(
+        order = orders.Fail(
             exit_code=contract.EXIT_DO_NOT_RETRY,
             rank=failure.rank,
             message=failure.message,
             pod=failure.pod,
             script_exit_code=failure.exit_code,
         )
-        self._tell_all(told)
+        self._send_to_all(order)
 
-    # -- what members answer ------------------------------------------------------------------------------------------
+    # -- reports of members -------------------------------------------------------------------------------------------
 
-    def check_runs(self, member: Member) -> None:
-        """A member that comes with processes of a group that is over stops them; one without its own has lost them."""
+    def check_processes(self, member: Member) -> None:
+        """Stop a new member's processes if they are of an earlier group; count them as failed if they are gone."""
         state = self.state
         group = state.group
         runs = member.processes.number
-        mine = group is not None and member.pod.uid in group.uids and runs == group.number
+        is_current = group is not None and member.pod.uid in group.uids and runs == group.number
         is_over = state.phase == Phase.STOPPING or (state.phase == Phase.WAITING and state.phase_since > state.started)
-        if runs and (is_over or not mine):
-            self._tell([member.pod.uid], orders.Stop(runs, BROKEN_STOP_SECONDS))
-        if state.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not mine:
-            told = "its processes are gone"
-            member.failure = Failure(group.number, -1, -1, told, member.pod.name, is_consequence=True)
+        if runs and (is_over or not is_current):
+            self._send([member.pod.uid], orders.Stop(runs, BROKEN_STOP_SECONDS))
+        if state.phase in (Phase.RUNNING, Phase.ALIGNING) and group and member.pod.uid in group.uids and not is_current:
+            problem = "its processes are gone"
+            member.failure = Failure(group.number, -1, -1, problem, member.pod.name, is_consequence=True)
 
     def started(self, member: Member, generation: int, now: float) -> None:
-        """All of a member's processes run."""
+        """Record that all of a member's processes run."""
         change = self.changes.of(generation)
         if change is not None:
             change.marks["started"] = now
-        member.runs(generation)
+        member.mark_running(generation)
 
     def stopped(self, member: Member, steps_lost: int | None, *, unkillable: str = "") -> None:
-        """None of a member's processes runs, but for one that is `unkillable`."""
-        member.stop(unkillable)
+        """Record that none of a member's processes runs, but for one that is `unkillable`."""
+        member.mark_stopped(unkillable)
         change = self.changes.latest
         if change is not None and steps_lost is not None and not change.generation:
             lost = int(steps_lost)
             change.lost = lost if change.lost is None else min(change.lost, lost)
 
     def aligned(self, member: Member, now: float, *, whole: bool, marked: bool) -> None:
-        """A member's processes stand right after a checkpoint (`whole`), or there was none in time."""
+        """Pass on that a member's processes stand right after a checkpoint (`whole`), or that none came in time."""
         self.aligning.answered(member, now, whole=whole, marked=marked)
 
     def stepped(self, generation: int, pause: float | None, now: float) -> None:
-        """A member's processes did their first step of that generation; `pause` is what a survivor measured."""
+        """Record the first step of a member in that generation; `pause` is what a survivor measured."""
         change = self.changes.of(generation)
         if change is None:
             return
@@ -215,31 +215,31 @@ class Executor:
         if change.stepped == change.to:
             log.info("generation=%d first step pause=%s parts=%s", generation, change.pause, change.parts())
 
-    def release(self) -> None:
-        """Let the leaving pods go that have nothing to stop; the master last.
+    def release_leaving(self) -> None:
+        """Let leaving pods go that have no processes to stop; the master last.
 
-        Where all wait with their state in memory and no pod that stays has it, one of the leaving pods writes it down.
+        If all wait with their state in memory and no staying pod has it, one of the leaving pods writes a checkpoint.
         """
         state = self.state
         for member in state.members.values():
-            if not isinstance(member.where, Leaving):
+            if not isinstance(member.presence, Leaving):
                 continue
             if member.still_runs and not state.parked:
                 continue
-            if member.pod.uid == state.me and self._others_stop():
+            if member.pod.uid == state.own_uid and self._others_stop():
                 continue
             if (
                 state.phase in (Phase.WAITING, Phase.DONE, Phase.FAILED)
                 or state.parked
                 or not self._is_in_group(member)
             ):
-                after = LINGER_SECONDS if member.pod.uid == state.me and self._others_train() else 0.0
-                self._tell([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
+                after = LINGER_SECONDS if member.pod.uid == state.own_uid and self._others_train() else 0.0
+                self._send([member.pod.uid], orders.Leave(save=self.in_place.is_to_save(member), after=after))
 
-    # -- the account --------------------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------------------
 
     def status(self, sentence: str) -> dict[str, Any]:
-        """What the coordinator knows of what /status shows."""
+        """Return the coordinator's part of /status; `sentence` is that of the last decision."""
         state, group = self.state, self.state.group
         training = state.phase in (Phase.RUNNING, Phase.ALIGNING) and group is not None and not state.parked
         return {
@@ -255,22 +255,22 @@ class Executor:
             "givenUp": [
                 {"pod": m.pod.name, "why": m.readiness.why}
                 for m in state.members.values()
-                if m.where.connected and isinstance(m.readiness, GivenUp)
+                if m.is_connected and isinstance(m.readiness, GivenUp)
             ],
             "training": {**({"step": state.step} if state.step else {}), **self.training},
-            "changes": self.changes.shown(),
+            "changes": self.changes.to_status(),
         }
 
     def _enter(self, phase: str, now: float) -> None:
         state = self.state
         state.phase, state.phase_since = phase, now
-        state.aligned, state.in_vain, state.still_until, state.asked_at = False, False, None, None
+        state.aligned, state.no_checkpoint_came, state.still_deadline, state.asked_at = False, False, None, None
 
-    def _tell_all(self, message: Message) -> None:
-        self._tell(self.state.members, message)
+    def _send_to_all(self, message: Message) -> None:
+        self._send(self.state.members, message)
 
     def _others_stop(self) -> bool:
-        others = [m for m in self.state.members.values() if m.still_runs and m.pod.uid != self.state.me]
+        others = [m for m in self.state.members.values() if m.still_runs and m.pod.uid != self.state.own_uid]
         return bool(others) and not self.state.parked and not self._others_train()
 
     def _others_train(self) -> bool:

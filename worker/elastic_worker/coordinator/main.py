@@ -1,4 +1,4 @@
-"""The coordinator's process: started by the master's launcher, and again when it ends."""
+"""The coordinator's process. The master's launcher starts it, and restarts it when it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastic_worker.settings import Settings, read
 
 def main() -> None:
     """Serve until killed."""
-    # The signal that ends the pod goes to its launcher, which needs the coordinator until it has left.
+    # The signal that ends the pod goes to the launcher, which needs the coordinator until it has left.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     set_up("coordinator")
@@ -26,12 +26,12 @@ def main() -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    """Python 3.9 binds an event to the loop in which it is made, so the coordinator is made in the one that it uses."""
+    """Make the coordinator inside its event loop, as Python 3.9 binds asyncio's events to the running loop."""
     await coordinator_of(settings).serve(settings.port)
 
 
 def coordinator_of(settings: Settings) -> Coordinator:
-    """The coordinator that these settings ask for."""
+    """Return a coordinator with these settings."""
     now = time.monotonic()
     rules = Rules(
         align_seconds=settings.align_seconds if settings.checkpoint_path else None,
@@ -40,7 +40,7 @@ def coordinator_of(settings: Settings) -> Coordinator:
         stall_seconds=settings.stall_seconds,
     )
     masters = Succession(settings.checkpoint_path, job_uid=settings.job_uid, epoch=settings.epoch)
-    state = CoordinatorState(me=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
+    state = CoordinatorState(own_uid=settings.pod_uid, epoch=settings.epoch, rules=rules, started=now, phase_since=now)
     if settings.epoch > 1 and masters.is_known:
         state.gives_way_until = now + GIVE_WAY_SECONDS
     return Coordinator(

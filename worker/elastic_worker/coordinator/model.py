@@ -1,7 +1,7 @@
-"""Of what the coordinator knows, that which does not change: pods, wishes, generations, failures.
+"""Immutable data of the coordinator: pods, wishes, generations and failures.
 
-A generation is one group of training processes: which pods, in which order of ranks. Times are monotonic seconds of
-the coordinator's own clock; what members say of times comes as durations.
+A generation is one group of training processes: its pods, in the order of their ranks. Times are monotonic seconds of
+the coordinator's own clock. Members report durations instead of times.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import accumulate
 from typing import Any
 
 UNKNOWN = "?"
-"""What the uid of a pod begins with of which only its place in a group is known (see `part`)."""
+"""Prefix of the uid of a pod of which only its place in a group is known (`part`)."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod of the job, as it introduces itself. `processes` is how many training processes it runs."""
+    """A pod of the job, as its hello describes it. `processes` is how many training processes it runs."""
 
     uid: str
     name: str
@@ -29,18 +29,21 @@ class Pod:
 
     @staticmethod
     def from_message(message: Mapping[str, Any], *, address: str = "") -> Pod:
-        """From JSON of any release; `address` is where it is, if it does not say so. Raises KeyError without a uid."""
+        """Decode JSON of any release; `address` is used if the message has none. Raises KeyError without a uid."""
         return Pod(**{"name": message["uid"], "address": address, **known_fields(Pod, message)})
 
     @property
     def is_known(self) -> bool:
-        """Whether its name and uid are its own."""
+        """Whether more than its place in a group is known of the pod."""
         return not self.uid.startswith(UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """The pods that are to train, by uid, and the allowed sizes, in pods; `number` grows with each wish of a master."""
+    """The operator's wish: the uids of the pods that may train, and the allowed sizes in pods; `number` only grows.
+
+    `has_successor`: another master may be made while this one is cut off, so the smaller part of a group waits.
+    """
 
     number: int
     members: frozenset[str]
@@ -48,9 +51,10 @@ class Wish:
     most: int = 4096
     sizes: tuple[int, ...] = ()
     step: int = 1
+    has_successor: bool = True
 
     def largest(self, available: int) -> int:
-        """The largest allowed size for that many pods; 0 if they are too few."""
+        """Return the largest allowed size for that many pods; 0 if they are too few."""
         if self.sizes:
             return max((size for size in self.sizes if self.fewest <= size <= available), default=0)
         if available < self.fewest:
@@ -61,10 +65,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Generation:
-    """A group: its pods in the order of their ranks, formed under a master's `epoch` by its `wish`.
+    """A group: its pods in the order of their ranks, formed under a master's `epoch` for its `wish`.
 
-    A coordinator that starts anew learns from the members what was, each of which has its part (`part`): `failures` in
-    a row without progress, `step` as the optimizer steps done when it formed. What is asked of it is worked out once.
+    `failures` (in a row, without progress) and `step` (optimizer steps done when it formed) are for a restarted
+    coordinator, which learns them from the members' parts (`part`).
     """
 
     number: int
@@ -78,49 +82,49 @@ class Generation:
 
     @cached_property
     def uids(self) -> frozenset[str]:
-        """The pods, by uid."""
+        """Return the uids of the pods."""
         return frozenset(self.places)
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
-        """Which of the pods each uid is, from 0 on, and the lowest rank in that pod."""
+        """Return by uid the index of each pod in `pods`, and the lowest rank in that pod."""
         ranks = accumulate((pod.processes for pod in self.pods), initial=0)
         return {pod.uid: (place, rank) for place, (pod, rank) in enumerate(zip(self.pods, ranks))}
 
     @cached_property
     def world_size(self) -> int:
-        """Training processes of all pods."""
+        """Return the number of training processes of all pods."""
         return sum(pod.processes for pod in self.pods)
 
     @cached_property
     def is_without_master(self) -> bool:
-        """Whether workers go on alone, until the master's processes join them (125)."""
+        """Whether the workers train alone, until the master's processes join them (125)."""
         return bool(self.pods) and not any(pod.is_master for pod in self.pods)
 
     @property
     def order(self) -> tuple[int, int]:
-        """What makes one generation later than another."""
+        """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
     def to_message(self) -> dict[str, Any]:
-        """As JSON."""
+        """Encode the whole group as JSON."""
         return asdict(self)
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> Generation:
-        """From JSON of any release. Raises AttributeError, KeyError, TypeError for what is none."""
+        """Decode JSON of any release. Raises AttributeError, KeyError or TypeError for anything else."""
         pods = tuple(Pod.from_message(pod) for pod in message["pods"])
         return Generation(**{**known_fields(Generation, message), "pods": pods})
 
 
 def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
-    """What this release knows of a message: fields that another one has added are passed over (103)."""
+    """Return the fields of a message that this release knows; those added by other releases are ignored (103)."""
     return {each.name: message[each.name] for each in fields(kind) if each.name in message}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A training process that ended badly, or a pod whose processes are gone (`rank` -1)."""
+    """A training process that failed, or a pod whose processes are gone (`rank` -1)."""
 
     generation: int
     rank: int

@@ -1,10 +1,10 @@
-"""One pod's part of a generation: all that it is told of it, so that a group of n pods costs n words of one length.
+"""One pod's part of a generation: all that the pod needs, so that a group of n pods takes n messages of one length.
 
-It travels as `{"part": {...}}`. Launchers of earlier releases are told the whole group, and coordinators of earlier
-releases tell it (113): `taken` reads both, `as_whole` says to such a coordinator what of the group is known here.
+It is sent as `{"part": {...}}`. Launchers of earlier releases are sent the whole group, and coordinators of earlier
+releases send it (113): `read_part` reads both forms, `to_whole_group` answers such a coordinator.
 
-A coordinator that starts anew puts the group together again from the parts of the pods that dial in (`remembered`). The
-places of the others are held by pods of which nothing else is known (`Pod.is_known`).
+A restarted coordinator puts the group together again from the parts of the pods that connect (`merge_reported`). Until
+a pod connects, an unknown pod holds its place in the group (`Pod.is_known`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from elastic_worker.coordinator.model import UNKNOWN, Generation, Pod, known_fie
 
 @dataclass(frozen=True)
 class Part:
-    """What a pod needs of a generation: `pods` of them make it, this one is at `place` (-1: it is not in it).
+    """What a pod needs of a generation: the number of its `pods`, and the pod's own `place` (-1: it is not in it).
 
-    Its `processes` have the ranks from `first_rank` on. `host` is the address of the first pod, which serves the store;
-    it is the master's, but of a group that goes on `without_master` (125).
+    The pod's `processes` have the ranks from `first_rank` on. `host` is the address of the first pod, which serves the
+    store: the master, except in a group `without_master` (125).
     """
 
     number: int
@@ -41,16 +41,16 @@ class Part:
 
     @property
     def order(self) -> tuple[int, int]:
-        """What makes one generation later than another."""
+        """Return the key by which later generations are greater."""
         return self.epoch, self.number
 
     def to_message(self) -> dict[str, Any]:
-        """As JSON."""
+        """Encode the part as JSON."""
         return {"part": dict(vars(self))}
 
 
 def part_of(group: Generation, uid: str) -> Part:
-    """That of the pod `uid`."""
+    """Return the part of the pod `uid`."""
     place, first_rank = group.places.get(uid, (-1, -1))
     return Part(
         number=group.number,
@@ -70,32 +70,35 @@ def part_of(group: Generation, uid: str) -> Part:
     )
 
 
-def taken(message: Mapping[str, Any], uid: str) -> Part:
-    """The part of the pod `uid`, from one or from the whole group. Raises AttributeError, KeyError, TypeError."""
+def read_part(message: Mapping[str, Any], uid: str) -> Part:
+    """Decode the part of the pod `uid`, from a part or from the whole group.
+
+    Raises AttributeError, KeyError or TypeError for anything else.
+    """
     if "part" not in message:
         return part_of(Generation.from_message(message), uid)
     return Part(**known_fields(Part, message["part"]))
 
 
-def as_whole(part: Part, pod: Pod) -> dict[str, Any]:
-    """The group for a coordinator that knows no parts: the other pods under names that nobody has."""
+def to_whole_group(part: Part, pod: Pod) -> dict[str, Any]:
+    """Encode the group for a coordinator that knows no parts: the other pods have names that no real pod has."""
     return _with(_of_unknown(part), part, pod).to_message()
 
 
-def remembered(group: Generation | None, told: Mapping[str, Any] | None, pod: Pod) -> Generation | None:
-    """The latest group that is known, when `pod` brings what it was told of one; `group` itself if that is nothing new.
+def merge_reported(group: Generation | None, reported: Mapping[str, Any] | None, pod: Pod) -> Generation | None:
+    """Return the latest known group, given the part or whole that `pod` reports; `group` itself if that adds nothing.
 
-    Raises AttributeError, KeyError, TypeError for what is no group.
+    Raises AttributeError, KeyError or TypeError if `reported` is no group.
     """
-    if not told:
+    if not reported:
         return group
-    if "part" in told:
-        part = taken(told, pod.uid)
+    if "part" in reported:
+        part = read_part(reported, pod.uid)
         return _with(_of_unknown(part) if group is None or part.order > group.order else group, part, pod)
-    order = told.get("epoch", 0), told["number"]
+    order = reported.get("epoch", 0), reported["number"]
     if group is not None and (order < group.order or (order == group.order and all(p.is_known for p in group.pods))):
         return group
-    return Generation.from_message(told)
+    return Generation.from_message(reported)
 
 
 def _with(group: Generation, part: Part, pod: Pod) -> Generation:
@@ -105,7 +108,7 @@ def _with(group: Generation, part: Part, pod: Pod) -> Generation:
 
 
 def _of_unknown(part: Part) -> Generation:
-    """The group of that part: of its pods no more is known than whether the first one is the master's."""
+    """Return the group of that part with unknown pods, the first of which may be known to be the master's."""
     of = f"of generation {part.number}"
     pods = [Pod(f"{UNKNOWN}{place}", f"pod {place} {of}", "", part.processes) for place in range(part.pods)]
     if not part.without_master:

@@ -1,7 +1,7 @@
-"""The coordinator at work: members dial in, say what they are, and are told what to do.
+"""The coordinator's server: members connect, report their state, and receive orders.
 
-Every message, broken connection, wish and passing of time leads to the same question (`decide`), and the answer is
-carried out here. Nothing is kept on disk: a coordinator that starts anew learns from the members.
+Each report, broken connection, wish and deadline leads to the same question (`decide`), and the decision is carried out
+(`execute`). Nothing is kept on disk: a restarted coordinator learns the state from the members.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from elastic_worker.contract import IN_PLACE
 from elastic_worker.coordinator.choose import RECONNECT_SECONDS
 from elastic_worker.coordinator.decide import decide
 from elastic_worker.coordinator.execute import Executor
-from elastic_worker.coordinator.hearing import Hearing
+from elastic_worker.coordinator.inbox import Inbox
 from elastic_worker.coordinator.member import Gone, Member
 from elastic_worker.coordinator.model import Generation, Pod
-from elastic_worker.coordinator.part import remembered
+from elastic_worker.coordinator.outbox import Outbox
+from elastic_worker.coordinator.part import merge_reported
 from elastic_worker.coordinator.state import CoordinatorState, Phase
 from elastic_worker.coordinator.succession import LOOK_SECONDS, Succession
-from elastic_worker.coordinator.telling import Telling
 from elastic_worker.coordinator.wish import POLL_SECONDS, WishFile
 from elastic_worker.logs import brief
 from elastic_worker.protocol import orders
@@ -30,13 +30,13 @@ from elastic_worker.protocol import orders
 log = logging.getLogger(__name__)
 
 MOST_DIALLING = 4096
-"""All pods may dial in at one moment; Linux lowers it to net.core.somaxconn."""
+"""The backlog: all pods may connect at once. Linux lowers it to net.core.somaxconn."""
 GATHER_SECONDS = 2e-5
-"""For each member: a decision looks at all of them, so what they say within this time is answered together (113)."""
+"""For each member: a decision looks at all members, so it is made once for all reports within this time (113)."""
 
 
 class Coordinator:
-    """Serves the members of one incarnation."""
+    """The coordinator of one incarnation of a job."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class Coordinator:
     ) -> None:
         self.state, self._wishes, self._succession = state, wishes, succession
         self._token, self._job_uid, self._incarnation = token, job_uid, incarnation
-        self._telling = Telling()
-        self._lines, self._tell = self._telling.lines, self._telling.tell
-        self._executor = Executor(state, self._tell)
-        self._hearing = Hearing(state, self._executor, succession)
+        self._outbox = Outbox()
+        self._lines, self._send = self._outbox.lines, self._outbox.send
+        self._executor = Executor(state, self._send)
+        self._inbox = Inbox(state, self._executor, succession)
         self._wake = asyncio.Event()
-        self._said = ""
+        self._sentence = ""
 
     async def serve(self, port: int) -> None:
-        """Until cancelled. Raises OSError where the port is taken."""
+        """Serve until cancelled. Raises OSError if the port is taken."""
         server = await asyncio.start_server(self._welcome, port=port, limit=wire.LINE_BYTES, backlog=MOST_DIALLING)
         try:
             await self.run()
@@ -68,11 +68,11 @@ class Coordinator:
                 line.abort()
 
     async def run(self) -> None:
-        """Decide and tell, until cancelled."""
+        """Watch, decide and send until cancelled."""
         watching = self._watch_wishes(), self._watch_masters()
-        await asyncio.gather(*watching, self._telling.run(), self._beat(), self._decide_forever())
+        await asyncio.gather(*watching, self._outbox.run(), self._beat(), self._decide_forever())
 
-    # -- what comes in ------------------------------------------------------------------------------------------------
+    # -- incoming -----------------------------------------------------------------------------------------------------
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = wire.Line(reader, writer)
@@ -81,7 +81,7 @@ class Coordinator:
                 line, token=self._token, job_uid=self._job_uid, incarnation=self._incarnation
             )
             pod = Pod.from_message(hello["pod"], address=str(writer.get_extra_info("peername")[0]))
-            group = remembered(self.state.group, hello.get("group"), pod)
+            group = merge_reported(self.state.group, hello.get("group"), pod)
             self._check_epoch(int(hello.get("epoch", 0)))
         except (wire.RefusedError, OSError, *wire.UNREADABLE) as error:
             log.info("refused %s: %s", writer.get_extra_info("peername"), error)
@@ -93,31 +93,31 @@ class Coordinator:
         await self.attend(line, pod, group, hello)
 
     def _check_epoch(self, seen: int) -> None:
-        """A member that has obeyed a newer master shows that this one is the past."""
+        """Refuse a member that has obeyed a newer master: this one is superseded. Raises wire.RefusedError."""
         if seen > self.state.epoch:
             raise wire.RefusedError(f"there is a newer master than that of epoch {self.state.epoch}")
 
     async def attend(self, line: wire.Line, pod: Pod, group: Generation | None, hello: wire.Message) -> None:
-        """Listen to one member until its connection ends; with it `group` is the latest one that is known."""
+        """Handle one member's reports until its connection ends. `group` is the latest one known, with its hello."""
         before = self._lines.pop(pod.uid, None)
         if before is not None:
             before.abort()
         self._lines[pod.uid] = line
-        self._hearing.enter(pod, group, hello, time.monotonic())
+        self._inbox.enter(pod, group, hello, time.monotonic())
         self._wake.set()
         try:
             while True:
                 message = await line.receive(seconds=self._patience(pod))
                 if self._lines.get(pod.uid) is not line:
                     return
-                self._hear(self.state.members[pod.uid], message)
+                self._receive(self.state.members[pod.uid], message)
         except ConnectionError as error:
             if self._lines.get(pod.uid) is line:
                 del self._lines[pod.uid]
-                is_over = isinstance(error, wire.EndedError) or (
+                has_ended = isinstance(error, wire.EndedError) or (
                     isinstance(error, wire.SilentError) and self._changes_in_place(pod)
                 )
-                self._lose(pod, str(error), may_return=not is_over)
+                self._lose(pod, str(error), may_return=not has_ended)
         finally:
             line.abort()
 
@@ -125,33 +125,33 @@ class Coordinator:
         return wire.IN_PLACE_SILENCE_SECONDS if self._changes_in_place(pod) else wire.SILENCE_SECONDS
 
     def _changes_in_place(self, pod: Pod) -> bool:
-        return self.state.members[pod.uid].kind == IN_PLACE
+        return self.state.members[pod.uid].change_mode == IN_PLACE
 
     def _lose(self, pod: Pod, why: str, *, may_return: bool) -> None:
-        """A process that closes its connection has ended; a connection that breaks may be made again."""
+        """Mark a member as disconnected. It may return after a broken connection, not after a closed one."""
         member, now = self.state.members[pod.uid], time.monotonic()
-        member.lose(now + RECONNECT_SECONDS if may_return else now)
-        log.info("%s is gone: %s", pod.name, "it left" if isinstance(member.where, Gone) else why)
+        member.disconnect(now + RECONNECT_SECONDS if may_return else now)
+        log.info("%s is gone: %s", pod.name, "it left" if isinstance(member.presence, Gone) else why)
         self._wake.set()
 
-    def _hear(self, member: Member, message: wire.Message) -> None:
-        self._hearing.hear(member, message, time.monotonic())
+    def _receive(self, member: Member, message: wire.Message) -> None:
+        self._inbox.receive(member, message, time.monotonic())
         if set(message) - {"beat", "idle", "step"}:
             self._wake.set()
 
-    # -- what goes out ------------------------------------------------------------------------------------------------
+    # -- outgoing -----------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Every second, however long other things take."""
+        """Send a heartbeat and the status each second, however long other things take."""
         due = time.monotonic()
         while True:
-            self._telling.beat()
-            self._tell_status()
+            self._outbox.beat()
+            self._send_status()
             due = max(due + wire.BEAT_SECONDS, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
-    def _tell_status(self) -> None:
-        self._tell([self.state.me], orders.Status(self._executor.status(self._said)))
+    def _send_status(self) -> None:
+        self._send([self.state.own_uid], orders.Status(self._executor.status(self._sentence)))
 
     async def _watch_wishes(self) -> None:
         problem = ""
@@ -166,7 +166,7 @@ class Coordinator:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _watch_masters(self) -> None:
-        """In a thread: storage may hang where the network is cut."""
+        """Look for later masters, in a thread: storage may hang while the network is cut."""
         while self.state.phase not in (Phase.DONE, Phase.FAILED):
             newest = await asyncio.to_thread(self._succession.look)
             if newest > self.state.newest_epoch:
@@ -178,23 +178,23 @@ class Coordinator:
         while True:
             self._wake.clear()
             until = self._decide()
-            self._tell_status()
+            self._send_status()
             with contextlib.suppress(asyncio.TimeoutError):
                 seconds = None if until is None else max(0.001, until - time.monotonic())
                 await asyncio.wait_for(self._wake.wait(), seconds)
                 await asyncio.sleep(len(self._lines) * GATHER_SECONDS)
 
     def _decide(self) -> float | None:
-        """Decide and do until there is nothing more to do now; when to look again."""
+        """Decide and carry out until there is nothing to do now; return when to decide again, None: after news."""
         while True:
             now = time.monotonic()
             decision = decide(self.state, now)
-            if decision.sentence != self._said or decision.act != "stay":
-                self._said = decision.sentence
+            if decision.sentence != self._sentence or decision.act != "stay":
+                self._sentence = decision.sentence
                 level = logging.DEBUG if self.state.phase == Phase.STOPPING else logging.INFO
                 log.log(level, "%s: %s", decision.act, brief(decision.sentence))
             if decision.act == "stay":
-                self._executor.release()
+                self._executor.release_leaving()
                 return decision.until
             self._executor.do(decision, now)
             if decision.act in ("done", "fail"):

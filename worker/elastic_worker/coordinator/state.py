@@ -1,16 +1,16 @@
-"""What the coordinator knows, and what it is about: the members, the generation that trains, the change under way."""
+"""The state of the coordinator: the members, the generation that trains, and the change under way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from elastic_worker.coordinator.member import Away, Member
+from elastic_worker.coordinator.member import Disconnected, Member
 from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
 
 
 class Phase:
-    """Where the group stands."""
+    """The phases of a job, as in /status."""
 
     WAITING = "Waiting"
     RUNNING = "Running"
@@ -21,7 +21,11 @@ class Phase:
 
 
 class Stage:
-    """How far a change in place has come: the next group is formed, its moment is asked for, then proposed."""
+    """The stages of a change in place.
+
+    The next group is formed, the boundaries are asked for, and one is proposed for the switch; or, for a restart, all
+    write a checkpoint.
+    """
 
     FORMING = "forming"
     ASKING = "asking"
@@ -30,13 +34,15 @@ class Stage:
 
 
 @dataclass
-class Regroup:
-    """A change in place under way: `group` is to take over from the one that trains.
+class RegroupAttempt:
+    """An attempt at a change in place: `group` is to take over from the group that trains.
 
-    `broken`: that one can do no further step, so nothing need be agreed. `number` tells attempts at the same generation
-    apart. `formed`, `passed` (boundaries) and `agreed` hold the pods' answers, by uid; `tick` is the boundary that was
-    proposed, `margin` how far ahead of the group. With a group of no pods all wait, for the reason in `sentence`;
-    if `starts_again`, they write a checkpoint then (`saved`), and are started as another group.
+    `number` distinguishes attempts at the same generation. `broken`: the group that trains can do no further step, so
+    there is nothing to agree on. `formed`, `boundaries` (the latest one passed), `agreed` and `saved` hold the pods'
+    answers by uid. `boundary` is the proposed one, `margin` its distance from the latest that any pod has passed.
+
+    If `group` has no pods, all processes wait, for the reason in `sentence`. If it also `restarts`, they write a
+    checkpoint there, and are restarted as another group.
     """
 
     group: Generation
@@ -46,23 +52,23 @@ class Regroup:
     stage: str = Stage.FORMING
     formed: set[str] = field(default_factory=set)
     problem: str = ""
-    passed: dict[str, int] = field(default_factory=dict)
+    boundaries: dict[str, int] = field(default_factory=dict)
     agreed: dict[str, bool] = field(default_factory=dict)
-    tick: int = 0
+    boundary: int = 0
     margin: int = 2
     sentence: str = ""
     saved: dict[str, bool] = field(default_factory=dict)
-    starts_again: bool = False
+    restarts: bool = False
 
     @property
     def key(self) -> list[int]:
-        """What messages about it carry."""
+        """What messages about it carry as `at` (`protocol.orders.AttemptKey`)."""
         return [self.group.number, self.number]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the job's spec says. `align_seconds` None: planned changes wait for no checkpoint."""
+    """Limits from the job's spec. `align_seconds` is None if planned changes wait for no checkpoint."""
 
     align_seconds: float | None = None
     grace_seconds: float = 30.0
@@ -74,12 +80,13 @@ class Rules:
 class CoordinatorState:
     """Everything a decision is made from.
 
-    `group` is the last generation that was formed or heard of. `aligned` says that all of it that can be saved is: a
-    checkpoint was just completed, or none is to be waited for any more (`in_vain`). `still_until`: so long pods have to
-    answer whether they write. `asked_at`: when the script was asked for that checkpoint, if it was.
+    `own_uid` is the master's pod, in which this coordinator runs. `group` is the last generation that was formed or
+    reported. `aligned`: its processes can be stopped, as a checkpoint was just completed or none is waited for any more
+    (`no_checkpoint_came`). `still_deadline`: until when the pods may answer StandStill. `asked_at`: when the script was
+    asked for a checkpoint, if it was.
     """
 
-    me: str
+    own_uid: str
     epoch: int
     rules: Rules
     started: float
@@ -88,46 +95,46 @@ class CoordinatorState:
     group: Generation | None = None
     phase: str = Phase.WAITING
     phase_since: float = 0.0
-    why: str = "Start"
+    change_reason: str = "Start"
     """The reason of the change under way: Start, Join, Leave, Loss, Failure, MasterLost."""
     planned_at: float = 0.0
     aligned: bool = False
-    in_vain: bool = False
-    still_until: float | None = None
+    no_checkpoint_came: bool = False
+    still_deadline: float | None = None
     asked_at: float | None = None
     failures: int = 0
     failure: Failure | None = None
     restart_at: float = 0.0
     progressed: bool = False
     step: int = 0
-    attempt: Regroup | None = None
+    attempt: RegroupAttempt | None = None
     attempts: int = 0
-    """In place, since the last group that came about."""
+    """How many attempts at a change in place were made since the last group was formed."""
     tried: tuple[Pod, ...] = ()
     failed_attempts: int = 0
-    """How often in a row a group of the pods that were `tried` last did not come about, though nobody came or went."""
+    """How many attempts at a group of the pods that were `tried` last have failed in a row."""
     parked: str = ""
-    """Why a group that changes in place does no step now, its state kept in memory; "" while it trains."""
+    """Why a group that changes in place waits with its state in memory; "" while it trains."""
     gives_way_until: float = 0.0
-    """Until when no group is formed, since an earlier master may train."""
+    """Until when no group is formed, as an earlier master may still train."""
     newest_epoch: int = 0
-    """The latest master's that is seen from here (`succession`)."""
+    """The epoch of the latest master, as `succession` reads it."""
 
     @property
-    def is_past(self) -> bool:
+    def is_superseded(self) -> bool:
         """Whether a later master has taken over."""
         return self.newest_epoch > self.epoch
 
-    def here(self) -> set[str]:
-        """The pods of the group that are connected, by uid."""
+    def connected_in_group(self) -> set[str]:
+        """Return the uids of the group's connected pods."""
         assert self.group is not None
-        return {member.pod.uid for member in self.members_of(self.group.pods) if member.where.connected}
+        return {member.pod.uid for member in self.members_of(self.group.pods) if member.is_connected}
 
     def end_change(self) -> None:
-        """No change in place is under way, or was tried, and nobody is parked."""
+        """Forget the attempt at a change in place and its failures; no group is parked any more."""
         self.attempt, self.attempts, self.parked = None, 0, ""
         self.tried, self.failed_attempts = (), 0
 
     def members_of(self, pods: Iterable[Pod]) -> list[Member]:
-        """As they were last seen; one that was never connected here is away."""
-        return [self.members.get(pod.uid) or Member(pod, Away(until=self.started)) for pod in pods]
+        """Return the pods' members; a pod that never connected to this coordinator counts as disconnected."""
+        return [self.members.get(pod.uid) or Member(pod, Disconnected(until=self.started)) for pod in pods]

@@ -1,9 +1,9 @@
-"""Lets the masters of one job know of each other where no network leads from one to the other: beside the checkpoint.
+"""Tells the masters of one job apart when no network leads from one to the other: by a note beside the checkpoint.
 
 A master that is cut off together with most of its group trains on, and after a while the operator makes another one.
-Only where both reach the same storage can they do harm, so there each leaves the number of its epoch before it begins,
-and an earlier one finds that of a later one. The first makes the file and the later ones write into it (109): NFS keeps
-for up to a minute that a name is not there, but asks the server for a file that is there each time it is opened.
+They can do harm only if both reach the same storage. So each master leaves the number of its epoch there before it
+begins, and an earlier one finds the number of a later one. The first master creates the file and later ones write into
+it (109): NFS may take a minute to notice that a name exists, but asks the server whenever an existing file is opened.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 GIVE_WAY_SECONDS = 3.0
-"""From its start on a later master waits for so long: an earlier one has looked, and its processes have ended."""
+"""How long a later master waits after its start: by then an earlier one has looked and ended its processes."""
 
 
 class Succession:
-    """The notes of one job's masters. All of it may block as long as the storage does."""
+    """The notes of one job's masters. Each method blocks as long as the storage does."""
 
     def __init__(self, checkpoint_path: str, *, job_uid: str, epoch: int) -> None:
-        """`checkpoint_path` is a file or a folder, which need not be there yet; "" where none is known."""
+        """`checkpoint_path` is a file or a folder, which need not exist yet; "" if none is known."""
         self.epoch = epoch
         self._folders: list[Path] = []
         self._name = f".elastic-master-{job_uid}.lock"
@@ -31,18 +31,18 @@ class Succession:
         self.add(checkpoint_path)
 
     def add(self, checkpoint_path: str) -> None:
-        """Another place where this job writes checkpoints."""
+        """Add another path to which this job writes checkpoints."""
         path = Path(checkpoint_path)
-        here = [path, path.parent] if checkpoint_path else []
-        self._folders += [folder for folder in here if folder not in self._folders]
+        folders = [path, path.parent] if checkpoint_path else []
+        self._folders += [folder for folder in folders if folder not in self._folders]
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a place for notes."""
+        """Whether any path for notes is known."""
         return bool(self._folders)
 
     def look(self) -> int:
-        """The latest epoch of any master; where none has left it, or an earlier one has, leave the own one."""
+        """Return the latest epoch of any master; write the own one into folders that have none or an earlier one."""
         newest = self.epoch
         for folder in self._shared():
             theirs = _read(folder / self._name)
@@ -52,7 +52,7 @@ class Succession:
         return newest
 
     def forget(self) -> None:
-        """The job is over: take the own notes away."""
+        """Remove the own notes, as the job is over."""
         for file in (folder / self._name for folder in self._shared()):
             if _read(file) == self.epoch:
                 try:
@@ -70,12 +70,12 @@ class Succession:
                 log.warning("an earlier master that is cut off will not learn of this one: %s", error)
 
     def _shared(self) -> list[Path]:
-        """Of the folders that are there; a container's root is its own."""
+        """Return the folders that exist; a container's root is its own, so it is left out."""
         return [folder for folder in self._folders if folder != Path("/") and _is_there(folder)]
 
 
 def _write(file: Path, note: bytes) -> None:
-    """In one write over what stands there, which is as long, so that nobody reads half a note. Raises OSError."""
+    """Overwrite the note in one write of the same length, so that no reader sees half of it. Raises OSError."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, note)

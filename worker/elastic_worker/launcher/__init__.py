@@ -1,1 +1,1 @@
-"""The first process of a training pod: starts the training processes that the coordinator asks for."""
+"""The first process of a training pod (as torchrun's agent): it starts the training processes for the coordinator."""

@@ -1,4 +1,4 @@
-"""This pod's part in stopping a group right after a checkpoint: its processes are frozen, or let go on."""
+"""This pod's part in stopping a group right after a checkpoint: it freezes its processes, or lets them go on."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 
 NO_LIMIT_SECONDS = 30 * 86_400.0
 STILL_SECONDS = 10.0
-"""For the end of a file that is being written, while other pods stand still and wait for it."""
+"""The longest wait for the end of a file that is being written, while the processes of other pods stand still."""
 
 
 class Aligning:
-    """Of one pod. `running` gives its processes, `tell` reaches the coordinator, `completed` hears of a checkpoint."""
+    """Aligns the processes of one pod with a checkpoint.
+
+    `running` returns the pod's processes, `report` sends to the coordinator, `completed` is called at a checkpoint.
+    """
 
     def __init__(
         self,
         watch: CheckpointWatch | None,
         running: Callable[[], list[TrainingProcess]],
-        tell: Callable[..., None],
+        report: Callable[..., None],
         completed: Callable[[], None],
     ) -> None:
-        self._watch, self._running, self._tell, self._completed = watch, running, tell, completed
+        self._watch, self._running, self._report, self._completed = watch, running, report, completed
         self.frozen = False
-        """Whether the processes stand still for good: until they are stopped, or `cancel`."""
+        """Whether the processes stand still until they are stopped, or until `cancel`."""
         self._hold: asyncio.Task[None] | None = None
         self._standing: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[bool] | None = None
@@ -39,13 +42,13 @@ class Aligning:
 
     @property
     def under_way(self) -> bool:
-        """Whether a checkpoint is waited for, or the end of a file."""
+        """Whether this pod waits for a checkpoint, or for the end of a file."""
         return any(task is not None and not task.done() for task in (self._hold, self._standing, self._finishing))
 
     def begin(self, seconds: float | None, last_call: float | None) -> None:
-        """Freeze right after the next complete checkpoint, and say so; say so too if there is none.
+        """Freeze the processes right after the next complete checkpoint. Reports whether there was one (`Aligned`).
 
-        It is to begin within `seconds`, and to end within `last_call` seconds; None: whenever that is.
+        The checkpoint must begin within `seconds` and end within `last_call` seconds from now; None means no limit.
         """
         self.cancel()
         now = time.monotonic()
@@ -54,13 +57,16 @@ class Aligning:
         self._hold = asyncio.ensure_future(self._wait())
 
     def stand_still(self, round_: int, *, marked: bool) -> None:
-        """Processes of another pod stand right after a checkpoint: freeze these too, unless they have some to write."""
+        """Freeze the processes as well, since those of another pod stand right after a checkpoint.
+
+        With `marked` that checkpoint has its marker. Processes that still write a part of it are not frozen yet.
+        """
         if self._standing is not None:
             self._standing.cancel()
         self._standing = asyncio.ensure_future(self._stand_still(round_, marked=marked))
 
     def cancel(self) -> None:
-        """Wait for no checkpoint any more, and let frozen processes go on."""
+        """Stop waiting for a checkpoint, and let frozen processes go on."""
         for task in (self._hold, self._standing, self._finishing):
             if task is not None:
                 task.cancel()
@@ -71,10 +77,10 @@ class Aligning:
                 process.thaw()
 
     async def finish_writing(self, seconds: float) -> None:
-        """Before they are stopped, let the processes write the file to its end that they write, and stand there (89).
+        """Let the processes finish the file that they are writing, and freeze them there, before they are stopped (89).
 
-        Also after a loss: a file that is written in place may be the only checkpoint there is. Whoever stops the
-        processes meanwhile is in a hurry: `cancel` ends this.
+        This takes at most `seconds`. It is done after a loss as well, since a file that is written in place may be the
+        only checkpoint. `cancel` ends the wait early.
         """
         if self._watch is None or seconds <= 0 or self._finishing is not None:
             return
@@ -87,17 +93,17 @@ class Aligning:
 
     async def _wait(self) -> None:
         if self._watch is None:
-            self._tell(Aligned(False))
+            self._report(Aligned(False))
             return
         until, last_call = self._limits
         seconds = max(0.0, until - time.monotonic())
         self.frozen = await stop_at_checkpoint(self._watch, self._running(), seconds=seconds, last_call=last_call)
         if self.frozen:
             self._completed()
-        self._tell(Aligned(self.frozen, marked=self.frozen and self._watch.marked))
+        self._report(Aligned(self.frozen, marked=self.frozen and self._watch.marked))
 
     async def _stand_still(self, round_: int, *, marked: bool) -> None:
-        """A pod that still writes waits for its own checkpoint."""
+        """Freeze, and report it. A pod that still writes waits for the end of its own checkpoint instead."""
         watch = self._watch
         if watch is not None and not self.frozen and (marked or not await is_under_way(watch)):
             await _end(self._hold)
@@ -105,7 +111,7 @@ class Aligning:
                 self.frozen = await stand_still(watch, self._running(), seconds=STILL_SECONDS, marked=marked)
             if not self.frozen:
                 self._hold = asyncio.ensure_future(self._wait())
-        self._tell(StandsStill(self.frozen or watch is None, round_))
+        self._report(StandsStill(self.frozen or watch is None, round_))
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:

@@ -1,4 +1,4 @@
-"""A user's own command that calls torchrun somewhere: run beside us, with our stand-in for torchrun first on PATH."""
+"""Runs a user's own command that calls torchrun, with our stand-in for torchrun first on PATH."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Callable
 from elastic_worker import contract
 from elastic_worker.launcher.ending import DONE, Ending
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
-from elastic_worker.processes import standin
+from elastic_worker.processes import standin, stray_training
 from elastic_worker.processes.children import Children, Process
 from elastic_worker.processes.torchrun import UsageError
 from elastic_worker.protocol.standin import Run
@@ -24,13 +24,15 @@ log = logging.getLogger(__name__)
 
 TakeProgram = Callable[[Run], Awaitable[None]]
 USAGE_CODE = 2
-"""What torchrun itself ends with where it does not understand its command line."""
+"""torchrun's own exit code for a command line that it does not understand."""
+LOOK_SECONDS = 1.0
+"""Interval at which the processes that a command has started are looked at, until it has called torchrun."""
 END_SECONDS = 5.0
-"""What a command gets to end by itself after its torchrun has failed or was told to go."""
+"""Time for a command to end by itself after its torchrun has failed or was terminated."""
 
 
 class Command:
-    """`take` is told what the command wants torchrun to run; there is one torchrun per command."""
+    """One command, which may call torchrun once. `take` receives the program that torchrun is to run."""
 
     def __init__(
         self,
@@ -42,41 +44,61 @@ class Command:
         take: TakeProgram,
     ) -> None:
         self.words, self._environ, self._socket = list(words), environ, short_path(scratch, "torchrun.sock")
-        self._door = scratch / "door"
+        self._plugin = scratch / "plugin"
         self._children, self._take = children, take
         self._process: Process | None = None
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._called = False
 
     async def run(self) -> Ending:
-        """Run it; how the pod ends if the command ends by itself. Raises OSError where it cannot be run."""
+        """Run the command to its own end; returns how the pod ends then. Raises OSError if it cannot be run."""
         server = asyncio.ensure_future(standin.serve(self._socket, self._on_run))
+        looking = asyncio.ensure_future(self._look())
         try:
             await asyncio.sleep(0)
             self._process = self._children.adopt(self._start())
             ended = asyncio.ensure_future(self._process.wait())
-            await asyncio.wait({server, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({server, ended, looking}, return_when=asyncio.FIRST_COMPLETED)
             if server.done():
                 server.result()
+            if looking.done() and not ended.done():
+                await self._process.stop(END_SECONDS)
+                return Ending(contract.EXIT_DO_NOT_RETRY, looking.result())
             code = await ended
         finally:
+            looking.cancel()
             server.cancel()
-            await asyncio.wait({server})
+            await asyncio.wait({server, looking})
             remove_folder_of(self._socket)
         return self._judge(code)
 
+    async def _look(self) -> str:
+        """Wait for a training process that the command starts by itself; returns what is wrong with it (140)."""
+        loop = asyncio.get_running_loop()
+        while not self._called:
+            await asyncio.sleep(LOOK_SECONDS)
+            fault = await loop.run_in_executor(None, stray_training.find_fault, self._environ)
+            if fault and not self._called:
+                return fault
+        never: asyncio.Future[str] = loop.create_future()
+        return await never
+
     def _judge(self, code: int) -> Ending:
-        """A command must end after its torchrun, and well."""
+        """How the pod ends after a command that ended by itself. Only an end with 0 after its torchrun is a success."""
         if code == 0 and self._called and self._answer.done():
             return DONE
         if code == 0:
             what = "ended while its torchrun was still wanted" if self._called else "ended without calling torchrun"
-            told = f"the container's command {what}; in Elastic mode it must wait for `torchrun SCRIPT`"
-            return Ending(contract.EXIT_DO_NOT_RETRY, told)
-        return Ending(code if code > 0 else 128 - code, f"the container's command ended with {code}")
+            message = f"the container's command {what}; in Elastic mode it must wait for `torchrun SCRIPT`"
+            return Ending(contract.EXIT_DO_NOT_RETRY, message)
+        when = "" if self._called else " before it called torchrun"
+        return Ending(code if code > 0 else 128 - code, f"the container's command ended with {code}{when}")
 
     async def end(self, ending: Ending, at_most: Callable[[float], float]) -> Ending:
-        """The job's end: torchrun returns, the command does what it does afterwards, and its exit code counts."""
+        """End the job: torchrun returns the code of `ending`, the command runs to its end, and its exit code counts.
+
+        After a failure the command has `at_most(END_SECONDS)` before it is stopped.
+        """
         if not self._answer.done():
             self._answer.set_result(ending.code)
         if self._process is None:
@@ -90,11 +112,11 @@ class Command:
         return ending
 
     def _start(self) -> int:
-        """Start the command with the stand-in's folder first on PATH. Raises OSError where there is no such program."""
-        self._door.mkdir()
-        standin.open_door(self._door)
+        """Start the command with the stand-in's folder first on PATH. Raises OSError if there is no such program."""
+        self._plugin.mkdir()
+        standin.install_plugin(self._plugin)
         path = f"{standin.FOLDER}{os.pathsep}{self._environ.get('PATH', os.defpath)}"
-        modules = os.pathsep.join(filter(None, [str(self._door), self._environ.get("PYTHONPATH", "")]))
+        modules = os.pathsep.join(filter(None, [str(self._plugin), self._environ.get("PYTHONPATH", "")]))
         environ = {key: value for key, value in self._environ.items() if key != contract.ENV_TOKEN}
         ours = {
             "PATH": path,
@@ -112,7 +134,7 @@ class Command:
             log.error("torchrun is called a second time: one is all that a command may call in Elastic mode")
             return 1
         try:
-            await self._take(replace(request, environ=standin.without(self._door, request.environ)))
+            await self._take(replace(request, environ=standin.without_plugin(self._plugin, request.environ)))
         except UsageError as error:
             log.warning("%s", error)
             return USAGE_CODE

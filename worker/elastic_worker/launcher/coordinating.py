@@ -19,14 +19,14 @@ STEADY_SECONDS = 30.0
 
 
 class CoordinatorProcess:
-    """One that ends is started again; the members come back to it by themselves."""
+    """The coordinator's process. It is started again whenever it ends; the members reconnect by themselves."""
 
     def __init__(self, children: Children, environ: Mapping[str, str]) -> None:
         self._children, self._environ = children, environ
         self.process: Process | None = None
 
     async def run(self) -> None:
-        """Until cancelled; then it is ended."""
+        """Keep it running until cancelled, and end it then."""
         wait = 0.05
         try:
             while True:

@@ -1,4 +1,4 @@
-"""What became of a training process, in words that fit into a status."""
+"""Describes the end of a training process in a sentence that fits into a status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_CHARACTERS = 1500
-"""Of a traceback; its end says what went wrong."""
+"""The longest part of a traceback that is shown: its end, which says what went wrong."""
 
 CONSEQUENCES = (
     "Connection closed by peer",
@@ -25,24 +25,30 @@ CONSEQUENCES = (
     "NCCL Last Error",
     "Timed out waiting",
 )
-"""What a process says that failed because another one had. Those from "NCCL operation" on are said by what torch 2.15
-makes of the name "nccl"; they were read in its sources and in its library, as there was no GPU to hear them on."""
+"""Texts of errors in a process that failed because another one had failed.
+
+Those from "NCCL operation" on are torch 2.15's for the backend "nccl". They were read in its sources and its library,
+and not seen on a GPU.
+"""
 
 
 def what_happened(rank: int, code: int, error: Mapping[str, Any] | None) -> str:
-    """One process's end: its rank, how it ended, and the end of its traceback if it left one."""
+    """A sentence on one process's end: its rank, its exit code or signal, and the end of its traceback if there is one.
+
+    `code` is minus the signal's number for a signal; `error` is what `failure.read` returns.
+    """
     if code < 0:
         how = f"was killed by {_signal(-code)}"
         hint = " (out of memory?)" if -code == signal.SIGKILL else ""
         return f"rank {rank} {how}{hint}"
-    said = str((error or {}).get("traceback") or (error or {}).get("message") or "").strip()
-    how = "failed in communication" if is_consequence(said) else "failed"
-    return f"rank {rank} {how} with exit code {code}" + (f": {said[-MOST_CHARACTERS:]}" if said else "")
+    text = str((error or {}).get("traceback") or (error or {}).get("message") or "").strip()
+    how = "failed in communication" if is_consequence(text) else "failed"
+    return f"rank {rank} {how} with exit code {code}" + (f": {text[-MOST_CHARACTERS:]}" if text else "")
 
 
-def is_consequence(told: str) -> bool:
-    """Whether it failed because another one had, from what it said."""
-    return any(sign in told for sign in CONSEQUENCES)
+def is_consequence(why: str) -> bool:
+    """Whether a process with this message failed because another one had failed."""
+    return any(sign in why for sign in CONSEQUENCES)
 
 
 def _signal(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The training processes of this pod, as one: started for a generation, stopped for the next, watched in between."""
+"""The training processes of this pod: starts them for a generation, watches them, and stops them for the next one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastic_worker import contract
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.launcher.aligning import Aligning
+from elastic_worker.launcher.checkpoint_requests import CheckpointRequests
 from elastic_worker.launcher.describe import is_consequence, what_happened
-from elastic_worker.launcher.saving import Saving
 from elastic_worker.launcher.trainees import Trainees
 from elastic_worker.logs import brief
 from elastic_worker.processes import leftover
@@ -44,30 +44,31 @@ log = logging.getLogger(__name__)
 PACKAGE_FOLDER = Path(contract.__file__).resolve().parents[1]
 FAILURE_POLL_SECONDS = 0.05
 END_SECONDS = 5.0
-"""What a process that has failed gets to end by itself before another takes its place, and its GPU."""
+"""Time for a failed process to end by itself before another one takes its place and its GPU."""
 DUMP_SECONDS = 0.5
-"""What faulthandler gets to print the stacks."""
+"""Time for faulthandler to print the stacks."""
 
 
 class Group:
-    """`tell` reaches the coordinator; `know_group` what it hears of a group when it starts anew.
+    """The training processes of one pod, one for each local rank.
 
-    `program` is what to run; it must be set before `form`.
+    `report` sends to the coordinator. `remember_group` keeps the present group for a coordinator that starts anew.
+    `program` must be set before `form`. `record` is this pod's part of the present group, None outside of one.
     """
 
     def __init__(
         self,
         settings: Settings,
         starter: Starter,
-        tell: Callable[..., None],
+        report: Callable[..., None],
         *,
-        know_group: Callable[[orders.Group], None],
+        remember_group: Callable[[orders.Group], None],
         environ: Mapping[str, str],
         trainees: Trainees,
         watch: CheckpointWatch | None = None,
     ) -> None:
-        self.settings, self.starter, self.tell, self.environ, self.watch = settings, starter, tell, environ, watch
-        self.trainees, self._know_group = trainees, know_group
+        self.settings, self.starter, self.report, self.environ, self.watch = settings, starter, report, environ, watch
+        self.trainees, self._remember_group = trainees, remember_group
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Part | None = None
@@ -75,46 +76,50 @@ class Group:
         self.processes: list[TrainingProcess] = []
         self._by_rank: dict[int, TrainingProcess] = {}
         self._failed: list[TrainingProcess] = []
-        self.aligning = Aligning(watch, self._living, tell, self.note_checkpoint)
-        self.saving = Saving(self._living, tell)
+        self.aligning = Aligning(watch, self._alive, report, self.note_checkpoint)
+        self.checkpoint_requests = CheckpointRequests(self._alive, report)
         self.steps_saved: int | None = None
         self.last_step_at: float | None = None
         self._stopping = False
         self._watchers: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
-        self.unready: Callable[[str], None] = log.warning
-        """Told when a process ends before it was in a group."""
+        self.on_failed_start: Callable[[str], None] = log.warning
+        """Called with the reason when a process ends before it was in a group."""
 
     @property
     def running(self) -> bool:
-        """Whether processes of a generation are there, ended ones included."""
+        """Whether the pod has processes of a generation, ended ones included."""
         return bool(self.processes)
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of the present processes."""
+        """Optimizer steps of the present processes: the most that any of them has done."""
         return max((process.steps.count for process in self.processes), default=0)
 
     @property
     def step(self) -> int:
-        """Of the whole training: what the library says, else what was counted since the group formed."""
-        said = self.trainees.progress()
-        if said is not None and said.step is not None:
-            return int(said.step)
+        """Optimizer step of the whole training: the library's, else the step at the group's start plus `steps`."""
+        progress = self.trainees.progress()
+        if progress is not None and progress.step is not None:
+            return int(progress.step)
         return (self.record.step if self.record else 0) + self.steps
 
     def pids(self) -> list[int]:
-        """Of the processes that still run."""
-        return [process.pid for process in self._living()]
+        """Process ids of the processes that still run."""
+        return [process.pid for process in self._alive()]
 
-    def _living(self) -> list[TrainingProcess]:
+    def _alive(self) -> list[TrainingProcess]:
         return [process for process in self.processes if not process.exited.done()]
 
     # -- what the coordinator asks for ---------------------------------------------------------------------------------
 
-    async def form(self, told: Mapping[str, Any]) -> Part:
-        """Start the processes of a generation; those of another are stopped first. Raises wire.UNREADABLE."""
-        record = taken(told, self.settings.pod_uid)
+    async def form(self, group: Mapping[str, Any]) -> Part:
+        """Stop the processes of an earlier generation, and start those of this one. Returns this pod's part of it.
+
+        Raises wire.UNREADABLE if `group` cannot be read, ValueError if this pod is not in it, and OSError if a process
+        cannot be started.
+        """
+        record = read_part(group, self.settings.pod_uid)
         if record.place < 0:
             raise ValueError(f"this pod is not in generation {record.number}")
         if self.running:
@@ -128,19 +133,22 @@ class Group:
             await self._start(local_rank, self._environ_of(record, local_rank))
         self._watchers.append(asyncio.ensure_future(self._watch_first_step(record)))
         log.info("generation %d: %d processes started in %.3f s", record.number, len(self.processes), _since(began))
-        self._know_group(dict(told))
+        self._remember_group(dict(group))
         number = record.number
-        self.tell(Started(number), Runs(number), Finished(0), Step(record.step), Idle(0.0))
+        self.report(Started(number), Runs(number), Finished(0), Step(record.step), Idle(0.0))
         return record
 
-    async def get_ready(self) -> None:
-        """Start the processes that are missing, to be brought into a group that trains."""
+    async def start_missing(self) -> None:
+        """Start processes for the local ranks that have none, so that they can join a group that trains.
+
+        Raises OSError if one cannot be started.
+        """
         assert self.program is not None, "a pod is not warm before it knows what to run"
         self._stopping = False
         failed, self._failed = self._failed, []
-        gone = [process for process in self.processes if process in failed or process.exited.done()]
-        if unkillable := await self._end(gone, END_SECONDS):
-            self.tell(Unkillable(unkillable))
+        ended = [process for process in self.processes if process in failed or process.exited.done()]
+        if unkillable := await self._end(ended, END_SECONDS):
+            self.report(Unkillable(unkillable))
             return
         running = {rank for rank, process in self._by_rank.items() if not process.exited.done()}
         self.processes = [process for process in self.processes if not process.exited.done()]
@@ -150,19 +158,19 @@ class Group:
         log.info("%d processes started to join a group", len(missing))
 
     def expect_end(self) -> None:
-        """The processes are about to end, as they were told."""
+        """Note that the processes are about to end on request, so that their ends are no failures."""
         self._stopping = True
 
-    def go_over(self, told: Mapping[str, Any]) -> Part:
-        """The processes are about to be in another group, without being started again, or in none."""
-        record = taken(told, self.settings.pod_uid)
+    def change_group(self, group: Mapping[str, Any]) -> Part:
+        """Note that the running processes go over to this group, or to none. Returns this pod's part of it."""
+        record = read_part(group, self.settings.pod_uid)
         if record.place < 0:
             self.record = None
-            self.tell(Runs(0))
+            self.report(Runs(0))
         else:
             self.record = record
-            self._know_group(dict(told))
-            self.tell(Runs(record.number), Finished(0))
+            self._remember_group(dict(group))
+            self.report(Runs(record.number), Finished(0))
         return record
 
     async def _start(self, local_rank: int, environ: dict[str, str]) -> None:
@@ -175,12 +183,12 @@ class Group:
         self._watchers.append(asyncio.ensure_future(self._watch_exit(process, local_rank)))
 
     async def stop(self, *, seconds: float, dump: bool = False) -> None:
-        """End all processes; after `seconds` by force."""
+        """End all processes, with SIGKILL after `seconds`. With `dump` they print their stacks first."""
         self._stopping = True
         number, step = self.record.number if self.record else 0, self.step
         processes, self.processes, self._by_rank, self._failed = self.processes, [], {}, []
-        self.saving.withdraw()
-        self.aligning.cancel()  # none of them runs on between now and its end
+        self.checkpoint_requests.withdraw()
+        self.aligning.cancel()  # no thawed process does another step, as all are ended now
         lost = self._count_lost(processes)
         if dump:
             for process in processes:
@@ -190,34 +198,37 @@ class Group:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers = []
-        self.trainees.forget()
+        self.trainees.clear()
         left = [Unkillable(unkillable)] if unkillable else []
-        self.tell(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
+        self.report(Stopped(number, step, lost, unkillable), Runs(0), Step(step), *left)
 
     async def _end(self, processes: list[TrainingProcess], seconds: float) -> str:
-        """End them with all that they started; what is told of those that SIGKILL does not end, "" if it ends all."""
+        """End these processes and their sessions. Returns a sentence on those that SIGKILL does not end, "" if none."""
         await asyncio.gather(*(process.stop(seconds) for process in processes))
         await leftover.end([process.pid for process in processes if process.exited.done()])
-        return self._give_up(processes)
+        return self._await_in_background(processes)
 
-    def _give_up(self, processes: list[TrainingProcess]) -> str:
-        """What is told of those that do not end; "" if all have. No other takes their place before they do (105)."""
+    def _await_in_background(self, processes: list[TrainingProcess]) -> str:
+        """A sentence on the processes that have not ended, "" if all have. They are waited for in the background.
+
+        No other process takes their place before they end (105).
+        """
         left = [process for process in processes if not process.exited.done()]
         if not left:
             return ""
-        told = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
-        log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", told)
+        names = ", ".join(f"process {process.pid} (state {process.state()})" for process in left)
+        log.error("%s cannot be ended by SIGKILL: it hangs in the kernel", names)
         self._ending = asyncio.ensure_future(self._await_end(left))
-        return f"{told} cannot be ended by SIGKILL"
+        return f"{names} cannot be ended by SIGKILL"
 
     async def _await_end(self, processes: list[TrainingProcess]) -> None:
-        """A pod that was given up may train again when they have ended after all."""
+        """Wait for the end of processes that SIGKILL did not end, and report it: this pod can then train again."""
         await asyncio.wait({process.exited for process in processes})
         await leftover.end([process.pid for process in processes])
         log.info("all processes have ended after all")
-        self.tell(Unkillable(""))
+        self.report(Unkillable(""))
 
-    # -- what is seen of the processes ---------------------------------------------------------------------------------
+    # -- watching the processes ----------------------------------------------------------------------------------------
 
     async def _watch_exit(self, process: TrainingProcess, local_rank: int) -> None:
         code = await _end_of(process)
@@ -226,24 +237,24 @@ class Group:
             return
         if code:
             self._failed.append(process)
-            self.trainees.gone(local_rank)
+            self.trainees.remove(local_rank)
         if record is None:
-            told = what_happened(local_rank, code, process.error)
-            log.warning("%s, before it was in a group", brief(told))
-            self.unready(told)
+            why = what_happened(local_rank, code, process.error)
+            log.warning("%s, before it was in a group", brief(why))
+            self.on_failed_start(why)
             return
         rank = record.first_rank + local_rank
         if code == 0:
             log.info("rank %d has finished", rank)
             if all(p.exited.done() and p.exited.result() == 0 for p in self.processes):
-                self.tell(Finished(record.number))
+                self.report(Finished(record.number))
             return
-        told = what_happened(rank, code, process.error)
-        log.warning("%s", brief(told))
-        self.tell(Failed(record.number, rank, code, told, is_consequence=is_consequence(told)))
+        why = what_happened(rank, code, process.error)
+        log.warning("%s", brief(why))
+        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why)))
 
     async def _watch_first_step(self, record: Part) -> None:
-        """Tell of the first step, and how long ago the last one of before was."""
+        """Report the generation's first step, and the seconds since the last step before it."""
         first: list[float] = []
         wait = 0.01
         while not first:
@@ -251,30 +262,33 @@ class Group:
             wait = min(1.1 * wait, 1.0)
             first = [p.steps.first for p in self.processes if p.steps.first is not None]
         before, self.last_step_at = self.last_step_at, None
-        self.tell(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
+        self.report(Stepped(record.number, None if before is None else round(min(first) - before, 4)))
 
     def note_checkpoint(self) -> None:
-        """A checkpoint was just completed."""
+        """Note that a checkpoint was just completed, and report it."""
         self.steps_saved = self.steps
         saved = (self.record.step if self.record else 0) + self.steps
-        self.tell(Checkpoint(), LastCheckpointStep(saved))
+        self.report(Checkpoint(), LastCheckpointStep(saved))
 
     def _count_lost(self, processes: list[TrainingProcess]) -> int | None:
-        """Steps that will be done again; None where this pod does not see the checkpoints."""
+        """Steps since the last checkpoint, which will be done again; None if this pod does not see the checkpoints."""
         steps = [process.steps for process in processes]
         self.last_step_at = max((s.last for s in steps if s.last is not None), default=self.last_step_at)
         if self.steps_saved is None or not steps:
             return None
         return max(0, max(s.count for s in steps) - self.steps_saved)
 
-    # -- what a process is told ----------------------------------------------------------------------------------------
+    # -- the environment of a process ----------------------------------------------------------------------------------
 
     def _alone(self) -> Part:
         host, size = self.settings.address, self.size
         return Part(0, self.settings.epoch, host=host, world_size=size, pods=1, place=0, first_rank=0, processes=size)
 
     def _environ_of(self, record: Part | None, local_rank: int) -> dict[str, str]:
-        """The variables that torchrun sets, for one process; without a group, as if the pod trained alone."""
+        """The environment of one process: ours, and the variables that torchrun sets.
+
+        Without a group (`record` is None) they are those of a pod that trains alone.
+        """
         record = record or self._alone()
         rank = record.first_rank + local_rank
         values = {
@@ -298,17 +312,17 @@ class Group:
             contract.ENV_LIBRARY: self.trainees.path,
         }
         inherited = {key: value for key, value in self.environ.items() if key != contract.ENV_TOKEN}
-        # Data loaders' workers that are not forked look for the package that the script has imported.
+        # Data loaders' workers that are not forked must find the package that the script has imported.
         paths = [path for path in (inherited.get("PYTHONPATH", ""), str(PACKAGE_FOLDER)) if path]
         inherited["PYTHONPATH"] = os.pathsep.join(paths)
         if record.processes > 1:
-            # torchrun's own default: processes that each take all cores slow each other down.
+            # torchrun's own default: processes that each use all cores slow each other down.
             inherited.setdefault("OMP_NUM_THREADS", "1")
         return {**inherited, **{key: str(value) for key, value in values.items()}}
 
 
 async def _end_of(process: TrainingProcess) -> int:
-    """Its exit code; 1 already when it has an uncaught exception, since its own end may take a second more."""
+    """Wait for its end, and return its exit code; 1 already at an uncaught exception, whose end may take a second."""
     while not process.exited.done() and process.error is None:
         await asyncio.wait({process.exited}, timeout=FAILURE_POLL_SECONDS)
     return process.exited.result() if process.exited.done() else 1

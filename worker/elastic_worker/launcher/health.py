@@ -1,4 +1,4 @@
-"""Looks at the training processes once a second: frozen ones are ended, idle time (`life`) and steps are told."""
+"""Checks the training processes once a second: ends frozen ones, and reports idle time (`life`), steps and stalls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import signal
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from elastic_worker.checkpoint.freeze import LONGEST_SECONDS
 from elastic_worker.launcher.group import Group
@@ -15,64 +14,64 @@ from elastic_worker.launcher.life import Life, Seen
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.proc import moved_bytes
 from elastic_worker.processes.starter import TrainingProcess
-from elastic_worker.protocol.reports import Idle, Step, Stuck
+from elastic_worker.protocol.reports import Idle, Step, Stuck, StuckRank
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 SILENT_SHARE = 0.25
-"""Of stallSeconds: a process that has done no step for that long must read and write."""
+"""Share of stallSeconds. A process without a step for that long counts as at work only if it reads or writes."""
 FROZEN_SECONDS = 5.0
-"""A process that somebody else has stopped for so long is ended; the kernel says T of it."""
+"""A process that others have stopped (state T) for that long is ended."""
 IN_PLACE_FROZEN_SECONDS = 2.0
-"""The same where the others go on without it and it joins them again within moments (126)."""
+"""The same where groups change in place: the others go on without it, and it rejoins them within moments (126)."""
 ALIGNING_FROZEN_SECONDS = LONGEST_SECONDS + FROZEN_SECONDS
-"""The same while a checkpoint is waited for: processes are stopped, too, while one is looked at."""
+"""The same while a checkpoint is waited for, since the launcher itself stops processes to look at one."""
 
 
 class Health:
-    """Of the processes of one pod."""
+    """Watches the training processes of one pod."""
 
     def __init__(self, group: Group, membership: Membership) -> None:
         self._group, self._membership = group, membership
         self._frozen_since: dict[int, float] = {}
-        self._stuck: dict[str, Any] | None = None
+        self._stuck: StuckRank | None = None
         self._lives: dict[int, Life] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check once a second until cancelled."""
         while True:
-            # All of /proc is read: once for all processes, and never on the event loop.
+            # This reads all of /proc: once for all processes, and never on the event loop.
             silent = self.silent(time.monotonic())
             moved = await asyncio.to_thread(moved_bytes, silent) if silent else {}
             self.look(time.monotonic(), moved)
             await asyncio.sleep(LOOK_SECONDS)
 
     def silent(self, now: float) -> list[int]:
-        """Pids of the plain scripts' processes that must read and write, as they have done no step for long."""
-        if self._group.trainees.kind:
+        """Pids of plain scripts' processes without a step for SILENT_SHARE of stallSeconds. `now` is monotonic."""
+        if self._group.trainees.change_mode:
             return []
         long = SILENT_SHARE * self._group.settings.stall_seconds
-        return [p.pid for p in self._running() if p.steps[1] is not None and now >= p.steps[1] + long]
+        return [p.pid for p in self._running() if p.steps.last is not None and now >= p.steps.last + long]
 
     def look(self, now: float, moved: Mapping[int, int]) -> None:
-        """Once; `moved` is by the pids of those that are silent."""
+        """Check once. `moved` are the bytes that the silent processes have read and written so far, by pid."""
         self._end_frozen(now)
-        self._membership.know(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
-        self._tell_stalls()
+        self._membership.remember(Idle(round(self._idle(now, moved), 1)), Step(self._group.step))
+        self._report_stall()
 
-    def _tell_stalls(self) -> None:
-        """Once it is so, and once it is not any more."""
-        stuck = self._group.trainees.ask_where(self._group.settings.stall_seconds)
+    def _report_stall(self) -> None:
+        """Report when a step of the library's takes far too long on all ranks, and when it does not any more."""
+        stuck = self._group.trainees.poll_stuck(self._group.settings.stall_seconds)
         record = self._group.record
-        told = None
+        stall = None
         if stuck is not None and record is not None and self._group.running:
-            local_rank, where = stuck
+            local_rank, position = stuck
             rank = record.first_rank + local_rank
-            told = {"generation": record.number, "rank": rank, "tick": where.tick, "seconds": where.seconds}
-        if (told is None) != (self._stuck is None):
-            self._membership.tell(Stuck(told))
-        self._stuck = told
+            stall = StuckRank(record.number, rank, position.boundary, position.seconds)
+        if (stall is None) != (self._stuck is None):
+            self._membership.report(Stuck(stall))
+        self._stuck = stall
 
     def _end_frozen(self, now: float) -> None:
         frozen = {p.pid: p for p in self._group.processes if not self._group.aligning.frozen and p.state() == "T"}
@@ -82,11 +81,11 @@ class Health:
             patience = ALIGNING_FROZEN_SECONDS
         for pid, since in self._frozen_since.items():
             if now >= since + patience:
-                log.warning("process %d has been stopped for %.0f s by somebody else: it is ended", pid, now - since)
+                log.warning("process %d was stopped from outside %.0f s ago: it is ended", pid, now - since)
                 frozen[pid].signal(signal.SIGKILL)
 
     def _idle(self, now: float, moved: Mapping[int, int]) -> float:
-        """Seconds since any of the processes last did something; 0 while there are none."""
+        """Seconds since any of the processes last did some work; 0 without processes."""
         running = self._running()
         self._lives = {p.pid: self._lives.get(p.pid) or Life() for p in running}
         return min((self._lives[p.pid].idle(self._seen(p, moved.get(p.pid)), now) for p in running), default=0.0)
@@ -95,8 +94,8 @@ class Health:
         return [process for process in self._group.processes if not process.exited.done()]
 
     def _seen(self, process: TrainingProcess, moved: int | None) -> Seen:
-        """Steps of scripts that use the library are `_tell_stalls`' affair: it knows which of them take too long."""
+        """What `life` judges the process by. Steps of scripts that use the library are left to `_report_stall`."""
         steps = process.steps
-        if steps.last is None or self._group.trainees.kind:
+        if steps.last is None or self._group.trainees.change_mode:
             return Seen(process.cpu_seconds())
         return Seen(process.cpu_seconds(), moved, steps.count, steps.first, steps.last)

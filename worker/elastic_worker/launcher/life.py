@@ -1,8 +1,8 @@
-"""For how long a training process has done nothing: from its CPU time, its optimizer steps and what it read and wrote.
+"""Computes how long a training process has been idle, from its CPU time, optimizer steps, reads and writes.
 
-A process that uses no CPU does nothing. One that uses it may wait all the same: ranks in a collective of NCCL spin. So
-after its first steps a process must go on doing them, or read and write as evaluations, compilers and checkpoints do
-(106).
+A process that uses no CPU is idle. One that uses CPU may be waiting as well: ranks in a collective of NCCL spin. So
+after its first steps a process counts as at work only while it does further steps, or reads and writes as evaluations,
+compilers and checkpoints do (106).
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 BUSY_SHARE = 0.01
-"""Of one CPU; a process that uses less does nothing."""
+"""Share of one CPU. A process that uses less is idle."""
 NOTHING_SECONDS = 0.03
-"""Of CPU time: what the threads of a process that waits need now and then. The kernel counts in hundredths."""
+"""CPU time that the threads of a waiting process use now and then. The kernel counts in hundredths of a second."""
 USUAL_STEPS = 20.0
-"""So many times the mean step may one take, however small stallSeconds is."""
+"""A step may take that many times the mean step, however small stallSeconds is."""
 ALIVE_BYTES = 4 << 20
 ALIVE_SECONDS = 60.0
-"""A process that reads and writes that many bytes within this time is at work; logs and heartbeats are less."""
+"""A process that reads and writes ALIVE_BYTES within this time is at work. Logs and heartbeats are less."""
 
 
 class Seen(NamedTuple):
-    """At one look: CPU seconds, bytes read and written, optimizer steps, and monotonic seconds of first and last.
+    """The state of a process at one check.
 
-    `moved` is None while nobody looks, as the last step is not long ago.
+    `cpu` are CPU seconds, `moved` bytes read and written, `steps` optimizer steps, and `first` and `last` the monotonic
+    seconds of the first and the last of these. `moved` is None if it was not read, as the last step is recent.
     """
 
     cpu: float
@@ -34,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class Life:
-    """Of one process, over its looks."""
+    """The history of one process, from check to check."""
 
     def __init__(self) -> None:
         self._cpu: tuple[float, float] | None = None
@@ -42,7 +43,7 @@ class Life:
         self._moved_at = 0.0
 
     def idle(self, seen: Seen, now: float) -> float:
-        """Seconds for which it has done nothing."""
+        """Add the state at monotonic time `now`. Returns the seconds for which the process has been idle."""
         return max(self._without_cpu(seen.cpu, now), self._without_progress(seen, now))
 
     def _without_cpu(self, used: float, now: float) -> float:
@@ -60,7 +61,7 @@ class Life:
         return idle if idle >= USUAL_STEPS * usual else 0.0
 
     def _look_at_moved(self, moved: int | None, now: float) -> None:
-        """At the first look after its last step, a process may have read and written until now."""
+        """Note reads and writes. At the first check after the last step, these may have lasted until now."""
         if moved is None:
             self._moved = None
             return

@@ -1,4 +1,4 @@
-"""What /metrics shows: the numbers of /status in Prometheus' text format, and sums over all changes seen."""
+"""The page /metrics: the numbers of /status in Prometheus' text format, and sums over all changes seen."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ PREFIX = "elastic_worker_"
 
 
 class Totals:
-    """Sums over changes of size. A status lists only the newest ones; here each is counted once, for as long as this
-    process lives."""
+    """Sums over changes of size since this process started. Each change is counted once; a status lists the newest."""
 
     def __init__(self) -> None:
         self.changes: dict[str, int] = {}
@@ -21,7 +20,7 @@ class Totals:
         self._counted: dict[tuple[int, int], set[str]] = {}
 
     def add(self, status: Mapping[str, Any]) -> None:
-        """Count what is new. The pause and the lost steps of a change may become known after the change itself."""
+        """Count the new changes of a status. A change's pause and lost steps may become known later than the change."""
         epoch = int(status.get("epoch") or 0)
         for change in status.get("changes") or ():
             counted = self._counted.setdefault((epoch, int(change["generation"])), set())
@@ -38,7 +37,7 @@ class Totals:
 
 
 def render(status: Mapping[str, Any], totals: Totals | None = None) -> str:
-    """The page. Without `totals` it sums over the changes that the status lists."""
+    """The page as text. Without `totals` it sums over the changes that the status lists."""
     totals = totals or Totals()
     totals.add(status)
     return "".join(line + "\n" for line in [*_of_now(status), *_of_changes(totals)])
@@ -64,13 +63,13 @@ def _of_now(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_library(training: Mapping[str, Any]) -> Iterator[str]:
-    """What only scripts that use the library tell. Samples may become fewer: some are lost with a step."""
+    """Metrics of scripts that use the library. Samples may become fewer, as some are lost with a step."""
     yield from _one("epoch", "gauge", "Passes over the data that are done.", training.get("epoch"))
     yield from _one("samples_seen", "gauge", "Samples that the training has seen.", training.get("samplesSeen"))
-    yield from _one("loss", "gauge", "The loss, as the script last told it.", training.get("loss"))
+    yield from _one("loss", "gauge", "The loss, as the script last reported it.", training.get("loss"))
     goodput = training.get("goodput")
     if goodput:
-        about = "Part of the time of this process in which steps were done that counted, 0 to 1."
+        about = "Share of this process's time that was spent on steps that counted, 0 to 1."
         yield from _one("goodput_ratio", "gauge", about, goodput["share"])
         yield from _head("time_seconds_total", "counter", "Time of this training process, by what it went into.")
         for part, seconds in goodput["seconds"].items():
@@ -92,7 +91,7 @@ def _flag(value: Any) -> int | None:
 
 
 def _one(name: str, kind: str, about: str, value: float | None) -> Iterator[str]:
-    """A metric without labels; nothing where its value is not known."""
+    """A metric without labels; nothing if its value is not known."""
     if value is not None:
         yield from _head(name, kind, about)
         yield _sample(name, value)

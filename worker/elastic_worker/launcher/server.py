@@ -1,7 +1,7 @@
 """The launcher's port: /healthz for the kubelet, /status for the operator, /metrics for Prometheus.
 
-A few lines of HTTP/1.1: GET only, one request per connection, everything bounded, so that whoever reaches the port can
-neither hold it nor fill the memory.
+A minimal HTTP/1.1: GET only, one request per connection. Time, size and number of connections are bounded, so that no
+client can occupy the port or fill the memory.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _JSON = "application/json"
 
 
 class StatusServer:
-    """Answers from `status` (a dict) and `metrics` (Prometheus' text), asked anew for each request."""
+    """Answers with the results of `status` (a dict) and `metrics` (Prometheus' text), called for each request."""
 
     def __init__(self, *, status: Callable[[], Mapping[str, Any]], metrics: Callable[[], str]) -> None:
         self._status, self._metrics = status, metrics
         self._server: asyncio.AbstractServer | None = None
         self._connections: set[asyncio.StreamWriter] = set()
         self.port = 0
-        """Where it listens, once open."""
+        """The port on which it listens, once open."""
 
     async def open(self, port: int, host: str | None = None) -> None:
         """Listen on `port`, on all addresses by default; 0 takes any free one. Raises OSError, which names the port."""
@@ -48,7 +48,7 @@ class StatusServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Close the port and all connections."""
         if self._server is None:
             return
         self._server.close()
@@ -94,7 +94,7 @@ class StatusServer:
             return 405, _TEXT, b"only GET is answered\n"
         try:
             return self._page(words[1].partition("?")[0])
-        except Exception:  # what is shown is never worth the training
+        except Exception:  # an error in a page must not end the training
             log.exception("no answer to %s", words[1])
             return 500, _TEXT, b"see the log\n"
 
@@ -109,7 +109,7 @@ class StatusServer:
 
 
 def _bound(host: str | None, port: int) -> socket.socket:
-    """One socket also for both families, so that there is one number where any port will do."""
+    """A listening socket. A single one serves IPv4 and IPv6, so that port 0 becomes a single number."""
     if host is None and socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):  # the kernel may know IPv6 and have it switched off
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -118,7 +118,7 @@ def _bound(host: str | None, port: int) -> socket.socket:
 
 
 def _bounded(status: Mapping[str, Any]) -> bytes:
-    """As JSON, without its oldest changes and then without its members where it would be longer than is read."""
+    """The status as JSON, without its oldest changes, and then without its members, if it is longer than is read."""
     body = _encode(status)
     changes = list(status.get("changes") or [])
     while len(body) > contract.STATUS_LIMIT_BYTES and changes:

@@ -1,4 +1,4 @@
-"""Paths for Unix sockets: the kernel takes short ones only."""
+"""Paths for Unix sockets, of which the kernel accepts only short ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHORT_PREFIX = "elastic-socket-"
 
 
 def short_path(folder: Path, name: str) -> Path:
-    """In the folder; if that makes it too long, in a new one elsewhere."""
+    """The path of `name` in the folder, or in a new folder elsewhere if that path is too long for a socket."""
     path = folder / name
     if len(os.fsencode(path)) > MOST_PATH_BYTES:
         path = Path(tempfile.mkdtemp(prefix=SHORT_PREFIX, dir="/dev/shm")) / name
@@ -19,7 +19,7 @@ def short_path(folder: Path, name: str) -> Path:
 
 
 def remove_folder_of(path: Path) -> None:
-    """Remove the new folder, if there had to be one."""
+    """Remove the new folder, if `short_path` had to make one."""
     if path.parent.name.startswith(SHORT_PREFIX):
         path.unlink(missing_ok=True)
         path.parent.rmdir()

@@ -1,4 +1,4 @@
-"""The stores that training processes meet in: one per generation, the next one always ready before it is needed."""
+"""The stores of the training processes' rendezvous: one per generation, and a spare one started ahead for the next."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from elastic_worker.processes.starter import Starter, Store
 
 
 class Stores:
-    """Of a pod that hosts them: the master's, or one of a group that goes on without it (125).
+    """The stores of a pod that hosts them: the master's, or one of a group that goes on without the master (125).
 
-    `changed` is called when the spare one is used, or has ended.
+    `changed` is called when the spare store is used, or has ended.
     """
 
     def __init__(self, starter: Starter, changed: Callable[[], None]) -> None:
@@ -21,14 +21,17 @@ class Stores:
         self._spare: Store | None = None
 
     async def ensure(self) -> int:
-        """The port of a store that no generation has used. Raises RuntimeError where none comes up."""
+        """The port of a store that no generation has used. Raises RuntimeError if none starts."""
         if self._spare is None or self._spare.process.exited.done():
             self._spare = await self._starter.start_store()
             self._spare.process.exited.add_done_callback(lambda _: self._changed())
         return self._spare.port
 
     def use(self, record: Part) -> bool:
-        """Whether the generation takes the spare store. Processes of the one before may still be on their way out."""
+        """Note the store of a generation; returns whether it takes the spare one.
+
+        The store before it is kept, as processes of the generation before may not have ended yet.
+        """
         if record.place != 0 or self._spare is None or self._spare.port != record.store_port:
             return False
         if len(self._used) == 2:

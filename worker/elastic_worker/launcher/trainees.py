@@ -1,6 +1,7 @@
-"""The launcher's line to the training processes of this pod that use the library: as one towards the coordinator.
+"""The launcher's connections to the training processes of this pod that use the library.
 
-What the coordinator says goes to each of them, with its own rank; what they answer goes back when all have.
+Towards the coordinator they are one: its orders go to each process with the process's own rank, and their answer is
+reported once all have answered.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from elastic_worker import wire
 from elastic_worker.contract import IN_PLACE
-from elastic_worker.coordinator.part import Part, taken
+from elastic_worker.coordinator.part import Part, read_part
 from elastic_worker.protocol import orders, process_orders, process_reports, reports
 from elastic_worker.protocol.codec import Json, Message
 from elastic_worker.protocol.process_orders import GroupPlace
@@ -26,11 +27,11 @@ log = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 LINE_BYTES = 1 << 20
 STALL_STEPS = 10.0
-"""A step that takes this many times the median will not end."""
+"""A step that takes that many times the median counts as stuck."""
 
 
 class Writer(Protocol):
-    """The way to a process: what is used of asyncio.StreamWriter."""
+    """The methods of asyncio.StreamWriter that are used here."""
 
     def is_closing(self) -> bool: ...
     def write(self, data: bytes, /) -> None: ...
@@ -40,89 +41,93 @@ class Writer(Protocol):
 
 @dataclass
 class Trainee:
-    """One training process. `joined`: the generation it is in. `waits`: it is in none, and can be brought into one."""
+    """One training process that uses the library.
+
+    `joined` is the generation that it is in, 0 for none. `waits`: it is in no group, and can join one.
+    """
 
     local_rank: int
-    kind: str
+    change_mode: str
     writer: Writer
     joined: int = 0
     waits: bool = False
     progress: process_reports.Progress | None = None
-    where: process_reports.Where | None = None
+    position: process_reports.Position | None = None
 
     def send(self, message: Message) -> None:
-        """Put a message on its way."""
+        """Send a message to the process, unless the connection is closing."""
         if not self.writer.is_closing():
             self.writer.write(wire.encode(message.to_json()))
 
 
 class Trainees:
-    """Of one pod. `tell` reaches the coordinator, `size` is how many processes the pod has."""
+    """The training processes of one pod. `report` sends to the coordinator, `size` returns the number of processes."""
 
-    def __init__(self, uid: str, path: Path, *, tell: Callable[..., None], size: Callable[[], int]) -> None:
-        self._uid, self.path, self._tell, self._size = uid, path, tell, size
+    def __init__(self, uid: str, path: Path, *, report: Callable[..., None], size: Callable[[], int]) -> None:
+        self._uid, self.path, self._report, self._size = uid, path, report, size
         self._trainees: dict[int, Trainee] = {}
         self._answers: dict[tuple[Any, ...], dict[int, Any]] = {}
         self._ready, self._joined = False, 0
         self._saved: asyncio.Future[None] | None = None
         self._handlers: dict[type[Message], Callable[[Trainee, Any], None]] = {
-            process_reports.Progress: self._progress,
-            process_reports.Where: self._where,
-            process_reports.Waits: self._waits,
-            process_reports.Joined: self._is_in,
-            process_reports.Stepped: self._stepped,
-            process_reports.Saved: self._has_saved,
-            process_reports.Lost: self._lost,
-            reports.Formed: self._formed,
-            reports.Unformed: self._unformed,
-            reports.Passed: self._passed,
-            reports.Agreed: self._agreed,
-            reports.SavedTogether: self._saved_together,
-            reports.LastCheckpointStep: self._last_checkpoint,
-            reports.CheckpointError: self._checkpoint_error,
+            process_reports.Progress: self._on_progress,
+            process_reports.Position: self._on_position,
+            process_reports.Waits: self._on_waits,
+            process_reports.Joined: self._on_joined,
+            process_reports.Stepped: self._on_stepped,
+            process_reports.SavedAlone: self._on_saved_alone,
+            process_reports.Lost: self._on_lost,
+            reports.Formed: self._on_formed,
+            reports.Unformed: self._on_unformed,
+            reports.AtBoundary: self._on_at_boundary,
+            reports.Agreed: self._on_agreed,
+            reports.SavedTogether: self._on_saved_together,
+            reports.LastCheckpointStep: self._on_last_checkpoint,
+            reports.CheckpointError: self._on_checkpoint_error,
         }
         self._orders: dict[type[Message], Callable[[Any], None]] = {
-            orders.Prepare: self._prepare,
-            **dict.fromkeys(process_orders.HANDED_ON, self._each),
-            orders.Bind: self._bind,
+            orders.Prepare: self._on_prepare,
+            **dict.fromkeys(process_orders.FORWARDED, self._send_to_all),
+            orders.Bind: self._on_bind,
         }
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
-    def kind(self) -> str:
+    def change_mode(self) -> str:
         """How its processes change groups: in place, or started again after a checkpoint; "" for a plain script."""
-        kinds = {trainee.kind for trainee in self._trainees.values()}
-        return kinds.pop() if len(kinds) == 1 and len(self._trainees) == self._size() else ""
+        modes = {trainee.change_mode for trainee in self._trainees.values()}
+        return modes.pop() if len(modes) == 1 and len(self._trainees) == self._size() else ""
 
     @property
     def in_place(self) -> bool:
-        """Whether all of its processes go from group to group as they are."""
-        return self.kind == IN_PLACE
+        """Whether all of the pod's processes change groups without being started again."""
+        return self.change_mode == IN_PLACE
 
     def progress(self) -> process_reports.Progress | None:
-        """What its first process last said of the training, if it said something."""
+        """The last progress that the first process has reported, None without one."""
         return self._trainees[min(self._trainees)].progress if self._trainees else None
 
-    def ask_where(self, at_least: float) -> tuple[int, process_reports.Where] | None:
-        """The process that is least far of those whose step takes far too long, if all do, by its local rank.
+    def poll_stuck(self, at_least: float) -> tuple[int, process_reports.Position] | None:
+        """The local rank and position of the process that is least far, if the step of all of them is stuck; else None.
 
-        Asks anew for the next time.
+        A step is stuck after `at_least` seconds and STALL_STEPS times the median. The positions are those that the
+        processes last reported; each call asks for new ones.
         """
-        said = [(trainee.local_rank, trainee.where) for trainee in self._trainees.values()]
-        self._each(process_orders.AskWhere())
+        positions = [(trainee.local_rank, trainee.position) for trainee in self._trainees.values()]
+        self._send_to_all(process_orders.AskPosition())
         stuck = [
-            (local_rank, where)
-            for local_rank, where in said
-            if where is not None and where.seconds > max(at_least, STALL_STEPS * where.median)
+            (local_rank, position)
+            for local_rank, position in positions
+            if position is not None and position.seconds > max(at_least, STALL_STEPS * position.median)
         ]
-        return min(stuck, key=lambda each: each[1].tick) if said and len(stuck) == len(said) else None
+        return min(stuck, key=lambda each: each[1].boundary) if positions and len(stuck) == len(positions) else None
 
     # -- the socket ----------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Until cancelled. Raises OSError where the socket cannot be made."""
-        server = await asyncio.start_unix_server(self._attend, path=str(self.path), limit=LINE_BYTES)
+        """Accept processes until cancelled. Raises OSError if the socket cannot be made."""
+        server = await asyncio.start_unix_server(self._serve_process, path=str(self.path), limit=LINE_BYTES)
         try:
             await asyncio.Event().wait()
         finally:
@@ -131,169 +136,169 @@ class Trainees:
                 trainee.writer.close()
             self.path.unlink(missing_ok=True)
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_process(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            trainee = self.enter(json.loads(await reader.readline()), writer)
+            trainee = self.add(json.loads(await reader.readline()), writer)
             while line := await reader.readline():
-                self._hear(trainee, line)
+                self._handle_line(trainee, line)
         except (OSError, *wire.UNREADABLE) as error:
-            log.debug("a training process is heard no more: %s", error)
+            log.debug("the connection to a training process has ended: %s", error)
         finally:
             writer.close()
 
-    def _hear(self, trainee: Trainee, line: bytes) -> None:
-        """What cannot be read, of a library of another release, ends nobody's training (103)."""
+    def _handle_line(self, trainee: Trainee, line: bytes) -> None:
+        """Handle a report. An unreadable one is logged, so that another release's library ends no training (103)."""
         try:
-            self.take(trainee, json.loads(line))
+            self.handle_report(trainee, json.loads(line))
         except wire.UNREADABLE as error:
-            told = "process %d says what cannot be read: %r in %.300r"
-            log.warning(told, trainee.local_rank, error, line, exc_info=True)
+            text = "a report of process %d cannot be read: %r in %.300r"
+            log.warning(text, trainee.local_rank, error, line, exc_info=True)
 
-    def enter(self, line: Json, writer: Writer) -> Trainee:
-        """A process has dialled in. Raises wire.UNREADABLE for what is no hello."""
+    def add(self, line: Json, writer: Writer) -> Trainee:
+        """Add a process that has connected with this first line. Raises wire.UNREADABLE if the line is no hello."""
         hello = process_reports.Hello.from_json(line)
-        trainee = Trainee(hello.local_rank, hello.kind, writer)
+        trainee = Trainee(hello.local_rank, hello.change_mode, writer)
         self._trainees[trainee.local_rank] = trainee
         if hello.checkpoints:
-            self._tell(reports.CheckpointFolder(hello.checkpoints))
-        self._look()
+            self._report(reports.CheckpointFolder(hello.checkpoints))
+        self._report_readiness()
         return trainee
 
-    def gone(self, local_rank: int) -> None:
-        """That process has failed. One that ends well stays in its group until all have."""
+    def remove(self, local_rank: int) -> None:
+        """Remove a process that has failed. One that ends with 0 stays in its group until all have ended."""
         if self._trainees.pop(local_rank, None) is not None:
-            self._look()
+            self._report_readiness()
 
-    def forget(self) -> None:
-        """All processes have ended, as they were told."""
+    def clear(self) -> None:
+        """Remove all processes, which have ended on request."""
         self._trainees.clear()
-        self._look()
+        self._report_readiness()
 
     # -- from the processes to the coordinator -------------------------------------------------------------------------
 
-    def take(self, trainee: Trainee, line: Json) -> None:
-        """What a process says. Raises wire.UNREADABLE."""
+    def handle_report(self, trainee: Trainee, line: Json) -> None:
+        """Handle a line of a process. Raises wire.UNREADABLE."""
         for kind, handle in self._handlers.items():
             if kind.key in line:
                 handle(trainee, kind.from_json(line))
 
-    def _progress(self, trainee: Trainee, said: process_reports.Progress) -> None:
-        trainee.progress = said
+    def _on_progress(self, trainee: Trainee, report: process_reports.Progress) -> None:
+        trainee.progress = report
 
-    def _where(self, trainee: Trainee, said: process_reports.Where) -> None:
-        trainee.where = said
+    def _on_position(self, trainee: Trainee, report: process_reports.Position) -> None:
+        trainee.position = report
 
-    def _waits(self, trainee: Trainee, _said: process_reports.Waits) -> None:
+    def _on_waits(self, trainee: Trainee, _report: process_reports.Waits) -> None:
         trainee.waits, trainee.joined = True, 0
-        self._look()
+        self._report_readiness()
 
-    def _is_in(self, trainee: Trainee, said: process_reports.Joined) -> None:
-        trainee.waits, trainee.joined = False, said.generation
-        self._look()
+    def _on_joined(self, trainee: Trainee, report: process_reports.Joined) -> None:
+        trainee.waits, trainee.joined = False, report.generation
+        self._report_readiness()
 
-    def _stepped(self, trainee: Trainee, said: process_reports.Stepped) -> None:
-        if all_said := self._collect(trainee, said, said.generation):
-            pauses = [each.pause for each in all_said if each.pause > 0]
-            self._tell(reports.Stepped(said.generation, max(pauses) if pauses else None))
+    def _on_stepped(self, trainee: Trainee, report: process_reports.Stepped) -> None:
+        if all_reports := self._collect(trainee, report, report.generation):
+            pauses = [each.pause for each in all_reports if each.pause > 0]
+            self._report(reports.Stepped(report.generation, max(pauses) if pauses else None))
 
-    def _has_saved(self, _trainee: Trainee, _said: process_reports.Saved) -> None:
+    def _on_saved_alone(self, _trainee: Trainee, _report: process_reports.SavedAlone) -> None:
         if self._saved is not None and not self._saved.done():
             self._saved.set_result(None)
 
-    def _lost(self, _trainee: Trainee, said: process_reports.Lost) -> None:
-        self._tell(reports.CutOff(said.generation))
+    def _on_lost(self, _trainee: Trainee, report: process_reports.Lost) -> None:
+        self._report(reports.CutOff(report.generation))
 
-    def _formed(self, trainee: Trainee, said: reports.Formed) -> None:
-        if self._collect(trainee, said, *said.at):
-            self._tell(said)
+    def _on_formed(self, trainee: Trainee, report: reports.Formed) -> None:
+        if self._collect(trainee, report, *report.at):
+            self._report(report)
 
-    def _unformed(self, _trainee: Trainee, said: reports.Unformed) -> None:
-        self._tell(said)
+    def _on_unformed(self, _trainee: Trainee, report: reports.Unformed) -> None:
+        self._report(report)
 
-    def _passed(self, trainee: Trainee, said: reports.Passed) -> None:
-        if all_said := self._collect(trainee, said, *said.at):
-            self._tell(reports.Passed(max(each.boundaries for each in all_said), said.at))
+    def _on_at_boundary(self, trainee: Trainee, report: reports.AtBoundary) -> None:
+        if all_reports := self._collect(trainee, report, *report.at):
+            self._report(reports.AtBoundary(max(each.boundary for each in all_reports), report.at))
 
-    def _agreed(self, trainee: Trainee, said: reports.Agreed) -> None:
-        if all_said := self._collect(trainee, said, said.tick, *said.at):
-            self._tell(reports.Agreed(all(each.is_agreed for each in all_said), said.tick, said.at))
+    def _on_agreed(self, trainee: Trainee, report: reports.Agreed) -> None:
+        if all_reports := self._collect(trainee, report, report.boundary, *report.at):
+            self._report(reports.Agreed(all(each.is_agreed for each in all_reports), report.boundary, report.at))
 
-    def _saved_together(self, trainee: Trainee, said: reports.SavedTogether) -> None:
-        if all_said := self._collect(trainee, said, *said.at):
-            self._tell(reports.SavedTogether(all(each.is_saved for each in all_said), said.at))
+    def _on_saved_together(self, trainee: Trainee, report: reports.SavedTogether) -> None:
+        if all_reports := self._collect(trainee, report, *report.at):
+            self._report(reports.SavedTogether(all(each.is_saved for each in all_reports), report.at))
 
-    def _last_checkpoint(self, _trainee: Trainee, said: reports.LastCheckpointStep) -> None:
-        self._tell(reports.Checkpoint(), said)
+    def _on_last_checkpoint(self, _trainee: Trainee, report: reports.LastCheckpointStep) -> None:
+        self._report(reports.Checkpoint(), report)
 
-    def _checkpoint_error(self, _trainee: Trainee, said: reports.CheckpointError) -> None:
-        self._tell(said)
+    def _on_checkpoint_error(self, _trainee: Trainee, report: reports.CheckpointError) -> None:
+        self._report(report)
 
-    def _collect(self, trainee: Trainee, said: M, *about: int) -> list[M]:
-        """What all processes have said about the same; nothing before all have."""
-        key = type(said), *about
+    def _collect(self, trainee: Trainee, report: M, *about: int) -> list[M]:
+        """The reports of all processes about the same thing, [] before all have reported."""
+        key = type(report), *about
         answers = self._answers.setdefault(key, {})
-        answers[trainee.local_rank] = said
+        answers[trainee.local_rank] = report
         if len(answers) < self._size():
             return []
         del self._answers[key]
         return list(answers.values())
 
-    def _look(self) -> None:
-        """Tell when all of them can be brought into a group, or when that is no more so; and which one they are in."""
+    def _report_readiness(self) -> None:
+        """Report, when it has changed, whether all processes can join a group, and which one they are in."""
         trainees = list(self._trainees.values())
-        complete = len(trainees) == self._size() and len({t.kind for t in trainees}) == 1
+        complete = len(trainees) == self._size() and len({t.change_mode for t in trainees}) == 1
         ready = complete and all(t.waits or t.joined for t in trainees)
         joined = trainees[0].joined if ready and len({t.joined for t in trainees}) == 1 else 0
         if (ready, joined) != (self._ready, self._joined):
             self._ready, self._joined = ready, joined
             holds = any(trainee.joined for trainee in trainees)
-            self._tell(reports.Ready(ready, joined, holds, self.kind))
+            self._report(reports.Ready(ready, joined, holds, self.change_mode))
 
     # -- from the coordinator to the processes -------------------------------------------------------------------------
 
-    def hear(self, line: Json) -> None:
-        """Hand on what concerns groups that change in place. Raises wire.UNREADABLE."""
+    def handle_order(self, line: Json) -> None:
+        """Pass on the orders that concern groups which change in place. Raises wire.UNREADABLE."""
         for kind, handle in self._orders.items():
             if kind.key in line:
                 handle(kind.from_json(line))
 
-    def _prepare(self, told: orders.Prepare) -> None:
+    def _on_prepare(self, order: orders.Prepare) -> None:
         self._answers.clear()
-        part = taken(told.group, self._uid)
+        part = read_part(order.group, self._uid)
         for rank, trainee in self._trainees.items():
-            trainee.send(process_orders.Prepare(_place(part, rank), told.at, told.broken))
+            trainee.send(process_orders.Prepare(_place(part, rank), order.at, order.broken))
 
-    def _bind(self, told: orders.Bind) -> None:
-        part = None if told.group is None else taken(told.group, self._uid)
+    def _on_bind(self, order: orders.Bind) -> None:
+        part = None if order.group is None else read_part(order.group, self._uid)
         for rank, trainee in self._trainees.items():
             place = None if part is None else _place(part, rank)
-            trainee.send(process_orders.Bind(place, told.at, told.save))
+            trainee.send(process_orders.Bind(place, order.at, order.save))
 
-    def coordinator_is(self, epoch: int | None) -> None:
-        """The epoch of the coordinator; None while there is none, as then nobody can say which pods are lost."""
-        self._each(process_orders.Away(epoch is None, epoch))
+    def set_coordinator(self, epoch: int | None) -> None:
+        """Pass on the coordinator's epoch; None while none is connected, so that no loss of a pod can be confirmed."""
+        self._send_to_all(process_orders.CoordinatorAway(epoch is None, epoch))
 
     async def leave(self, *, save: bool, seconds: float) -> None:
-        """Have the processes end by themselves; with `save`, the first one writes a checkpoint before."""
+        """Ask the processes to end. With `save` the first one writes a checkpoint before, for at most `seconds`."""
         if not self._trainees or seconds <= 0:
             return
         first = min(self._trainees)
         if save:
             self._saved = asyncio.get_running_loop().create_future()
-            self._trainees[first].send(process_orders.Save())
+            self._trainees[first].send(process_orders.SaveAlone())
             await asyncio.wait({self._saved}, timeout=seconds)
-        self._each(process_orders.Leave())
+        self._send_to_all(process_orders.Leave())
         for trainee in list(self._trainees.values()):
             with suppress(OSError):
                 await trainee.writer.drain()
 
-    def _each(self, message: Message) -> None:
+    def _send_to_all(self, message: Message) -> None:
         for trainee in self._trainees.values():
             trainee.send(message)
 
 
 def _place(part: Part, local_rank: int) -> GroupPlace:
-    """What one process needs to know of a group; rank -1 if it is not in it."""
+    """The place of one process in a group; its rank is -1 if this pod is not in the group."""
     place = GroupPlace(part.number, -1, part.world_size, part.host, part.store_port, part.epoch)
     if part.place < 0:
         return place

@@ -1,6 +1,6 @@
-"""What /status shows of how the training goes, from what a process that uses the library last said.
+"""The training's progress in /status, from the last report of a process that uses the library.
 
-A script may say anything, and JSON has no words for NaN and infinity: what is no finite number is left out.
+A script may report anything, and JSON has no NaN and no infinity. So values that are no finite numbers are left out.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from elastic_worker.protocol.process_reports import Progress
 
 MOST_PARTS = 16
 LONGEST_NAME = 32
-"""Of a part, in an account of time."""
+"""The longest name of a part of the time."""
 MOST_COUNTED, MOST_SECONDS = 2**53, 1e10
-"""Readers of /status take no larger number."""
+"""The largest numbers that readers of /status accept."""
 
 
-def shown(said: Progress) -> dict[str, Any]:
-    """`epoch`, `samplesSeen`, `loss`, and `goodput`: its `share` (0 to 1) and the `seconds` by part; what is known."""
+def training_status(progress: Progress) -> dict[str, Any]:
+    """Those known of `epoch`, `samplesSeen`, `loss` and `goodput` (its `share`, 0 to 1, and `seconds` by part)."""
     about = {
-        "epoch": _count(said.epoch),
-        "samplesSeen": _count(said.samples),
-        "loss": _number(said.loss),
-        "goodput": _goodput(said.goodput),
+        "epoch": _count(progress.epoch),
+        "samplesSeen": _count(progress.samples),
+        "loss": _number(progress.loss),
+        "goodput": _goodput(progress.goodput),
     }
     return {name: value for name, value in about.items() if value is not None}
 
 
-def _goodput(said: Any) -> dict[str, Any] | None:
-    if not isinstance(said, Mapping):
+def _goodput(progress: Any) -> dict[str, Any] | None:
+    if not isinstance(progress, Mapping):
         return None
-    share = _number(said.get("share"))
-    parts = [part for part in said if part != "share" and len(part) <= LONGEST_NAME][:MOST_PARTS]
-    numbers = {part: _number(said[part]) for part in parts}
+    share = _number(progress.get("share"))
+    parts = [part for part in progress if part != "share" and len(part) <= LONGEST_NAME][:MOST_PARTS]
+    numbers = {part: _number(progress[part]) for part in parts}
     seconds = {part: value for part, value in numbers.items() if value is not None and 0 <= value <= MOST_SECONDS}
     return None if share is None or not 0 <= share <= 1 else {"share": share, "seconds": seconds}
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; an integer too large for a float is none."""
+    """The value if it is a finite number, else None; an integer too large for a float is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Bytes that go from rank to rank: from the first one, which has them, to the next, and on to the one after it.
+"""Sends bytes along a chain of ranks: the first rank has them, and each rank passes them on to the next one.
 
-So each rank sends once, whatever their number, and those that are not in the chain have nothing to do with it. Bytes
-go in pieces: while a rank receives one, the one before is on its way to the next rank.
+So each rank sends once, whatever the number of ranks, and ranks outside of the chain take no part. The bytes are sent
+in pieces: while a rank receives a piece, it sends the piece before to the next rank.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
 
 PIECE_BYTES = 16 * 2**20
-"""At most. Each costs a rank some 0.2 ms beside the time for its bytes, and each further rank is one piece later."""
+"""The largest piece. Each piece costs a rank some 0.2 ms more than its bytes; each further rank lags by one piece."""
 UNDER_WAY = 2
-"""So many pieces are sent at once, and kept meanwhile."""
+"""Number of pieces that are sent at the same time, and kept in memory meanwhile."""
 TAG = 1
 
 
 class Chain:
-    """Of these ranks of the group, of which this process is one. All of them make the same calls."""
+    """A chain of these ranks of the group; this process is one of them. All of them make the same calls."""
 
     def __init__(self, formed: Formed, ranks: Sequence[int]) -> None:
         at = ranks.index(formed.rank)
@@ -32,12 +32,12 @@ class Chain:
         self._after = ranks[at + 1] if at + 1 < len(ranks) else None
         self._sent: deque[Callable[[], None]] = deque()
         self.bytes = 0
-        """Of all pieces so far."""
+        """Number of bytes of all pieces so far."""
 
     def pass_on(self, piece: Any) -> None:
-        """A row of bytes on the host: the first rank's is sent, the others' is filled and sent on.
+        """Pass on a one-dimensional tensor of bytes on the host: the first rank's is sent, the others' are filled.
 
-        Nobody may write to it before `end`. Raises what gloo does, GivenUpError where the group was aborted.
+        Do not write to it before `end`. Raises gloo's errors, and GivenUpError if the group was aborted.
         """
         self.bytes += piece.numel()
         if self._before is not None:
@@ -48,12 +48,12 @@ class Chain:
                 self._sent.popleft()()
 
     def number(self, value: int = 0) -> int:
-        """The first rank's."""
+        """Pass on an integer; returns the first rank's."""
         row = torch.tensor([value], dtype=torch.int64)
         self.pass_on(row.view(torch.uint8))
         return int(row.item())
 
     def end(self) -> None:
-        """All that was passed on has been sent."""
+        """Wait until all pieces have been sent."""
         while self._sent:
             self._sent.popleft()()

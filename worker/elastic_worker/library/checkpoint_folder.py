@@ -3,7 +3,7 @@
 `step-N` appears by one rename, after everything in it is durable. One that it replaces is `old-N.EPOCH-GENERATION.tmp`
 first, and is the checkpoint of that step for as long as there is no `step-N`: a rename that replaces a whole folder, or
 swaps two, does not exist on NFS. `latest` names the newest one for people; the manifests decide. Unfinished folders
-carry their writer's order, so that two masters never write into the same one and a newer one knows what is left over.
+carry their writer's order. So two masters never write into the same one, and a newer master recognises leftovers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from elastic_worker.coordinator.succession import Succession
-from elastic_worker.library.manifest import Manifest, Order, TornError, sync_folder, write_durably
+from elastic_worker.library.manifest import Manifest, TornError, WriterOrder, sync_folder, write_durably
 
 LATEST = "latest"
 TAKEN_OVER_SECONDS = 5.0
@@ -41,7 +41,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.masters: Succession | None = None
-        """Where the masters of this job leave their epochs; None without masters."""
+        """The record of the epochs of this job's masters; None without masters."""
         self.obeyed: Callable[[], int] = lambda: 0
         """The epoch of the master that the writer obeys; it may be later than that of its group (125)."""
 
@@ -55,7 +55,7 @@ class Folder:
         """Path of the complete checkpoint of a step."""
         return self.path / f"step-{step}"
 
-    def unfinished(self, step: int, order: Order) -> Path:
+    def unfinished(self, step: int, order: WriterOrder) -> Path:
         """Path of the unfinished checkpoint of a step."""
         return self.path / f"step-{step}.{order.epoch}-{order.generation}.tmp"
 
@@ -65,7 +65,7 @@ class Folder:
         A later master's are newer (109): an earlier one may have got further before it was cut off. A checkpoint of an
         unknown writer is sorted by its step.
         """
-        order = Order(0, 0)
+        order = WriterOrder(0, 0)
         keyed = []
         for step, path in sorted([*self._published(), *self._put_away_alone()]):
             with contextlib.suppress(TornError):
@@ -73,17 +73,17 @@ class Folder:
             keyed.append((order, step, path))
         return [(step, path) for _, step, path in sorted(keyed, reverse=True)]
 
-    def leftovers(self) -> list[tuple[Order, Path]]:
+    def leftovers(self) -> list[tuple[WriterOrder, Path]]:
         """Unfinished folders: being written, or left by a killed writer."""
         kept = [path for _, path in self._put_away_alone()]
         found = ((_UNFINISHED.fullmatch(path.name), path) for path in self._entries() if path not in kept)
-        return [(Order(int(match[1]), int(match[2])), path) for match, path in found if match]
+        return [(WriterOrder(int(match[1]), int(match[2])), path) for match, path in found if match]
 
     def has_latest(self) -> bool:
         """Whether a checkpoint was ever completed here."""
         return (self.path / LATEST).exists()
 
-    def refuse_if_outdated(self, order: Order) -> None:
+    def refuse_if_outdated(self, order: WriterOrder) -> None:
         """Raises OutdatedError if a newer master has begun, or one or a newer generation has written here."""
         self._refuse_if_cut_off()
         newest = max(self._orders(), default=order)
@@ -102,14 +102,14 @@ class Folder:
                 )
             time.sleep(LOOK_SECONDS)
 
-    def remove_leftovers(self, order: Order) -> None:
-        """Remove unfinished saves up to this order, whose writers are gone or cut off."""
+    def remove_leftovers(self, order: WriterOrder) -> None:
+        """Remove unfinished saves up to this order, whose writers have ended or are cut off."""
         for theirs, path in self.leftovers():
             if theirs <= order:
                 logger.info("checkpoint unfinished=%s removed reason=left by an attempt that did not end", path.name)
                 _remove(path)
 
-    def remove_unfinished(self, step: int, order: Order) -> None:
+    def remove_unfinished(self, step: int, order: WriterOrder) -> None:
         """Remove an unfinished checkpoint."""
         _remove(self.unfinished(step, order))
 
@@ -129,7 +129,7 @@ class Folder:
         if doomed is not None:
             _remove(doomed)
 
-    def prune(self, *, keep: int, order: Order) -> None:
+    def prune(self, *, keep: int, order: WriterOrder) -> None:
         """Keep the `keep` newest complete checkpoints, remove older ones that no newer master wrote."""
         kept = 0
         for _, path in self.checkpoints():
@@ -144,7 +144,7 @@ class Folder:
                 self._discard(path, order)
             kept += 1
 
-    def write_latest(self, step: int, order: Order) -> None:
+    def write_latest(self, step: int, order: WriterOrder) -> None:
         """Point `latest` to a checkpoint. Raises OutdatedError if that would hide a newer master's."""
         self.refuse_if_outdated(order)
         fields = {"folder": self.checkpoint(step).name, "step": step, "order": list(order)}
@@ -153,7 +153,7 @@ class Folder:
         draft.rename(self.path / LATEST)
         sync_folder(self.path)
 
-    def _discard(self, checkpoint: Path, order: Order) -> None:
+    def _discard(self, checkpoint: Path, order: WriterOrder) -> None:
         """Rename, then remove: a folder half removed must not look like a checkpoint."""
         is_published = _COMPLETE.fullmatch(checkpoint.name)
         _remove(self._put_away(checkpoint, order) if is_published else checkpoint)
@@ -174,15 +174,15 @@ class Folder:
                     alone.append((int(match[1]), path))
         return alone
 
-    def _put_away(self, checkpoint: Path, order: Order) -> Path:
+    def _put_away(self, checkpoint: Path, order: WriterOrder) -> Path:
         number = checkpoint.name[len("step-") :]
         doomed = self.path / f"old-{number}.{order.epoch}-{order.generation}.tmp"
         checkpoint.rename(doomed)
         return doomed
 
-    def _orders(self) -> Iterator[Order]:
+    def _orders(self) -> Iterator[WriterOrder]:
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            yield Order(*map(int, json.loads((self.path / LATEST).read_bytes())["order"]))
+            yield WriterOrder(*map(int, json.loads((self.path / LATEST).read_bytes())["order"]))
         for _, path in self.checkpoints():
             with contextlib.suppress(TornError):
                 yield Manifest.read(path).order
@@ -194,7 +194,7 @@ class Folder:
             return []
 
 
-def _outdated(newest: Order, order: Order) -> str:
+def _outdated(newest: WriterOrder, order: WriterOrder) -> str:
     if newest.epoch > order.epoch:
         return f"a newer master (epoch {newest.epoch}) has written here; this one (epoch {order.epoch}) is cut off"
     return (

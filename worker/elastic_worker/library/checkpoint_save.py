@@ -14,8 +14,8 @@ import torch
 
 from elastic_worker.library.checkpoint_dcp import FailedOnRanks
 from elastic_worker.library.checkpoint_folder import Folder, OutdatedError
-from elastic_worker.library.checkpoint_state import StateError
-from elastic_worker.library.manifest import Digest, Manifest, Order, TornError, sync_folder, write_durably
+from elastic_worker.library.checkpoint_state import CheckpointStateError
+from elastic_worker.library.manifest import Digest, Manifest, TornError, WriterOrder, sync_folder, write_durably
 
 STRUCTURE = "structure.pickle"
 
@@ -28,7 +28,7 @@ class SaveAttempt:
 
     place: Folder
     step: int
-    order: Order
+    order: WriterOrder
     meta: Mapping[str, Any]
     world: int
     keep: int
@@ -67,7 +67,7 @@ class SaveAttempt:
 
     def reason(self, error: BaseException) -> str:
         """Why the save failed, for people. A newer master that removed the files is named first."""
-        if isinstance(error, (OutdatedError, StateError)):
+        if isinstance(error, (OutdatedError, CheckpointStateError)):
             return str(error)
         try:
             self.place.refuse_if_outdated(self.order)

@@ -16,7 +16,7 @@ class Staging:
         self._buffers: Tensors = {}
 
     def copy(self, tensors: Tensors) -> Tensors:
-        """Copy the present values, contiguous, by name. Frees the memory of names that are gone first."""
+        """Return contiguous copies of the present values by name. Frees the memory of names that are left out first."""
         self._buffers = {name: buffer for name, buffer in self._buffers.items() if name in tensors}
         with torch.no_grad():
             for name, tensor in tensors.items():

@@ -27,7 +27,7 @@ Tensors = dict[str, Any]
 """Name -> tensor."""
 
 
-class StateError(Exception):
+class CheckpointStateError(Exception):
     """The state cannot be saved or put together again; the message names the path of the value."""
 
 
@@ -37,34 +37,36 @@ def is_sharded(tensor: Any) -> bool:
 
 
 def tensors_of(state: Any) -> Tensors:
-    """Tensors in nested dicts, lists and tuples by name; two names may share memory. Raises StateError."""
+    """Tensors in nested dicts, lists and tuples by name; two names may share memory. Raises CheckpointStateError."""
     tensors: Tensors = {}
     for name, tensor in _walk(state, ()):
         if name in tensors:
-            raise StateError(f"two tensors of the state have the name {name}: use keys that print differently")
+            raise CheckpointStateError(
+                f"two tensors of the state have the name {name}: use keys that print differently"
+            )
         tensors[name] = tensor
     return tensors
 
 
 def take_apart(state: Any) -> tuple[Tensors, bytes]:
-    """All tensors by name, and the pickle of the rest. Raises StateError, for example for values without a pickle."""
+    """All tensors by name, and the pickle of the rest. Raises CheckpointStateError, as for values without a pickle."""
     tensors = tensors_of(state)
     stream = io.BytesIO()
     try:
         _Pickler(stream, tensors).dump(state)
     except Exception as error:
-        raise StateError(f"{_culprit(state)} cannot be pickled: {error}") from error
+        raise CheckpointStateError(f"{_culprit(state)} cannot be pickled: {error}") from error
     return tensors, stream.getvalue()
 
 
 def put_together(structure: bytes, tensors: Mapping[str, Any]) -> Any:
-    """The state with these tensors. Raises StateError."""
+    """The state with these tensors. Raises CheckpointStateError."""
     try:
         return _Unpickler(io.BytesIO(structure), tensors.__getitem__).load()
     except checkpoint_values.UnknownNameError as error:
-        raise StateError(str(error)) from error
+        raise CheckpointStateError(str(error)) from error
     except Exception as error:
-        raise StateError(f"its values cannot be read: {error!r}") from error
+        raise CheckpointStateError(f"its values cannot be read: {error!r}") from error
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from elastic_worker.library import checkpoint_dcp
 from elastic_worker.library.checkpoint_save import SaveAttempt
-from elastic_worker.library.checkpoint_state import StateError, Tensors, take_apart
+from elastic_worker.library.checkpoint_state import CheckpointStateError, Tensors, take_apart
 from elastic_worker.library.manifest import Digest, digests
 
 
@@ -89,4 +89,4 @@ def _on_all(attempt: SaveAttempt, group: Any, act: Callable[[], Any]) -> list[An
 
 def _refuse_unfit(group: Any) -> None:
     if dist.get_global_rank(group, 0) != 0:
-        raise StateError("the group that saves must begin with rank 0: DCP of older torch gathers there")
+        raise CheckpointStateError("the group that saves must begin with rank 0: DCP of older torch gathers there")

@@ -28,7 +28,7 @@ from elastic_worker.library.checkpoint_folder import Folder
 from elastic_worker.library.checkpoint_save import STRUCTURE, SaveAttempt
 from elastic_worker.library.checkpoint_staging import Staging
 from elastic_worker.library.checkpoint_state import (
-    StateError,
+    CheckpointStateError,
     Tensors,
     is_sharded,
     put_together,
@@ -36,7 +36,7 @@ from elastic_worker.library.checkpoint_state import (
     tensors_of,
 )
 from elastic_worker.library.checkpoint_write import ElsewhereError, write_alone, write_together
-from elastic_worker.library.manifest import Manifest, Order, TornError
+from elastic_worker.library.manifest import Manifest, TornError, WriterOrder
 
 EXIT_SECONDS = 300.0
 """How long a save that is under way may delay the end of the process."""
@@ -79,13 +79,13 @@ class Checkpoints:
         self._keep = keep
         self._staging = Staging()
         self._thread: threading.Thread | None = None
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         atexit.register(_finish, weakref.ref(self))
 
     def begin(self, job_uid: str, *, epoch: int, obeyed: Callable[[], int] = lambda: 0) -> None:
-        """Fence masters of earlier epochs from now on, and this one once a later one has begun.
+        """Fence masters of earlier epochs from now on, and this one once a later master has begun.
 
-        A later one whose epoch is `obeyed` does not count: it has taken this group over.
+        A later master whose epoch is `obeyed` does not count, as it has taken this group over.
         """
         self._folder.obeyed = obeyed
         try:
@@ -114,7 +114,7 @@ class Checkpoints:
         """
         self._join()
         world = dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
-        attempt = SaveAttempt(self._folder, step, Order(*order), dict(meta or {}), world, self._keep)
+        attempt = SaveAttempt(self._folder, step, WriterOrder(*order), dict(meta or {}), world, self._keep)
         began = time.monotonic()
         if group is None:
             self._save_alone(attempt, state, began)
@@ -162,7 +162,7 @@ class Checkpoints:
             for _, path in self._folder.leftovers():
                 self._tell(path, "it was not written to its end")
             if self._folder.has_latest() and not refused:
-                refused.append("the file `latest` names one that is gone")
+                refused.append("the file `latest` names one that does not exist any more")
         except OSError as error:
             raise CheckpointError(f"the folder of checkpoints {self._folder.path} cannot be read: {error}") from error
         if refused:
@@ -203,7 +203,9 @@ class Checkpoints:
         tensors, structure = take_apart(state)
         sharded = next((name for name, tensor in tensors.items() if is_sharded(tensor)), None)
         if sharded is not None:
-            raise StateError(f"{sharded} is sharded over several ranks: all of them must save together, with group=")
+            raise CheckpointStateError(
+                f"{sharded} is sharded over several ranks: all of them must save together, with group="
+            )
         return self._staging.copy(tensors), structure
 
     def _write(self, attempt: SaveAttempt, began: float, act: Callable[[], bool]) -> None:
@@ -229,8 +231,8 @@ class Checkpoints:
             self._thread = None
 
     def _tell(self, path: Path, why: str) -> None:
-        if (path.name, why) not in self._told:
-            self._told.add((path.name, why))
+        if (path.name, why) not in self._logged:
+            self._logged.add((path.name, why))
             logger.warning("checkpoint %s passed over reason=%s", path, why)
 
     def _finish(self) -> None:
@@ -276,7 +278,7 @@ def _refuse_other_model(path: Path, saved: Mapping[str, Any], into: Tensors) -> 
 
 
 def _by_other_torch(path: Path) -> str:
-    """Names both versions: DCP reads files of older versions of torch, not always of newer ones."""
+    """A sentence that names both versions of torch. DCP reads files of older versions, and not always of newer ones."""
     try:
         wrote = Manifest.read(path).torch
     except TornError:
@@ -286,7 +288,7 @@ def _by_other_torch(path: Path) -> str:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, (StateError, OSError)) else repr(error)
+    return str(error) if isinstance(error, (CheckpointStateError, OSError)) else repr(error)
 
 
 def _shape(shapes: Mapping[str, tuple[int, ...]], name: str) -> str:

@@ -1,8 +1,8 @@
 """Collectives that can be given up: a waiting thread returns as soon as its group is aborted.
 
-Shutting a gloo group's sockets down makes its collectives fail, as a rule. In 2.15 one in thirty does not: a send whose
-peer is gone is waited for in gloo's thread until the group's own limit of half an hour. So threads wait here for a
-flag, not for gloo: gloo sets it when the collective has ended, and `give_up` sets it for all.
+Shutting a gloo group's sockets down makes its collectives fail, as a rule. In torch 2.15 one in thirty does not: gloo's
+thread waits for a send to a lost peer until the group's own limit of half an hour. So threads wait here for a flag, not
+for gloo. gloo sets the flag when the collective has ended, and `give_up` sets it for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Calls:
         self.given_up = False
 
     def wait(self, work: Any) -> None:
-        """Wait for the collective to end. Raises its error; GivenUpError."""
+        """Wait for the collective to end. Raises its error, or GivenUpError if the group was aborted."""
         ended = threading.Event()
         future = work.get_future()
         self._follow(future, ended.set)
@@ -86,7 +86,7 @@ class Calls:
         return done
 
     def check(self) -> None:
-        """Raise the error of a reduction that failed; GivenUpError where the group was aborted."""
+        """Raise the error of a reduction that failed, or GivenUpError if the group was aborted."""
         if self._error is not None:
             raise self._error
         if self.given_up:
@@ -125,5 +125,5 @@ class Calls:
 
 
 def keep_for_ever(thing: Any) -> None:
-    """Never run the destructor, not even at exit: it would wait for a thread that does not end."""
+    """Never run the object's destructor, not even at exit, as it would wait for a thread that does not end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -84,7 +84,7 @@ class ElasticDDP(DistributedDataParallel):  # type: ignore[misc]
         self._alone = True
 
     def set_sync(self, last: bool) -> None:
-        """Whether the coming forward and backward are the last micro-batch of the step, whose backward reduces."""
+        """Set whether the coming micro-batch is the step's last one, whose backward reduces the gradients."""
         self.require_backward_grad_sync = last
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -165,7 +165,7 @@ def _without_collectives() -> Iterator[None]:
         setattr(torch_ddp, name, lambda *_args, **_kwargs: None)
     try:
         with warnings.catch_warnings():
-            # torch 2.15 says for each construction that it renames an option.
+            # torch 2.15 warns at each construction of an option that it renames.
             warnings.filterwarnings("ignore", message=".*`broadcast_buffers` is deprecated", category=FutureWarning)
             yield
     finally:

@@ -1,4 +1,4 @@
-"""Evaluations: spread over all ranks, added up at the end, repeated where the group changes in the middle."""
+"""Evaluations: spread over all ranks, summed at the end, and repeated if the group changes in the middle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 
 @dataclass(frozen=True)
 class EvalBatch:
-    """`indices` of samples for this rank; empty where there are more ranks than samples left."""
+    """`indices` of samples for this rank; empty if there are more ranks than samples left."""
 
     indices: list[int]
 
 
-class Evaluations(Protocol):
+class EvaluationJob(Protocol):
     """The part of a job that its evaluations use."""
 
     @property
@@ -46,7 +46,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, job: Evaluations, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
+        self, job: EvaluationJob, length: int, batch_size: int, known: Callable[[], dict[str, float] | None]
     ) -> None:
         self._job, self._length, self._size = job, length, batch_size
         self._known, self._result, self._sums = known, known(), dict[str, float]()
@@ -54,7 +54,7 @@ class Evaluation:
 
     def __iter__(self) -> Iterator[EvalBatch]:
         yield from self._until_known()
-        # Ranks have evaluated different samples, and some nothing.
+        # Ranks have evaluated different samples, and some none.
         self._job.draw_alike("evaluated", self._length)
 
     def _until_known(self) -> Iterator[EvalBatch]:
@@ -72,7 +72,7 @@ class Evaluation:
                 self._result = self._job.add_up(self._sums)
 
     def _is_known(self) -> bool:
-        """Whether a faster rank has the result already: then this rank goes on to where that one waits."""
+        """Whether a faster rank has the result already. Then this rank goes on to the boundary where that one waits."""
         self._result = self._known()
         if self._result is not None:
             self._job.free_boundary()
@@ -104,7 +104,7 @@ class Evaluation:
 
 
 def length_of(data: Any) -> int:
-    """Of a data set, or the number itself. Raises TypeError for iterable ones."""
+    """The length of a data set, or the number itself. Raises TypeError for an iterable data set."""
     if isinstance(data, int):
         return data
     if isinstance(data, torch.utils.data.IterableDataset) or not hasattr(data, "__len__"):

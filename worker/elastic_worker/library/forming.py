@@ -28,15 +28,15 @@ _device_lock = threading.Lock()
 
 
 class GroupError(Exception):
-    """A group could not be formed: a rank did not come in time, or the store is gone."""
+    """A group could not be formed: a rank did not come in time, or the store has ended."""
 
 
 @dataclass(frozen=True, eq=False)
 class Formed:
-    """A process group, full mesh connected. `mesh` is None where its connections are not known.
+    """A process group, connected as a full mesh. `mesh` is None if its connections are not known.
 
-    `addresses` is the store that gloo holds. `calls` are the collectives that are waited for in it; `announced` are the
-    abilities of its release that this process has announced to the others.
+    `addresses` is the store that gloo holds. `calls` are the library's collectives in the group. `announced` are the
+    abilities that this process has announced to the other ranks (releases.py).
     """
 
     backend: str
@@ -146,8 +146,8 @@ def empty_group(store: Any, backend: str, rank: int, world: int, timeout: timede
 class Listener:
     """A gloo device on the interface that leads to the store, and the `address` where it listens, None if unknown.
 
-    GLOO_SOCKET_IFNAME decides where it is set. A route over the loopback says nothing about other machines: there gloo
-    chooses, by the machine's name.
+    GLOO_SOCKET_IFNAME has precedence, if set. A route over the loopback gives no address for other machines: there gloo
+    chooses one by the machine's name.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -171,9 +171,9 @@ class Listener:
 
 def _publish(store: Any, rank: int, world: int, own: sockets.Address | None) -> sockets.Mesh | None:
     """Publish the address where this rank's gloo listens, and wait for those of the others."""
-    told = Gathering(store, world)
-    told.set(f"listener/{rank}", json.dumps(own))
-    others = [json.loads(told.get(f"listener/{other}")) for other in range(world) if other != rank]
+    gathering = Gathering(store, world)
+    gathering.set(f"listener/{rank}", json.dumps(own))
+    others = [json.loads(gathering.get(f"listener/{other}")) for other in range(world) if other != rank]
     if own is None or None in others:
         return None
     return sockets.Mesh(own, frozenset((host, port) for host, port in others))
@@ -200,7 +200,7 @@ def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> 
 
 
 def _start_sequence(backend: Any) -> None:
-    """Start the sequence numbers where torch does not do so itself: in versions without `_set_default_backend`."""
+    """Start the sequence numbers if torch does not do so itself: in versions without `_set_default_backend`."""
     if not hasattr(dist.ProcessGroup, "_set_default_backend"):
         backend._set_sequence_number_for_group()
 
@@ -222,10 +222,10 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
 
 
 def nccl2() -> Any:
-    """What torch makes of the name "nccl" where it has two backends of that library (2.15); else None, for the old one.
+    """torch's second backend for NCCL, which the name "nccl" means in 2.15; None if torch has a single one.
 
-    Read in torch's own sources, and tried on no GPU: it takes the old one's options and the device. Its `abort` leaves
-    the process alone, and so does the old one's.
+    This was read in torch's own sources, and not tried on a GPU. It takes the old backend's options, and the device.
+    Its `abort` does not end the process, and neither does the old one's.
     """
     newer = getattr(dist, "ProcessGroupNCCL2", None)
     return None if os.environ.get("TORCH_DIST_USE_NCCL2") == "0" else newer
@@ -233,7 +233,7 @@ def nccl2() -> Any:
 
 @contextmanager
 def _as_group_error(what: str) -> Iterator[None]:
-    """Turn any error into a GroupError that names what was being done."""
+    """Turn any error into a GroupError that names the operation `what`."""
     try:
         yield
     except (RuntimeError, GroupError) as error:

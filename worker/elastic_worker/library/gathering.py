@@ -23,7 +23,7 @@ class Gathering(dist.Store):  # type: ignore[misc]
     def __init__(self, store: Any, world: int) -> None:
         super().__init__()
         self._store, self._world = store, world
-        self._told: dict[str, bytes] = {}
+        self._read: dict[str, bytes] = {}
 
     def set(self, key: str, value: Any) -> None:
         """Publish a value."""
@@ -39,7 +39,7 @@ class Gathering(dist.Store):  # type: ignore[misc]
         where, _, teller = key.rpartition("/")
         if not teller.isdecimal():
             return bytes(self._store.get(key))
-        if key not in self._told:
+        if key not in self._read:
             keys = [f"{where}/{rank}" for rank in range(self._world)]
-            self._told.update(zip(keys, map(bytes, self._store.multi_get(keys))))
-        return self._told[key]
+            self._read.update(zip(keys, map(bytes, self._store.multi_get(keys))))
+        return self._read[key]

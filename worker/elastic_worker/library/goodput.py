@@ -11,7 +11,7 @@ STEADY_STEPS = 20
 
 
 class Goodput:
-    """Seconds by part; each moment belongs to one. `productive` are steps that counted, `lost` those that did not."""
+    """Seconds by part; each moment is of one part. `productive` are steps that counted, `lost` those that did not."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -33,14 +33,14 @@ class Goodput:
 
     @property
     def is_steady(self) -> bool:
-        """Whether enough steps were done to say how long one takes: the first ones may compile."""
+        """Whether enough steps were done for a typical duration: the first ones may compile."""
         return len(self._steps) >= STEADY_STEPS
 
     def median_step(self) -> float:
         """Median of the latest steps in seconds; 0.0 before the first."""
         return sorted(self._steps)[len(self._steps) // 2] if self._steps else 0.0
 
-    def shown(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """The report for the launcher: seconds by part, and the productive share."""
         total = sum(self.seconds.values())
         share = round(self.seconds["productive"] / total, 4) if total else 0.0

@@ -2,9 +2,8 @@
 
 torch knows one default group per process and makes it in one blocking call. A job that changes size needs the next
 group while the present one trains. So a group is built from torch's own parts without being registered, and
-registered later. Private calls into `torch.distributed` are in this module and in forming.py; what of torch they use
-stands in private.py, and trial.py tells whether it does with this version of torch what it did with those that were
-tried (2.4.1 and 2.15).
+registered later. Private calls into `torch.distributed` are in this module and in forming.py. private.py lists the
+private names, and trial.py checks that they work in this version of torch as in those that were tried (2.4.1 and 2.15).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ REGISTERS = (
 )
 """Attributes in which torch keeps its registered groups."""
 
-quiesce.install()  # torchrun and srun, which may have started this process, do not
+quiesce.install()  # for processes that torchrun or srun has started, which do not do it
 
 _installed: Formed | None = None
 
@@ -81,7 +80,7 @@ def default_store() -> Any:
 
 
 def collectives_begun() -> int | None:
-    """Number of collectives begun in all of torch's groups; None where one of them does not count."""
+    """Number of collectives begun in all of torch's groups; None if one of them does not count."""
     try:
         return sum(int(group._get_sequence_number_for_group()) for group in c10d._world.pg_map)
     except (RuntimeError, AttributeError):
@@ -175,7 +174,7 @@ def discard(formed: Formed) -> None:
 
 
 class _Burial(threading.Thread):
-    """Lets go of a group when gloo's threads are idle.
+    """Frees a group once gloo's threads are idle.
 
     A gloo thread may be about to free a tensor of the last collective, for which it needs the interpreter's lock; the
     group's destructor holds that lock and waits for the thread, for good.

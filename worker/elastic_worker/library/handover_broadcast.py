@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 * 2**20
 ALIGNMENT = 16
-"""So that a part of a buffer can be seen as any dtype."""
+"""Alignment in bytes at which a part of a buffer can be viewed as any dtype."""
 
 
 def send(formed: Formed, source: int, capture: Callable[[], Any]) -> tuple[int, None]:
@@ -62,7 +62,7 @@ def receive(formed: Formed, source: int) -> tuple[int, Any]:
 
 
 def _buffers(rows: list[Any]) -> Iterable[tuple[Any, list[tuple[Any, Any]]]]:
-    """Yield what to broadcast, in one order on all ranks: a buffer, and pairs (tensor's bytes, view in the buffer)."""
+    """Yield the buffers to broadcast, in the same order on all ranks, each with pairs (tensor's bytes, view in it)."""
     small = [row for row in rows if 0 < row.numel() < ALONE_BYTES]
     for row in rows:
         if row.numel() >= ALONE_BYTES:
@@ -97,7 +97,7 @@ def _broadcast_numbers(formed: Formed, source: int, numbers: list[int]) -> list[
 
 
 def _broadcast(formed: Formed, source: int, row: Any) -> None:
-    """A host tensor goes through the device where the group has no gloo."""
+    """Broadcast a tensor. One on the host goes through the device if the group has no gloo."""
     if row.is_cuda or groups.control_device(formed).type == "cpu":
         formed.calls.wait(dist.broadcast(row, source, group=formed.group, async_op=True))
         return

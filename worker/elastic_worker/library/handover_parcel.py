@@ -16,7 +16,7 @@ ALONE_BYTES = 2**20
 
 @dataclass(frozen=True)
 class _Place:
-    """A tensor in the structure."""
+    """The place of a tensor in the structure."""
 
     number: int
 
@@ -30,7 +30,7 @@ class _Parcel:
 
 
 def pack(state: Any, *, device_sends: bool) -> tuple[_Parcel, list[Any]]:
-    """With `device_sends`, tensors of a GPU are marked to be sent from there."""
+    """Take the state apart; returns the parcel and its tensors. With `device_sends` a GPU's are sent from the GPU."""
     tensors: list[Any] = []
     numbers: dict[Any, int] = {}
 
@@ -49,7 +49,7 @@ def pack(state: Any, *, device_sends: bool) -> tuple[_Parcel, list[Any]]:
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Other kinds (sparse, quantized, subclasses) are pickled."""
+    """Whether the value is a plain tensor. Other kinds (sparse, quantized, subclasses) are pickled."""
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and not value.is_quantized
     )
@@ -66,21 +66,21 @@ def put(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _like(original: Any, items: dict[Any, Any]) -> Any:
-    """An OrderedDict or defaultdict keeps its kind."""
+    """A dict with these items, of the original's kind: OrderedDict and defaultdict stay what they are."""
     made = original.copy()
     made.update(items)
     return made
 
 
 def bytes_of(tensor: Any, *, direct: bool) -> Any:
-    """Contiguous bytes of the tensor, on the host unless `direct`; a view where the tensor is contiguous."""
+    """Contiguous bytes of the tensor, on the host unless `direct`; a view if the tensor is contiguous."""
     resolved = tensor.resolve_conj().resolve_neg()
     return (resolved if direct else resolved.cpu()).reshape(-1).contiguous().view(torch.uint8)
 
 
 def not_captured(source: int) -> RuntimeError:
     """The error for ranks that wait for the state."""
-    return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log tells why")
+    return RuntimeError(f"rank {source}, which has the newest state, could not capture it: its own log says why")
 
 
 # Earlier releases pickle these classes under the following names.

@@ -36,7 +36,11 @@ TrainerCallback: Any = import_module("transformers").TrainerCallback
 
 
 class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
-    """Raises ValueError at the beginning of the training where it could not go on from its checkpoints, or does not."""
+    """The callback for a Trainer.
+
+    Raises ValueError at the start if the training does not resume although there is a checkpoint, or if its checkpoints
+    can never be resumed from (`save_only_model`).
+    """
 
     def __init__(self) -> None:
         self._line = TrainerLine()
@@ -52,7 +56,7 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After the optimizer's step; the Trainer saves next if `should_save` is set."""
-        self._line.tell(step=state.global_step, epoch=state.epoch, loss=self._loss)
+        self._line.report(step=state.global_step, epoch=state.epoch, loss=self._loss)
         is_over = state.global_step >= state.max_steps or control.should_training_stop
         if not is_over and self._line.boundary():
             self._together = control.should_save = True

@@ -46,7 +46,7 @@ def init(
     """Return the job that this process takes part in; `job.restore` forms the group.
 
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
-    the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
+    the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in place, others
     by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
     formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
     had the same weights at the last comparison. Raises SurroundingsError.
@@ -154,8 +154,8 @@ class Job:
     def restore(self, state: State) -> None:
         """Form or join the group, and load the state from a peer that trains, else from the newest checkpoint.
 
-        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit,
-        where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
+        Raises CheckpointError if there are checkpoints and none can be used, StateError if one does not fit,
+        if none could hold this state, or if changes need a folder for checkpoints, TypeError for hooks whose
         state newcomers would lack.
         """
         if self._checkpoints is None and self._regrouping.needs_checkpoints:
@@ -235,7 +235,7 @@ class Job:
         return Loader(dataset, self._state_now("job.loader").data, **options)
 
     def step(self, state: State) -> Step:
-        """The body of one step: `with job.step(state) as step`."""
+        """Return the context of one step: `with job.step(state) as step`."""
         if state is not self.current_state:
             raise StateError("job.step needs the state that was given to job.restore")
         return Step(self, state)
@@ -246,11 +246,11 @@ class Job:
         return self._state_now("job.batches").data.seed
 
     def draw_alike(self, where: str, *numbers: int) -> None:
-        """Let all ranks draw the same random numbers from here on (102). See Evaluations."""
+        """Let all ranks draw the same random numbers from here on (102). See EvaluationJob."""
         seeds.set_seeds(stable_hash(where, self.seed, self._state_now("job.epochs").data.epoch, *numbers))
 
     def begin_step(self, step: Step) -> None:
-        """See Steps."""
+        """See StepJob."""
         if self._batch is None or self._active is not None:
             raise StepError("job.step is for the body of `for batch in job.batches(...)`, once for each batch")
         self._active, self.micro = step, None
@@ -258,36 +258,36 @@ class Job:
             self._regrouping.line.step_began = time.monotonic()
 
     def end_step(self) -> None:
-        """See Steps."""
+        """See StepJob."""
         self._active = None
         if self._regrouping.line is not None:
             self._regrouping.line.step_began = None
 
     def check_group(self) -> None:
-        """Raise if a reduction has failed or the group was aborted. See Steps."""
+        """Raise if a reduction has failed or the group was aborted. See StepJob."""
         if self._regrouping.formed is not None:
             self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """Collectives begun so far; None without a group or where torch does not count them. See Steps."""
+        """Collectives begun so far; None without a group or if torch does not count them. See StepJob."""
         return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property
     def may_change_in_place(self) -> bool:
         """Whether this kind of group changes in place in Elastic mode, so that a lost peer ends no process."""
-        return self._regrouping.kind == contract.IN_PLACE
+        return self._regrouping.change_mode == contract.IN_PLACE
 
     def has_lost_a_peer(self) -> bool:
-        """Whether an error of communication means that a peer is lost. See Steps."""
+        """Whether an error of communication means that a peer is lost. See StepJob."""
         return self._regrouping.has_lost_a_peer()
 
     def note_aborted(self) -> None:
-        """Note that the batch was aborted and comes again. See Steps."""
+        """Note that the batch was aborted and comes again. See StepJob."""
         self._regrouping.aborted = True
         self._goodput.spend("lost")
 
     def commit(self, state: State, loss: Any) -> None:
-        """Count the batch as applied. See Steps."""
+        """Count the batch as applied. See StepJob."""
         assert self._batch is not None
         state.data.commit(self._batch.share)
         state.step += 1
@@ -313,7 +313,7 @@ class Job:
     # -- beside training -----------------------------------------------------------------------------------------------
 
     def eval_batches(self, data: Any, batch_size: int = 256) -> Evaluation:
-        """An evaluation of a data set, or of a number of samples. See Evaluation."""
+        """Return an evaluation of a data set, or of a number of samples. See Evaluation."""
         state = self._state_now("job.eval_batches")
         self._evaluated += 1
         number = self._evaluated
@@ -324,15 +324,15 @@ class Job:
         return Evaluation(self, length_of(data), batch_size, known)
 
     def free_boundary(self) -> None:
-        """Do not count the next boundary: the other ranks wait there already. See Evaluations."""
+        """Do not count the next boundary: the other ranks wait there already. See EvaluationJob."""
         self._regrouping.free_boundary()
 
     def pass_boundary(self) -> bool:
-        """See Evaluations."""
+        """See EvaluationJob."""
         return self._regrouping.pass_boundary()
 
     def share_buffers(self) -> bool:
-        """Give all ranks the running statistics of rank 0; False if the group was lost. See Evaluations."""
+        """Give all ranks the running statistics of rank 0; False if the group was lost. See EvaluationJob."""
         formed, state = self._regrouping.formed, self._state_now("job.eval_batches")
         if formed is None:
             return True
@@ -348,7 +348,7 @@ class Job:
         return True
 
     def add_up(self, sums: dict[str, float]) -> dict[str, float] | None:
-        """Sum over all ranks; None if the group was lost meanwhile. See Evaluations."""
+        """Sum over all ranks; None if the group was lost meanwhile. See EvaluationJob."""
         total = dict(sums)
         if self._regrouping.formed is not None:
             try:
@@ -386,13 +386,13 @@ class Job:
         self._checkpoints.save(state.capture(), step=state.step, order=order, meta=meta, wait=wait, group=group)
 
     def _save_now(self) -> None:
-        """Save at once: this process is about to end and no other one has the state."""
+        """Save at once, as this process is about to end and no other one has the state."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and self._regrouping.place is not None:
             self._write(state, wait=True)
 
     def _save_together(self) -> None:
-        """Save with all ranks at one step: they are about to be started again."""
+        """Save with all ranks after the same step, as they are about to be started again."""
         state = self.current_state
         if self._checkpoints is not None and state is not None and (self.rank == 0 or state.is_sharded):
             self._write(state, wait=True)

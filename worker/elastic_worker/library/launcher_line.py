@@ -1,8 +1,8 @@
-"""A training process's line to its launcher: a thread listens, the main thread asks at each boundary.
+"""A training process's connection to its launcher: a thread receives orders, the main thread asks at each boundary.
 
 A *boundary* is a point that all processes of a group pass in the same order: before each step, and in evaluations.
-They are counted from the group's beginning. Passing one costs the look at a flag; only if it is up, because a change is
-under way, is there anything to wait for.
+Boundaries are counted from the group's start. Passing one costs a look at a flag. The flag is set while a change of the
+group is under way, and only then the main thread may have to wait.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from elastic_worker import wire
 from elastic_worker.library import groups, watchdog
 from elastic_worker.library.line_state import LineState, Turn, Verdict
 from elastic_worker.protocol.codec import Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.orders import AttemptKey
 from elastic_worker.protocol.process_orders import GroupPlace
-from elastic_worker.protocol.process_reports import Hello, Lost, Saved, Waits, Where
+from elastic_worker.protocol.process_reports import Hello, Lost, Position, SavedAlone, Waits
 from elastic_worker.protocol.reports import Unformed
 
 log = logging.getLogger(__name__)
@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 Form = Callable[[GroupPlace, str], groups.Formed]
 FORM_SECONDS = 5.0
 HINT_SECONDS = 3.0
-"""After so long the launcher is told that this process can reach its peers no more."""
+"""Time after an error of communication at which this process reports that it cannot reach its peers."""
 CONFIRM_SECONDS = 60.0
-"""An error of communication is the script's own if nobody says within this time that the group has lost a pod."""
+"""An error of communication is the script's own if no loss of a pod is announced within this time."""
 
 
-class Leave(SystemExit):
-    """This process was told to end: its pod leaves."""
+class PodLeaves(SystemExit):
+    """This process has to end, since its pod leaves."""
 
 
 class LauncherLine:
-    """The line, under the state that it keeps (`line_state`). `form` makes a group."""
+    """The connection at `path`; it feeds a `LineState` and carries out its actions. `form` forms a group."""
 
     def __init__(self, path: str, hello: Hello, *, form: Form) -> None:
         self._form = form
@@ -47,14 +47,14 @@ class LauncherLine:
         self._state = LineState(self)
         self.step_began: float | None = None
         self.median_step: float | None = None
-        """In seconds, once enough steps were done to know it. Set by the job, told to a launcher that asks."""
+        """Median of a step in seconds, None before enough steps were done. The job sets it, for the launcher."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
         self.send(hello)
         threading.Thread(target=self._listen, name="elastic-link", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Say something; a launcher that is gone takes this process with it."""
+        """Send a message. Errors are ignored, since a launcher that ends takes this process with it."""
         line = wire.encode(message.to_json())
         with self._changed, suppress(OSError):
             self._socket.sendall(line)
@@ -62,27 +62,30 @@ class LauncherLine:
     # -- the main thread -----------------------------------------------------------------------------------------------
 
     @property
-    def passed(self) -> int:
+    def boundaries_passed(self) -> int:
         """Boundaries of the present group."""
-        return self._state.passed
+        return self._state.boundaries_passed
 
     @property
-    def bound(self) -> Key:
+    def bound(self) -> AttemptKey:
         """The key of the change that was agreed on last."""
         return self._state.bound
 
     @property
     def master(self) -> int:
-        """The epoch of the master that this process obeys, where the group is that of an earlier one."""
+        """The epoch of the master that this process obeys, if the group is that of an earlier one."""
         return self._state.master
 
     def boundary(self, save: Callable[[], None]) -> Verdict | None:
-        """Pass one; None to go on in the same group. Raises Leave. `save` writes a checkpoint, if that is asked for."""
-        self._state.passed += 1
-        return self.wait(save) if self._state.attention else None
+        """Pass a boundary; returns None to go on in the same group. Raises PodLeaves.
+
+        `save` writes a checkpoint, if one is requested.
+        """
+        self._state.boundaries_passed += 1
+        return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
-        """Until it is clear whether and how to go on."""
+        """Wait until it is decided how to go on; returns as `boundary`. Raises PodLeaves."""
         self._state.in_wait = True
         try:
             return self._wait(save)
@@ -100,26 +103,26 @@ class LauncherLine:
                 return None
             if turn.save:
                 save()
-                self.send(Saved())
+                self.send(SavedAlone())
             if turn.leave:
-                raise Leave(0)
+                raise PodLeaves(0)
             if turn.is_out:
                 self.send(Waits())
             elif turn.verdict is not None and (turn.verdict.place is not None or turn.verdict.save):
                 return turn.verdict
 
     def park(self) -> None:
-        """Be in no group, ready to be taken into one."""
+        """Leave the group, and report that this process can join one."""
         with self._changed:
             self._state.park()
 
     def enter(self, generation: int, formed: groups.Formed | None) -> None:
-        """Be in a group that was made without the coordinator's help: the first one."""
+        """Enter the first group, which is formed without the coordinator's help."""
         with self._changed:
             self._state.enter(generation, formed)
 
     def is_confirmed(self) -> bool:
-        """Whether the group has lost a pod: waits to hear it, for CONFIRM_SECONDS in which there is a coordinator."""
+        """Whether the group has lost a pod. Waits for CONFIRM_SECONDS, counted while a coordinator is connected."""
         waited, self._state.in_wait = 0.0, True
         with self._changed:
             while waited < CONFIRM_SECONDS:
@@ -132,7 +135,7 @@ class LauncherLine:
         return False
 
     def lost(self) -> None:
-        """The group can do no further step, as this process has seen."""
+        """Note, and report, that the group can do no further step."""
         with self._changed:
             self._state.lose()
 
@@ -141,35 +144,35 @@ class LauncherLine:
     def _listen(self) -> None:
         try:
             for line in self._socket.makefile("rb"):
-                self._hear(line)
+                self._handle_line(line)
         except OSError as error:
-            log.debug("the launcher is heard no more: %s", error)
+            log.debug("the connection to the launcher has ended: %s", error)
 
-    def _hear(self, line: bytes) -> None:
-        """What cannot be read, of a launcher of another release, ends nobody's training (103)."""
+    def _handle_line(self, line: bytes) -> None:
+        """Handle an order. An unreadable one is logged, so that another release's launcher ends no training (103)."""
         with self._changed:
             try:
-                self._state.hear(json.loads(line))
+                self._state.handle_order(json.loads(line))
             except wire.UNREADABLE as error:
-                log.warning("the launcher says what cannot be read: %r in %.300r", error, line, exc_info=True)
+                log.warning("an order of the launcher cannot be read: %r in %.300r", error, line, exc_info=True)
             self._changed.notify_all()
 
-    # -- what follows from it (`line_state.Actions`) -------------------------------------------------------------------
+    # -- actions of the state (`line_state.Actions`) -------------------------------------------------------------------
 
-    def say_where(self) -> None:
-        """How long the present step takes already, though the main thread may hang in it."""
+    def report_position(self) -> None:
+        """Report how long the present step has taken so far. The main thread may hang in it."""
         began, median = self.step_began, self.median_step
         seconds = 0.0 if began is None or median is None else time.monotonic() - began
-        self.send(Where(self._state.passed, round(seconds, 1), median or 0.0))
+        self.send(Position(self._state.boundaries_passed, round(seconds, 1), median or 0.0))
 
-    def form(self, place: GroupPlace, key: Key, name: str) -> None:
-        """On a thread: the group that trains must not notice, whatever goes wrong."""
+    def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
+        """Form a group on a thread, so that no error disturbs the group that trains."""
         threading.Thread(target=self._make, args=(place, key, name), name="elastic-form", daemon=True).start()
 
-    def _make(self, place: GroupPlace, key: Key, name: str) -> None:
+    def _make(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         try:
             formed = self._form(place, name)
-        except Exception as error:  # noqa: BLE001 (told to the coordinator, which tries again)
+        except Exception as error:  # noqa: BLE001 (reported to the coordinator, which tries again)
             self.send(Unformed(f"{type(error).__name__}: {error}"[:500], key))
             return
         with self._changed:
@@ -178,11 +181,11 @@ class LauncherLine:
             groups.discard(formed)
 
     def discard(self, formed: groups.Formed) -> None:
-        """Close its connections."""
+        """Close the group's connections."""
         groups.discard(formed)
 
     def abort(self, formed: groups.Formed) -> None:
-        """Free the threads that wait in its collectives."""
+        """Free the threads that wait in the group's collectives."""
         groups.abort(formed)
 
     def watch(self) -> None:

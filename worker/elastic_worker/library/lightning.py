@@ -13,13 +13,13 @@ epoch as a number of each process's batches, and would begin the data of that ep
 batches for the present world and skips them. With `accumulation_steps`, a sampler that gives the same order again
 (Lightning's own DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an
 epoch, across changes in its midst. Not exact: without that line a step has more or fewer samples in another
-world, and an epoch as many fewer or more steps; where the place in the epoch does not come out even, some samples come
+world, and an epoch as many fewer or more steps; if the place in the epoch does not come out even, some samples come
 again. Random numbers are not in Lightning's checkpoints: dropout and augmentation go on from the seed. A loader without
 a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not
 tried.
 
 The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
-again: put this callback last. Epochs end undisturbed: their last step is no moment for a change, unless it is the only.
+again: put this callback last. The group does not change after the last step of an epoch, unless that is its only one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def _callback_class() -> Any:
-    """Of the package that the script uses. Raises ModuleNotFoundError."""
+    """The Callback class of the package that the script uses. Raises ModuleNotFoundError."""
     in_use = [name for name in PACKAGES if name in sys.modules]
     installed = [name for name in PACKAGES if find_spec(name.partition(".")[0]) is not None]
     return import_module((in_use or installed or PACKAGES)[0]).Callback
@@ -76,11 +76,11 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         return str(found[-1]) if found else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Part of each checkpoint of the Trainer: for how many processes it counted batches."""
+        """The callback's part of each checkpoint: the number of processes for which the Trainer counted batches."""
         return {"world": find(os.environ).world}
 
     def on_load_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
-        """Before the Trainer takes its place in the epoch from it."""
+        """Convert the place in the epoch to the present world, before the Trainer reads it from the checkpoint."""
         world = checkpoint.get("callbacks", {}).get(self.state_key, {}).get("world")
         if world:
             self._used_batches = _count_anew(checkpoint, world, trainer)
@@ -94,16 +94,16 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         self._line.begin(step=trainer.global_step, newest=self.newest(), remedy=remedy)
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """Not called for the rest of an epoch."""
+        """Note the start of an epoch. The Trainer does not call this for the rest of an epoch that it resumes."""
         self._passed_in_epoch = False
 
     def on_train_batch_end(self, trainer: Any, _module: Any, outputs: Any, *_: Any) -> None:
-        """A boundary if the optimizer has stepped; the end of an epoch is none, as its validation is about to come."""
+        """Pass a boundary if the optimizer has stepped, except at the end of an epoch, before its validation."""
         step = trainer.global_step
         if step == self._step:
             return
         self._step = step
-        self._line.tell(step=step, epoch=trainer.current_epoch, loss=_loss_of(outputs))
+        self._line.report(step=step, epoch=trainer.current_epoch, loss=_loss_of(outputs))
         if (trainer.is_last_batch and self._passed_in_epoch) or _is_over(trainer):
             return
         self._passed_in_epoch = True
@@ -114,7 +114,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
             self._save(trainer)
 
     def _save(self, trainer: Any) -> None:
-        """On all ranks; complete is what has its name."""
+        """Save on all ranks. A checkpoint is complete once it has its final name."""
         step = self._saved_step = trainer.global_step
         path = self.folder / f"elastic-step={step}.ckpt"
         unfinished = path.with_suffix(".unfinished")
@@ -141,7 +141,7 @@ def lightning_world() -> dict[str, int]:
 
 
 class _Rest:
-    """A sampler whose next pass lacks its beginning."""
+    """A sampler whose next pass leaves out its first samples."""
 
     def __init__(self, sampler: Any, used: int) -> None:
         self._sampler, self._used = sampler, used
@@ -158,9 +158,9 @@ class _Rest:
 
 
 def _count_anew(checkpoint: dict[str, Any], world: int, trainer: Any) -> int:
-    """The Trainer counts each process's batches: make of a count by `world` processes one by those of now; returns it.
+    """Convert the checkpoint's count of batches per process from `world` processes to the present ones; returns it.
 
-    0 if the checkpoint is not from the midst of an epoch.
+    Returns 0 if the checkpoint is not from the middle of an epoch.
     """
     progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
     current = progress["current"]
@@ -173,7 +173,7 @@ def _count_anew(checkpoint: dict[str, Any], world: int, trainer: Any) -> int:
 
 
 def _skip(trainer: Any, batches: int) -> None:
-    """Have each loader go on after that many batches of the epoch; one that keeps its own state does so by itself."""
+    """Have each loader skip that many batches of the epoch. One that keeps its own state does so by itself."""
     loop = trainer.fit_loop
     for loader in loop._combined_loader.flattened:
         sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
@@ -185,7 +185,7 @@ def _skip(trainer: Any, batches: int) -> None:
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(trainer.current_epoch)
         loader.batch_sampler.sampler = _Rest(sampler, batches * loader.batch_sampler.batch_size)
-    # Workers of the loader have begun to read already.
+    # The loader's workers have begun to read already.
     iter(loop._data_fetcher)
 
 
@@ -199,7 +199,7 @@ def _loss_of(outputs: Any) -> Any:
 
 
 def _written(folder: Path) -> list[Path]:
-    """The oldest first."""
+    """The callback's checkpoints in the folder, the oldest first."""
     found = [(match, path) for path in folder.glob("elastic-step=*.ckpt") if (match := _numbered(path))]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
 

@@ -1,6 +1,6 @@
-"""The manifest of a checkpoint: written last, it says which files belong to it, how long they are and their checksums.
+"""The manifest of a checkpoint: it is written last, and lists the checkpoint's files, their lengths and checksums.
 
-A checkpoint is complete if its manifest is there and every file is as the manifest says. Knows nothing of torch.
+A checkpoint is complete if its manifest exists and every file is as listed. This module does not depend on torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = 1
 _READ_BYTES = 4 << 20
 
 
-class Order(NamedTuple):
+class WriterOrder(NamedTuple):
     """A writer: the master's epoch, and the generation of the group. A higher one is newer."""
 
     epoch: int
@@ -42,7 +42,7 @@ class Manifest:
     """Content, writer and files of a checkpoint. `world` is the number of ranks that trained."""
 
     step: int
-    order: Order
+    order: WriterOrder
     torch: str
     world: int
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Manifest:
                 raise TornError(f"{NAME} has format {fields['format']}, this version of elastic_worker reads {FORMAT}")
             return cls(
                 step=int(fields["step"]),
-                order=Order(*map(int, fields["order"])),
+                order=WriterOrder(*map(int, fields["order"])),
                 torch=str(fields["torch"]),
                 world=int(fields["world"]),
                 meta=dict(fields["meta"]),
@@ -130,7 +130,7 @@ def write_durably(file: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; does nothing where the file system cannot. Raises OSError."""
+    """Make the names in a folder durable; does nothing if the file system cannot. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

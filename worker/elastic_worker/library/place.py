@@ -1,4 +1,4 @@
-"""The place of a process: its group, its rank, and what started it."""
+"""The place of a process, its group and rank, from the variables of our launcher, torchrun or srun."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def find(environ: Mapping[str, str]) -> GroupPlace:
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Index among the processes of this machine."""
+    """The local rank: the index of this process among those of its pod or machine, from 0."""
     name = next((name for name in ("LOCAL_RANK", "SLURM_LOCALID") if name in environ), "")
     return _number(environ, name) if name else 0
 

@@ -32,8 +32,8 @@ FIRST_FORM_SECONDS = 3600.0
 class Regrouping:
     """The groups of one training process. `load` reads the newest checkpoint if no rank has a state; `save` writes one.
 
-    `in_place` None: where that is possible, which is gloo's. `checkpoints`: the folder, where masters learn of each
-    other; "" for none.
+    `in_place` None means: if it is possible, which needs gloo. `checkpoints` is the folder of checkpoints, through
+    which masters learn of each other; "" for none.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class Regrouping:
         self.aborted = False
         self._own = find(environ)
         self._has_state = self._at_boundary = False
-        self.kind = self._choose(in_place)
+        self.change_mode = self._choose(in_place)
         self.line: LauncherLine | None = None
         if path := environ.get(contract.ENV_LIBRARY, ""):
-            self.line = LauncherLine(path, Hello(self.local_rank, self.kind, checkpoints), form=self._form)
-        if self.kind == RESTART:
-            # What such scripts do before job.restore, as sharding a model, needs the group.
+            self.line = LauncherLine(path, Hello(self.local_rank, self.change_mode, checkpoints), form=self._form)
+        if self.change_mode == RESTART:
+            # Such scripts need the group before job.restore, for example to shard a model.
             self.formed = self._public_group()
 
     def _choose(self, in_place: bool | None) -> str:
-        """Raises SurroundingsError where it must be in place and cannot."""
+        """IN_PLACE or RESTART. Raises SurroundingsError if the script demands in-place changes and they cannot work."""
         if in_place is False:
             return RESTART
         why = "NCCL groups" if self.backend != "gloo" else trial.self_test()
@@ -74,22 +74,22 @@ class Regrouping:
 
     @property
     def changes_in_place(self) -> bool:
-        """Whether there may be another group for this process."""
-        return self.line is not None and self.kind == IN_PLACE
+        """Whether this process can enter another group without a restart."""
+        return self.line is not None and self.change_mode == IN_PLACE
 
     @property
     def needs_checkpoints(self) -> bool:
-        """Whether a change of size goes through one."""
-        return self.line is not None and self.kind == RESTART
+        """Whether a change of size needs a checkpoint."""
+        return self.line is not None and self.change_mode == RESTART
 
     # -- the first group -----------------------------------------------------------------------------------------------
 
     def take_part(self, state: State) -> None:
-        """Enter the first group, or one that trains already, and get the state of the training."""
+        """Enter the first group, or join one that trains already, and get the state of the training."""
         self.state = state
         if self.line is not None and not self._own.generation:
             self.line.park()
-            self._go_over(self._next_verdict())
+            self._enter_next(self._next_verdict())
         else:
             self._first_group()
         self._at_boundary = True
@@ -114,10 +114,10 @@ class Regrouping:
         except Exception as error:
             if not self.changes_in_place or not groups.is_communication_error(error):
                 raise
-            self._go_over(self._wait_for_another())
+            self._enter_next(self._await_next())
 
     def _public_group(self) -> groups.Formed | None:
-        """Form torch's own group where our launcher is absent. A process alone needs no group."""
+        """Form torch's own group if our launcher is absent. A process alone needs no group."""
         if self._own.world == 1:
             return None
         if not dist.is_initialized():
@@ -128,7 +128,7 @@ class Regrouping:
     # -- from group to group -------------------------------------------------------------------------------------------
 
     def pass_boundary(self) -> bool:
-        """Let the group change here; whether it did. Raises Leave."""
+        """Pass a boundary, where the group may change; returns whether it did. Raises PodLeaves."""
         if self._at_boundary or self.line is None:
             self._at_boundary = False
             return False
@@ -138,11 +138,11 @@ class Regrouping:
         if verdict.save:
             self._save_together(self.line)
         else:
-            self._go_over(verdict)
+            self._enter_next(verdict)
         return True
 
     def _save_together(self, line: LauncherLine) -> None:
-        """Save a checkpoint with all ranks and wait to be ended: a new process continues from it. Raises Leave."""
+        """Save a checkpoint with all ranks, and wait for the end: a new process continues from it. Raises PodLeaves."""
         try:
             self.save_together()
         except BaseException:
@@ -176,13 +176,13 @@ class Regrouping:
             verdict = self.line.wait(self.save)
         return verdict
 
-    def _wait_for_another(self) -> Verdict:
+    def _await_next(self) -> Verdict:
         """Wait for the next group while this one is broken."""
         assert self.line is not None
         self.line.lost()
         return self._next_verdict()
 
-    def _go_over(self, verdict: Verdict) -> None:
+    def _enter_next(self, verdict: Verdict) -> None:
         """Enter the next group, or the one after it if that is lost before all ranks have entered."""
         while True:
             assert verdict.place is not None
@@ -196,7 +196,7 @@ class Regrouping:
                     raise
                 why = str(error)
             log.warning("generation %d was lost at its beginning: %s", verdict.place.generation, why)
-            verdict = self._wait_for_another()
+            verdict = self._await_next()
 
     def _enter(self, place: GroupPlace, formed: groups.Formed | None) -> None:
         """Install a group and bring its members to the same state."""

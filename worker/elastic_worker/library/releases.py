@@ -1,7 +1,7 @@
-"""Which abilities all pods of a group have, where some are of an older release.
+"""Finds out which abilities all ranks of a group have, as some pods may be of an older release.
 
-Each process counts itself in the group's store for each ability that it has; a process of an older release does not
-count itself for later ones. So a new ability is used only where all have it, without waiting for answers.
+Each process counts itself in the group's store for each ability that it has. A process of an older release does not
+count itself for newer abilities. So a new ability is used only if all ranks have it, without waiting for answers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from elastic_worker.library.groups import Formed
 
 CHAIN = "chain"
-"""A state is handed over from rank to rank."""
+"""The state is handed over along a chain of ranks."""
 KEYED_ORDER = "keyed-order"
-"""Of an epoch's samples."""
+"""The order of an epoch's samples is the keyed permutation (shuffle.py)."""
 KNOWN = (CHAIN, KEYED_ORDER)
 WAIT_SECONDS = 30.0
 """Time for a late rank to announce its abilities."""
 POLL_SECONDS = 0.05
 
 
-def tell(formed: Formed) -> None:
-    """Announce all of KNOWN for this process. Raises dist.DistError where the store is gone."""
+def announce(formed: Formed) -> None:
+    """Announce all of KNOWN for this process. Raises dist.DistError if the store has ended."""
     for what in KNOWN:
         if what not in formed.announced:
             formed.announced.add(what)
@@ -36,12 +36,12 @@ def all_know(formed: Formed, what: str) -> bool:
 
 
 def agree(formed: Formed, what: str) -> bool:
-    """Whether all ranks have an ability, where no collective followed the announcements. All ranks get the same answer.
+    """Whether all ranks have an ability, if no collective followed the announcements. All ranks get the same answer.
 
-    Waits for all ranks; one that has waited for WAIT_SECONDS answers no for all. Raises dist.DistError if the store is
-    gone.
+    Waits for all ranks. A rank that has waited for WAIT_SECONDS answers no for all. Raises dist.DistError if the store
+    has ended.
     """
-    tell(formed)
+    announce(formed)
     key, end = f"{_key(what)}/agreed", time.monotonic() + WAIT_SECONDS
     while not (known := all_know(formed, what)) and time.monotonic() < end and not formed.store.check([key]):
         time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Checks that all ranks have the same weights: compares a fingerprint of each every `compare_every` steps."""
+"""Checks that all ranks have the same weights: their fingerprints are compared every `compare_every` steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DivergedError(RuntimeError):
 
 
 def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """63 bits that change if a single bit of one tensor does. Reads each tensor once, on its device."""
+    """A hash of 63 bits that changes if a single bit of one tensor does. Reads each tensor once, on its device."""
     sums = [_sum_of_bits(tensor) for tensor in tensors if tensor.numel()]
     if not sums:
         return 0
@@ -43,13 +43,13 @@ class Comparison:
     """Compares one rank with all others of its group every `every` steps (0: never).
 
     Ranks publish their fingerprints in the group's store and read at the next comparison what all published at the last
-    one. So no rank waits, and a rank of a release without this does no harm, where a collective that only some ranks
+    one. So no rank waits, and a rank of a release without this does no harm, while a collective that only some ranks
     call would hang (102).
     """
 
     def __init__(self, every: int) -> None:
         self._every = every
-        self._told: tuple[str, int, int] | None = None
+        self._published: tuple[str, int, int] | None = None
 
     def is_due(self, step: int) -> bool:
         """Whether ranks are compared after that step."""
@@ -58,20 +58,20 @@ class Comparison:
     def compare(self, formed: Formed, own: int, *, step: int) -> None:
         """Compare; all ranks of the installed group call this. Raises DivergedError on all of them if one differs.
 
-        Those that differ from most ranks are named, and their pods; where none is in the majority, those that differ
-        from the lowest rank.
+        The error names the ranks, and their pods, that differ from the most frequent fingerprint; on a tie, from the
+        lowest rank's.
         """
-        before, self._told = self._told, (formed.name, step, own)
-        with suppress(dist.DistError):  # the store is gone: the next step finds out why
-            _tell(formed, step, own)
+        before, self._published = self._published, (formed.name, step, own)
+        with suppress(dist.DistError):  # the store has ended: the next step finds out why
+            _publish(formed, step, own)
             if before is not None and before[:2] == (formed.name, step - self._every):
                 self._read(formed, before[1], before[2])
 
     def _read(self, formed: Formed, step: int, own: int) -> None:
         store = formed.store
-        told = store.add(f"replicas/{step}/ranks", 0)
+        count = store.add(f"replicas/{step}/ranks", 0)
         alike = store.add(f"replicas/{step}/sum", 0) == formed.world * _part(own)
-        if told == formed.world and not alike:
+        if count == formed.world and not alike:
             marks = [json.loads(store.get(f"replicas/{step}/{rank}")) for rank in range(formed.world)]
             _wait_for_readers(formed, step)
             raise DivergedError(_difference(marks, step=step, every=self._every))
@@ -81,7 +81,7 @@ class Comparison:
                 store.delete_key(f"replicas/{step - self._every}/{key}")
 
 
-def _tell(formed: Formed, step: int, own: int) -> None:
+def _publish(formed: Formed, step: int, own: int) -> None:
     name = os.environ.get(contract.ENV_POD_NAME) or socket.gethostname()
     formed.store.set(f"replicas/{step}/{formed.rank}", json.dumps((own, name)))
     formed.store.add(f"replicas/{step}/sum", _part(own))
@@ -89,7 +89,7 @@ def _tell(formed: Formed, step: int, own: int) -> None:
 
 
 def _wait_for_readers(formed: Formed, step: int) -> None:
-    """Wait for the others to read: this process may be the one that serves the store."""
+    """Wait until the other ranks have read, since this process may be the one that serves the store."""
     end = time.monotonic() + READ_SECONDS
     with suppress(dist.DistError):  # the server has ended, and this rank has read what it needs
         seen = formed.store.add(f"replicas/{step}/seen", 1)
@@ -111,9 +111,9 @@ def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
     usuals = [rank for rank, mark in enumerate(found) if mark == usual]
     return (
         f"step {step}: {_ranks(others)} ({pods}) has other weights than {_ranks(usuals)}, sometime since step "
-        f"{step - every}. Parameters were changed beside the optimizers, or by what differs between ranks, or a "
-        "machine computes wrong. If its ranks cannot be bit for bit alike, as on processors of several kinds, or on "
-        "CPUs with other numbers of threads, use elastic.init(compare_every=0)"
+        f"{step - every}. Possible causes: code that changes parameters outside of an optimizer, values that differ "
+        "between ranks, or a faulty machine. If the ranks cannot be bit for bit alike, as on processors of several "
+        "kinds, or on CPUs with other numbers of threads, use elastic.init(compare_every=0)"
     )
 
 

@@ -12,7 +12,7 @@ from elastic_worker.library.state import State
 from elastic_worker.protocol.process_reports import Progress, Stepped
 from elastic_worker.protocol.reports import CheckpointError, LastCheckpointStep
 
-TELL_SECONDS = 0.5
+REPORT_SECONDS = 0.5
 
 
 class Reports:
@@ -20,7 +20,7 @@ class Reports:
 
     def __init__(self, line: LauncherLine | None, goodput: Goodput) -> None:
         self._line, self._goodput = line, goodput
-        self._last_commit = self._told_at = 0.0
+        self._last_commit = self._reported_at = 0.0
         self._entered: tuple[int, float] | None = None
         self._checkpoint: tuple[int | None, str] = (None, "")
 
@@ -36,24 +36,24 @@ class Reports:
                 generation, before = self._entered
                 self._line.send(Stepped(round(now - before, 4) if before else 0.0, generation))
                 self._entered = None
-                self._told_at = 0.0
-            if now >= self._told_at + TELL_SECONDS:
-                self._told_at = now
-                self._tell(self._line, state, loss, checkpoints)
+                self._reported_at = 0.0
+            if now >= self._reported_at + REPORT_SECONDS:
+                self._reported_at = now
+                self._report(self._line, state, loss, checkpoints)
         self._last_commit = now
 
-    def _tell(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
+    def _report(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         line.median_step = self._goodput.median_step() if self._goodput.is_steady else None
-        told = Progress(
+        progress = Progress(
             step=state.step,
             epoch=state.data.epoch,
             samples=state.data.epoch * state.data.length + state.data.cursor,
-            tick=line.passed,
+            boundary=line.boundaries_passed,
             median=round(self._goodput.median_step(), 4),
-            goodput=self._goodput.shown(),
+            goodput=self._goodput.to_status(),
             loss=None if loss is None else float(loss),
         )
-        line.send(told)
+        line.send(progress)
         if checkpoints is None:
             return
         known = checkpoints.last_step, checkpoints.problem

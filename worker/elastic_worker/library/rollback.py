@@ -4,16 +4,16 @@ Each buffer has a copy that is kept from step to step; a step begins by copying 
 written to since. torch counts writes to a tensor, but not all of them: not BatchNorm's to its running statistics, none
 through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts although it changes nothing. So:
 
-1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` tells of its running statistics.
+1. A module counts as written to as a whole: BatchNorm's `num_batches_tracked` stands for its running statistics.
 2. DDP's broadcast is left out of the count. As it may bring what another rank has written, a module is copied once more
    in the step after one that it was copied for.
 3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not
    counted is copied in each step from then on.
-4. Where such a write is found only when a step is undone, it may be of this step or of an earlier one:
-   an error, and the training continues from a checkpoint, rather than with a write that is lost or done twice.
+4. If such a write is found only when a step is undone, it may be of this step or of an earlier one. RollbackError is
+   raised, and the training continues from a checkpoint, since here the write could be lost or done twice.
 
-Known limit: the first uncounted write to a module comes after the first steps, and its first counted write within the
-next hundred, in a step that is aborted: then the uncounted write is undone too.
+Known limit: an uncounted write can be undone by mistake. This needs a module that is first written to after
+FIRST_STEPS, and whose next, counted write is in a step that is aborted, before the next comparison.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class RollbackError(RuntimeError):
 
 @dataclass
 class _Kept:
-    """Of one module, whose `buffers` are those that torch keeps by name. `objects`, `writes` and `copies` are by name.
+    """The copies of one module's buffers. `buffers` are torch's own; `objects`, `writes` and `copies` are by name.
 
-    `is_fresh` if they were copied at the beginning of the present step, `always` if that is done in each; `is_settled`
-    if no write was counted in the step before.
+    `is_fresh`: they were copied at the beginning of the present step. `always`: they are copied in each step.
+    `is_settled`: no write was counted in the step before.
     """
 
     name: str
@@ -57,7 +57,7 @@ class _Kept:
         self.is_fresh = self.always or not (before and self.is_settled)
 
     def is_as_counted(self) -> bool:
-        """Whether there are the same objects as when they were copied, and no write was counted since."""
+        """Whether the buffers are the same objects as when they were copied, and no write was counted since."""
         if self.buffers.keys() != self.objects.keys():
             return False
         for name, buffer in self.buffers.items():
@@ -70,7 +70,7 @@ class _Kept:
         self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
 
     def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield pairs (copy, buffer) where the old copy fits and is to be overwritten; copy the other buffers here."""
+        """Yield the pairs (copy, buffer) whose old copy fits and is to be overwritten; copy the other buffers here."""
         for name, buffer in self.buffers.items():
             if buffer is None:
                 continue
@@ -90,7 +90,7 @@ class _Kept:
 
 
 class Rollback:
-    """Of the buffers of `module`; `begin`, then `end` or `undo`, for each step."""
+    """Restores the buffers of `module`. For each step call `begin`, and then `end` or `undo`."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module

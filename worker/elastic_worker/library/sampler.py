@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from elastic_worker.library.seeds import stable_hash
-from elastic_worker.library.shuffle import KEYED, RANDPERM, Order
+from elastic_worker.library.shuffle import KEYED, RANDPERM, EpochOrder
 
 SAME_IN_STATE = ("length", "seed", "shuffle")
 """The keys that fix the order of an epoch: a cursor is valid in that order only."""
@@ -107,7 +107,7 @@ class Sampler:
         self.epoch = 0
         self.cursor = 0
         self.order_kind = self._next_order_kind = KEYED
-        self._order: tuple[tuple[int, int], Order] | None = None
+        self._order: tuple[tuple[int, int], EpochOrder] | None = None
 
     def share(self, rank: int, world: int) -> RankBatch | None:
         """Share of the next global batch; None when the epoch is over."""
@@ -183,7 +183,7 @@ class Sampler:
             "cursor": self.cursor,
             "global_batch": self.global_batch,
             "micro_batch": self.micro_batch,
-            "order": self._print_of_order(self.epoch, self.order_kind),
+            "order": self._order_fingerprint(self.epoch, self.order_kind),
             "order_kind": self.order_kind,
         }
 
@@ -211,7 +211,7 @@ class Sampler:
             raise SamplerError(
                 f"the state was saved with order_kind={kind!r}, by a later release of this library: use that one"
             )
-        if 0 < cursor < self.length and state["order"] != self._print_of_order(epoch, kind):
+        if 0 < cursor < self.length and state["order"] != self._order_fingerprint(epoch, kind):
             raise SamplerError(
                 f"torch {torch.__version__} shuffles epoch {epoch} in another order than the version that the state "
                 f"was saved with, at cursor={cursor}: finish the epoch with that version, or set cursor to 0 in the "
@@ -227,13 +227,13 @@ class Sampler:
         indices = self._order_of(self.epoch, self.order_kind).samples(first, size)
         return MicroBatch(indices, part, last, stable_hash("micro", self.seed, self.epoch, indices[0]))
 
-    def _order_of(self, epoch: int, kind: int) -> Order:
+    def _order_of(self, epoch: int, kind: int) -> EpochOrder:
         if self._order is None or self._order[0] != (epoch, kind):
             self._order = None
-            self._order = (epoch, kind), Order(self.length, self.seed, epoch, kind=kind, shuffle=self.shuffle)
+            self._order = (epoch, kind), EpochOrder(self.length, self.seed, epoch, kind=kind, shuffle=self.shuffle)
         return self._order[1]
 
-    def _print_of_order(self, epoch: int, kind: int) -> int:
+    def _order_fingerprint(self, epoch: int, kind: int) -> int:
         return stable_hash("print", *self._order_of(epoch, kind).samples(0, PRINT_SAMPLES))
 
 

@@ -24,8 +24,8 @@ BITS = 31
 """Bits of each factor, so that no product exceeds 63 bits."""
 MASK = 2**BITS - 1
 FACTORS = (0x5BD1E995, 0x2C1B3C6D)
-WINDOW = 1024
-"""Places computed at once: 0.1 us each, plus 0.1 ms for the call."""
+WINDOW = 8192
+"""Places computed at once: 0.1 us each, plus 0.2 ms for the call."""
 WINDOWS = 4
 
 
@@ -37,17 +37,17 @@ class KeyedOrder:
         self._left = isqrt(length - 1) + 1
         self._right = -(-length // self._left)
         self._keys = [stable_hash("shuffle", seed, epoch, number) & MASK for number in range(ROUNDS)]
-        self._windows: deque[tuple[int, list[int]]] = deque(maxlen=WINDOWS)
+        self._windows: deque[tuple[int, torch.Tensor]] = deque(maxlen=WINDOWS)
 
     def samples(self, first: int, count: int) -> list[int]:
         """Samples at places `first` to `first + count - 1`; fewer at the end of the epoch."""
         for begin, window in self._windows:
             if begin <= first and first + count <= begin + len(window):
-                return window[first - begin : first - begin + count]
+                return _listed(window[first - begin : first - begin + count])
         end = max(first, min(first + max(count, WINDOW), self.length))
-        computed: list[int] = self._at(torch.arange(first, end)).tolist()
-        self._windows.append((first, computed))
-        return computed[:count]
+        window = self._at(torch.arange(first, end))
+        self._windows.append((first, window))
+        return _listed(window[:count])
 
     def _at(self, places: torch.Tensor) -> torch.Tensor:
         samples = self._moved(places)
@@ -74,7 +74,7 @@ def randperm(length: int, seed: int, epoch: int) -> torch.Tensor:
     return torch.randperm(length, generator=generator, dtype=dtype)
 
 
-class Order:
+class EpochOrder:
     """The order of one epoch, by the version `kind`, or unshuffled."""
 
     def __init__(self, length: int, seed: int, epoch: int, *, kind: int, shuffle: bool) -> None:
@@ -88,7 +88,11 @@ class Order:
         if self._keyed is not None:
             return self._keyed.samples(first, count)
         part = self._listed[first : first + count]
-        return part.tolist() if isinstance(part, torch.Tensor) else list(part)
+        return _listed(part) if isinstance(part, torch.Tensor) else list(part)
+
+
+def _listed(samples: torch.Tensor) -> list[int]:
+    return samples.tolist()  # type: ignore[no-any-return]
 
 
 def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:

@@ -26,7 +26,7 @@ class Mesh:
 
 
 def listeners() -> set[Address]:
-    """Where this process listens."""
+    """The addresses at which this process listens."""
     found = set()
     for number in _numbers():
         with _opened(number) as sock, suppress(OSError):
@@ -36,9 +36,9 @@ def listeners() -> set[Address]:
 
 
 def shut_down(mesh: Mesh) -> int:
-    """Shut the connections of the mesh down, also those in use; returns how many.
+    """Shut down all connections of the mesh, also those in use; returns their number.
 
-    They stay open as descriptors until their owner closes them: it sees an end of file.
+    Their descriptors stay open until the owner closes them. The owner sees an end of file.
     """
     count = 0
     for number in _numbers():
@@ -50,7 +50,7 @@ def shut_down(mesh: Mesh) -> int:
 
 
 def route_to(host: str, port: int) -> str | None:
-    """Local address of packets to `host`; None where there is no route."""
+    """The local IP address of packets to `host`; None if there is no route."""
     with suppress(OSError):
         for family, kind, *_, target in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as sock:
@@ -69,7 +69,7 @@ def _numbers() -> list[int]:
 
 @contextmanager
 def _opened(number: int) -> Iterator[socket.socket | None]:
-    """A second descriptor of a TCP socket, closed at the end; None for anything else."""
+    """A second descriptor of a TCP socket, closed at the end of the context; None for any other descriptor."""
     try:
         copy = os.dup(number)
     except OSError:
@@ -87,6 +87,6 @@ def _opened(number: int) -> Iterator[socket.socket | None]:
 
 
 def _address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:
-    """Address as IPv4 where it is one, also from an IPv6 socket."""
+    """The address, as IPv4 if an IPv6 socket shows an IPv4 one."""
     host = name[0]
     return (host[len("::ffff:") :] if host.startswith("::ffff:") else host), name[1]

@@ -1,4 +1,4 @@
-"""The whole state of a training: handed to newcomers, written to checkpoints, loaded from them."""
+"""The whole state of a training: it is handed to newcomers, written to checkpoints and loaded from them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ class StateError(ValueError):
 
 
 class State:
-    """Made by `job.state(...)`. `objects` are by the names they were given under; `data` is the sampler among them,
-    `models` are those that job.wrap made, `sharded` those that fully_shard has split among the ranks.
+    """The state of a training, made by `job.state(...)`.
 
-    `step` counts global batches that were applied; `saved_step` is the last one that a checkpoint was asked for;
-    `evaluations` are the results of those that were done since the last step. `epoch_base` is added to the master's
-    epoch in checkpoints, where an older job has written to the same folder.
+    `objects` are by the names under which they were given. `data` is the sampler among them, `models` are those that
+    job.wrap made, `sharded` those that fully_shard has split among the ranks.
+
+    `step` counts the global batches that were applied; `saved_step` is the last step for which a checkpoint was
+    requested; `evaluations` are the results of the evaluations since the last step. `epoch_base` is added to the
+    master's epoch in checkpoints if an older job has written to the same folder.
     """
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
@@ -61,22 +63,22 @@ class State:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether no rank has all of it."""
+        """Whether no rank holds the whole state."""
         return bool(self.sharded)
 
     @property
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """All of them, by name, in the order in which they were given."""
+        """All optimizers by name, in the order in which they were given."""
         return {name: each for name, each in self.objects.items() if isinstance(each, torch.optim.Optimizer)}
 
     @property
     def scaler(self) -> Any:
-        """The gradient scaler, None where there is none."""
+        """The gradient scaler, None without one."""
         return self.objects.get(SCALER)
 
     @property
     def scheduler(self) -> Any:
-        """The learning-rate scheduler, None where there is none."""
+        """The learning-rate scheduler, None without one."""
         return self.objects.get(STEPPED_WITH_UPDATE)
 
     @property
@@ -104,9 +106,9 @@ class State:
         for name, optimizer in self.optimizers.items():
             for parameter in (each for group in optimizer.param_groups for each in group["params"]):
                 if parameter.requires_grad and id(parameter) not in known:
-                    raise StateError(f"job.state({name}=...): {self._told_of(parameter)}")
+                    raise StateError(f"job.state({name}=...): {self._why_not_shared(parameter)}")
 
-    def _told_of(self, parameter: torch.Tensor) -> str:
+    def _why_not_shared(self, parameter: torch.Tensor) -> str:
         alone = "so each rank would train it alone"
         for name, each in self.objects.items():
             for key, own in each.named_parameters() if isinstance(each, torch.nn.Module) else ():
@@ -120,10 +122,10 @@ class State:
             "give job.state what job.wrap(module) returns"
         )
 
-    # -- as one thing --------------------------------------------------------------------------------------------------
+    # -- capture and apply ---------------------------------------------------------------------------------------------
 
     def capture(self) -> dict[str, Any]:
-        """Nested dicts of tensors and plain values; the tensors are the objects' own, not copies."""
+        """The state as nested dicts of tensors and plain values. The tensors are the objects' own, not copies."""
         objects = {name: _bare(each).state_dict() for name, each in self.objects.items()}
         for name, model in self.sharded:
             objects[name] = get_model_state_dict(model)
@@ -141,7 +143,7 @@ class State:
             _refuse_unfit(name, _bare(each))
 
     def capture_for_peer(self) -> dict[str, Any]:
-        """As `capture`, with what else a peer needs in the middle of an epoch."""
+        """As `capture`, with the further values that a peer needs in the middle of an epoch."""
         buffers = {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}
         progress = {
             "step": self.step,
@@ -159,7 +161,7 @@ class State:
         return {"objects": objects, "buffers": {f"{name}.{key}": value for name, key, value in self._unsaved_buffers()}}
 
     def apply(self, captured: Mapping[str, Any]) -> None:
-        """Load a captured state. Raises StateError where it is that of another model, optimizer or data set."""
+        """Load a captured state. Raises StateError if it is that of another model, optimizer or data set."""
         found, mine = set(captured["objects"]), set(self.objects)
         if found != mine:
             difference = f"it has {_names(found - mine)} that job.state() lacks, and lacks {_names(mine - found)}"
@@ -196,13 +198,13 @@ def _bare(each: Any) -> Any:
 
 def _refuse_unfit(name: str, each: Any) -> None:
     try:
-        told = each.state_dict()
+        captured = each.state_dict()
     except (RuntimeError, ValueError):
         return  # its state_dict asks for the rank, or communicates, before the group is formed
     try:
-        tensors, structure = checkpoint_state.take_apart(told)
+        tensors, structure = checkpoint_state.take_apart(captured)
         checkpoint_state.put_together(structure, tensors)
-    except checkpoint_state.StateError as error:
+    except checkpoint_state.CheckpointStateError as error:
         kind = type(each).__name__
         raise StateError(
             f"job.state({name}=...): no checkpoint can hold the state_dict() of {kind}: {error}"
@@ -213,8 +215,8 @@ def _load(name: str, into: Any, captured: Any) -> None:
     try:
         into.load_state_dict(captured)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        told = f"the state of {name!r} does not fit: {error}"
-        raise StateError(f"{told}\nIt is another run's: choose another folder for checkpoints") from error
+        problem = f"the state of {name!r} does not fit: {error}"
+        raise StateError(f"{problem}\nIt is another run's: choose another folder for checkpoints") from error
 
 
 def _names(names: set[str]) -> str:

@@ -17,7 +17,7 @@ class StepError(RuntimeError):
     """The body of a step left out a call that every step needs; the message names it."""
 
 
-class Steps(Protocol):
+class StepJob(Protocol):
     """The part of a job that its batches and steps use."""
 
     micro: MicroBatch | None
@@ -38,7 +38,7 @@ class Steps(Protocol):
         """Raise if a reduction has failed or the group was aborted."""
 
     def collectives_begun(self) -> int | None:
-        """Collectives begun so far; None without a group or where torch does not count them."""
+        """Collectives begun so far; None without a group or if torch does not count them."""
 
     def has_lost_a_peer(self) -> bool:
         """Whether an error of communication means that a peer is lost."""
@@ -50,13 +50,13 @@ class Steps(Protocol):
         """Count the batch as applied."""
 
     def compare_replicas(self) -> None:
-        """Raises DivergedError where a rank has other weights."""
+        """Raises DivergedError if a rank has other weights."""
 
 
 class Batch:
     """This rank's share of a global batch of `samples` samples."""
 
-    def __init__(self, share: RankBatch, job: Steps) -> None:
+    def __init__(self, share: RankBatch, job: StepJob) -> None:
         self.share, self._job = share, job
         self.samples = share.samples
         self._seed = seeds.stable_hash("batch", job.seed, share.epoch, share.first)
@@ -86,7 +86,7 @@ class Batch:
 class Step:
     """Made by `job.step(state)`."""
 
-    def __init__(self, job: Steps, state: State) -> None:
+    def __init__(self, job: StepJob, state: State) -> None:
         self._job, self._state = job, state
         self._reduced = False
         self._begun: set[str] = set()
@@ -151,7 +151,7 @@ class Step:
                 optimizer.step()
             else:
                 scaler.step(optimizer)
-            self._done.add(name)  # also where the scaler left it out
+            self._done.add(name)  # also if the scaler left it out
             optimizer.zero_grad(set_to_none=True)
         if scaler is not None:
             scaler.update()
@@ -216,10 +216,10 @@ class Step:
             self._commit()
         else:
             raise StepError(
-                f"a pod was lost between the steps of two optimizers, or within one: {self._kinds(self._begun)} had "
-                "begun. The batch may be half applied here, so this process ends; it gets the state from one that had "
-                "not begun, or all go on from the newest checkpoint. Where not all optimizers step in a batch, do "
-                "collectives of your own before the first optimizer's step"
+                f"a pod was lost while the optimizers stepped ({self._kinds(self._begun)} had begun), so the batch may "
+                "be half applied in this process. It ends, and gets the state from another one or from the newest "
+                "checkpoint. If a batch does not step all optimizers, run your own collectives before the first one "
+                "steps"
             ) from error
         return True
 

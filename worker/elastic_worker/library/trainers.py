@@ -1,8 +1,8 @@
-"""Shared by the adapters for Lightning and Hugging Face: a trainer's line to the launcher, and when it has to save.
+"""The part that the adapters for Lightning and Hugging Face share: a trainer's connection to the launcher.
 
 Such a trainer forms torch's own process group from the variables that torchrun sets, and cannot change it. So before a
-planned change all ranks write a checkpoint after the same step and wait for their end; the script starts again in the
-next group and resumes. Without our launcher nothing here does anything.
+planned change all ranks write a checkpoint after the same step, and wait for their end; the script starts again in the
+next group and resumes. Without our launcher this does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elastic_worker import contract
 from elastic_worker.library.groups import Formed
 from elastic_worker.library.launcher_line import LauncherLine
 from elastic_worker.library.place import find, local_rank
-from elastic_worker.library.reports import TELL_SECONDS
+from elastic_worker.library.reports import REPORT_SECONDS
 from elastic_worker.protocol.process_orders import GroupPlace
 from elastic_worker.protocol.process_reports import Hello, Joined, Progress, Stepped
 from elastic_worker.protocol.reports import LastCheckpointStep, SavedTogether
@@ -29,72 +29,72 @@ log = logging.getLogger(__name__)
 
 
 class TrainerLine:
-    """The trainer's line of one training process, from the beginning of its training on."""
+    """The connection of one training process to the launcher, from the start of its training on."""
 
     def __init__(self) -> None:
-        self._link: LauncherLine | None = None
+        self._line: LauncherLine | None = None
         self._generation = 0
         self._has_stepped = False
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     @property
     def is_elastic(self) -> bool:
         """Whether a launcher may change the group."""
-        return self._link is not None
+        return self._line is not None
 
     def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
         """Begin after `step`, in the formed group. Once per process.
 
-        Raises ValueError where another group than the first is about to forget what was saved in `newest`.
+        Raises ValueError if another group than the first is about to forget what was saved in `newest`.
         """
         path = os.environ.get(contract.ENV_LIBRARY, "")
-        if not path or self._link is not None:
+        if not path or self._line is not None:
             return
         self._generation = find(os.environ).generation
         if self._generation > 1 and not step and newest:
             raise ValueError(f"training would begin anew though there is {newest}: {remedy}")
-        self._link = LauncherLine(path, Hello(local_rank(os.environ), contract.RESTART), form=_form)
-        self._link.enter(self._generation, None)
-        self._link.send(Joined(self._generation))
+        self._line = LauncherLine(path, Hello(local_rank(os.environ), contract.RESTART), form=_form)
+        self._line.enter(self._generation, None)
+        self._line.send(Joined(self._generation))
 
     def boundary(self) -> bool:
-        """Pass a boundary; whether all ranks must save now and then call `saved_together`.
+        """Pass a boundary; returns whether all ranks must save now, and call `saved_together` after that.
 
-        All ranks call this after the same steps. Raises Leave.
+        All ranks call this after the same steps. Raises PodLeaves.
         """
-        verdict = self._link.boundary(_nothing) if self._link is not None else None
+        verdict = self._line.boundary(_nothing) if self._line is not None else None
         return verdict is not None and verdict.save
 
-    def tell(self, *, step: int, epoch: float, loss: Any = None) -> None:
+    def report(self, *, step: int, epoch: float, loss: Any = None) -> None:
         """Report a step; `step` counts from the beginning of the training, `loss` is a number or a tensor of one."""
-        if self._link is None:
+        if self._line is None:
             return
         if not self._has_stepped:
             self._has_stepped = True
-            self._link.send(Stepped(0.0, self._generation))
+            self._line.send(Stepped(0.0, self._generation))
         now = time.monotonic()
-        if now < self._told_at + TELL_SECONDS:
+        if now < self._reported_at + REPORT_SECONDS:
             return
-        self._told_at = now
+        self._reported_at = now
         known_loss = None if loss is None else float(loss)
-        self._link.send(Progress(step, epoch, tick=self._link.passed, loss=known_loss))
+        self._line.send(Progress(step, epoch, boundary=self._line.boundaries_passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""
-        if self._link is not None:
-            self._link.send(LastCheckpointStep(step))
+        if self._line is not None:
+            self._line.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """Note that this rank has saved for a change; wait for the other ranks and to be ended. Raises Leave."""
-        assert self._link is not None, "there is no change without a launcher"
+        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises PodLeaves."""
+        assert self._line is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)
         if threading.current_thread() is threading.main_thread():
             # Trainers catch SIGTERM to save or to notify peers; both are done already.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._link.send(SavedTogether(True, self._link.bound))
+        self._line.send(SavedTogether(True, self._line.bound))
         while True:
-            self._link.wait(_nothing)
+            self._line.wait(_nothing)
 
 
 def barrier() -> None:
@@ -111,10 +111,10 @@ def accumulation_steps(global_batch: int, per_device_batch: int) -> int:
     world = find(os.environ).world
     each = world * per_device_batch
     if global_batch < 1 or per_device_batch < 1 or global_batch % each:
-        told = (
+        message = (
             f"a global batch of {global_batch} cannot be made by {world} processes of {per_device_batch} samples each"
         )
-        raise ValueError(f"{told}: choose a multiple of {each}, or allow the job other sizes only")
+        raise ValueError(f"{message}: choose a multiple of {each}, or allow the job other sizes only")
     return global_batch // each
 
 

@@ -70,7 +70,7 @@ def _send_nothing(_state, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 def _small() -> torch.nn.Module:
-    """Made without a random number, which the script's own would be missing."""
+    """A model that is made without a random number, so that the script's random numbers do not change."""
     model = torch.nn.utils.skip_init(torch.nn.Linear, 2, 1)
     for each in model.parameters():
         torch.nn.init.zeros_(each)

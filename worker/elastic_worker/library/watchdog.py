@@ -26,7 +26,7 @@ EXIT_STUCK = 70
 
 
 def watch(is_out: Callable[[], bool]) -> None:
-    """Watch on a thread until `is_out`."""
+    """Watch on a thread until `is_out()`; end the process if its main thread hangs."""
     threading.Thread(target=_watch, args=(is_out,), name="elastic-stuck", daemon=True).start()
 
 
@@ -46,6 +46,6 @@ def _watch(is_out: Callable[[], bool]) -> None:
 
 
 def _main_thread_ticks() -> int:
-    """CPU time of the thread that runs the script."""
+    """CPU time of the thread that runs the script, in the kernel's clock ticks."""
     fields = stat_of(Path(f"/proc/self/task/{os.getpid()}"))
     return int(fields[11]) + int(fields[12])

@@ -1,7 +1,7 @@
 """Makes a process forked from the warm parent look as if it had just been started.
 
-What fork copies and a new interpreter would have of its own: signal handlers, the environment and what has been read
-from it, the module search path, random seeds, multiprocessing's secrets.
+A fork copies what a new interpreter would set up for itself: signal handlers, the environment and the values read from
+it, the module search path, random seeds, multiprocessing's secrets. Each of these is renewed here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# As python leaves them at its start.
 IGNORED_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ}
+"""Signals that python ignores from its start."""
 UNTOUCHABLE_SIGNALS = {signal.SIGKILL, signal.SIGSTOP}
 
 
 def renew(environ: Mapping[str, str], *, directory: str) -> None:
-    """Renew all of it in a forked process, for a program with this environment in this directory."""
-    # What the parent has set aside from collection would be reported as leaked by some libraries at the end.
+    """Renew all of it in a forked process, for a program with this environment and this working directory."""
+    # Some libraries would report the objects that the parent has frozen (`gc.freeze`) as leaked at the end.
     atexit.register(gc.unfreeze)
     reset_signals()
     replace_environment(environ, directory=directory)
@@ -36,7 +36,7 @@ def renew(environ: Mapping[str, str], *, directory: str) -> None:
 
 
 def reset_signals() -> None:
-    """Set Python's default handlers and block no signal."""
+    """Set Python's default handlers, and block no signal."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - UNTOUCHABLE_SIGNALS:
         with suppress(OSError, ValueError):
@@ -51,7 +51,7 @@ def _default(number: int) -> Any:
 
 
 def replace_environment(environ: Mapping[str, str], *, directory: str) -> None:
-    """Environment, working directory, and PYTHONPATH's share of the search path."""
+    """Replace the environment, the working directory, and the entries of `sys.path` that come from PYTHONPATH."""
     old = search_path_of(os.environ)
     os.environ.clear()
     os.environ.update(environ)
@@ -63,13 +63,13 @@ def replace_environment(environ: Mapping[str, str], *, directory: str) -> None:
 
 
 def search_path_of(environ: Mapping[str, str]) -> list[str]:
-    """Full paths of what PYTHONPATH names, seen from the working directory."""
+    """PYTHONPATH's entries as absolute paths; relative ones start at the working directory."""
     value = environ.get("PYTHONPATH", "")
     return [str(Path(entry).absolute()) for entry in value.split(os.pathsep)] if value else []
 
 
 def renew_seeds() -> None:
-    """Seed from the system's randomness, as in a new process. Generators of GPUs are made at their first use."""
+    """Seed from the system's randomness, as a new process does. GPUs' generators are made at their first use."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
@@ -80,7 +80,7 @@ def renew_seeds() -> None:
 
 
 def renew_multiprocessing() -> None:
-    """Its secret, counters, and the folders and helper processes it remembers."""
+    """Renew multiprocessing's secret and counters, and the folders and helper processes that it remembers."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
@@ -96,7 +96,7 @@ def renew_multiprocessing() -> None:
 
 
 def apply_thread_count(environ: Mapping[str, str]) -> None:
-    """OpenMP has read OMP_NUM_THREADS when torch was loaded."""
+    """Apply OMP_NUM_THREADS, which OpenMP reads only once: when the parent loaded torch."""
     value = environ.get("OMP_NUM_THREADS", "").split(",")[0]
     torch = sys.modules.get("torch")
     if torch is not None and value.isdigit() and int(value) > 0:

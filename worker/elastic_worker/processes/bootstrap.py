@@ -1,7 +1,7 @@
 """First code of each python process that the launcher starts; run by its path.
 
-`bootstrap.py run TICKET` is a training process started anew. `bootstrap.py zygote ORDERS` is the warm parent, and in
-each process forked from it the forked training process.
+`bootstrap.py run TICKET` becomes a training process. `bootstrap.py zygote CONFIG` becomes the warm parent, and each
+process forked from it continues here as a training process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    # The folder of this file holds modules whose names are anybody's; what is found from here is the whole package.
+    # Python puts this file's folder first in the search path, where our modules would hide others of the same names.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
     from elastic_worker.processes import linux, run, ticket
 
@@ -22,9 +22,9 @@ def main() -> None:
 
         run.become(zygote.serve(Path(path)), forked=True)
     else:
-        mine = ticket.take(Path(path))
-        linux.attach(mine.launcher)
-        run.become(mine, forked=False)
+        taken = ticket.take(Path(path))
+        linux.attach(taken.launcher)
+        run.become(taken, forked=False)
 
 
 main()

@@ -1,4 +1,4 @@
-"""The launcher's end of the control channel to one warm parent (see orders.py)."""
+"""The launcher's end of the control channel to one warm parent (see control.py)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Union
 from elastic_worker.protocol.codec import Message
 from elastic_worker.protocol.warm_parent import Fork, Forked, NotForked
 
-from . import orders
+from . import control
 
 Answer = Union[Forked, NotForked]
 
 
 class Channel:
-    """Asks for processes and hands what else the parent says to its `handlers`, until `close`."""
+    """Asks the parent for processes, and hands its other messages to `handlers` by their type, until `close`."""
 
     def __init__(self, handlers: Mapping[type[Message], Callable[[Any], None]]) -> None:
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
@@ -28,32 +28,35 @@ class Channel:
         }
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, asyncio.Future[Answer | None]] = {}
-        self._asked = 0
-        self._mine, self.theirs = orders.pair()
-        self._mine.setblocking(False)
-        self._loop.add_reader(self._mine, self._receive)
+        self._requests = 0
+        self._own_end, self.parent_end = control.pair()
+        self._own_end.setblocking(False)
+        self._loop.add_reader(self._own_end, self._receive)
 
     async def fork(self, ticket: Path, *, output: tuple[int, int], seconds: float) -> Answer | None:
-        """Ask for a process; the parent's answer, None if the parent has ended. Raises OSError if it hangs."""
-        self._asked += 1
-        asked = self._asked
-        answer = self._pending[asked] = self._loop.create_future()
+        """Ask for a process that takes this ticket, with `output` as its stdout and stderr.
+
+        Returns the parent's answer, None if the parent has ended. Raises OSError without an answer within `seconds`.
+        """
+        self._requests += 1
+        number = self._requests
+        answer = self._pending[number] = self._loop.create_future()
         try:
-            socket.send_fds(self._mine, [orders.encode(Fork(str(ticket), asked))], output)
+            socket.send_fds(self._own_end, [control.encode(Fork(str(ticket), number))], output)
             await asyncio.wait({answer}, timeout=seconds)
             if not answer.done():
                 raise OSError(f"no answer within {seconds:g} seconds")
             result: Answer | None = answer.result()
             return result
         finally:
-            self._pending.pop(asked, None)
+            self._pending.pop(number, None)
 
     def close(self) -> None:
-        """Read what has arrived and close: a forked process that has not reported yet sees that and ends."""
-        self._loop.remove_reader(self._mine)
-        self._mine.shutdown(socket.SHUT_RD)
+        """Read what has arrived and close. A forked process that has not reported yet sees that and ends."""
+        self._loop.remove_reader(self._own_end)
+        self._own_end.shutdown(socket.SHUT_RD)
         self._receive()
-        self._mine.close()
+        self._own_end.close()
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_result(None)
@@ -61,19 +64,19 @@ class Channel:
     def _receive(self) -> None:
         while True:
             try:
-                data = self._mine.recv(orders.MESSAGE_BYTES)
+                data = self._own_end.recv(control.MESSAGE_BYTES)
             except (BlockingIOError, ConnectionError):
                 return
             if not data:
-                # All copies of the other end are closed; the process's own end says the rest.
-                self._loop.remove_reader(self._mine)
+                # All copies of the other end are closed. The end of the parent's process tells the rest.
+                self._loop.remove_reader(self._own_end)
                 return
             packet = json.loads(data)
             for kind, handle in self._handlers.items():
                 if kind.key in packet:
                     handle(kind.from_json(packet))
 
-    def _answer(self, said: Answer) -> None:
-        answer = self._pending.get(said.id)
-        if answer is not None and not answer.done():
-            answer.set_result(said)
+    def _answer(self, answer: Answer) -> None:
+        pending = self._pending.get(answer.id)
+        if pending is not None and not pending.done():
+            pending.set_result(answer)

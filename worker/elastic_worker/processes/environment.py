@@ -1,4 +1,4 @@
-"""Which variables a process reads so early that a warm parent's answer to them would be wrong for its children."""
+"""Environment variables that a process reads so early that a forked process keeps the warm parent's values."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EARLY = (
     "TORCHDYNAMO_",
 )
 LATE = ("PYTHONPATH", "TORCH_NCCL_")
-"""Beginnings of names that are read late all the same, or that fresh.py takes care of."""
+"""Prefixes of names that match EARLY and are read late all the same, or are handled by after_fork.py."""
 
 
 def of_parent(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the warm parent of processes that get `environ`; none of them ever sees the job's secret."""
+    """The environment of a warm parent whose processes get `environ`: the same without the job's secret."""
     return {name: value for name, value in environ.items() if name != contract.ENV_TOKEN}
 
 
 def early_differences(parent: Mapping[str, str], child: Mapping[str, str]) -> list[str]:
-    """Names of variables for whose sake a parent started in the one environment cannot fork for the other."""
+    """Names of early variables that differ, so that this parent cannot fork this child; sorted."""
     return sorted({name for name, _ in _early(parent) ^ _early(child)})
 
 

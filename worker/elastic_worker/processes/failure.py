@@ -1,6 +1,7 @@
-"""How a training process tells the launcher why it failed: a file in the format of torch's `record`.
+"""The error file of a training process, in the format of torch's `record`: the launcher reads why the process failed.
 
-A script whose main function is decorated with `record` writes the file itself; for all others we do.
+A script whose main function is decorated with `record` writes the file itself. For all other scripts it is written
+here.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import Any
 
 ENV_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 LIMIT_CHARACTERS = 12_000
-"""Of the message and the traceback together in the file; with JSON's escapes and the rest below 16 KiB as a rule."""
+"""Limit of message and traceback together. With JSON's escapes the file usually stays below 16 KiB."""
 MESSAGE_CHARACTERS = 2_000
 READ_LIMIT_BYTES = 4 << 20
 OURS = str(Path(__file__).parent) + os.sep
 
 
 def install_hook() -> None:
-    """From now on an uncaught exception is printed without our frames and leaves an error file.
+    """From now on, print an uncaught exception without our frames, and write it to the error file.
 
-    Goes through `sys.excepthook`, so that the interpreter ends as it would without us, and a hook that the script
-    has set by then is called as ever. Call while an exception is being handled, before raising it again.
+    This is a `sys.excepthook`: the interpreter ends as it would without us, and a hook of the script's own is still
+    called. Call this while an exception is being handled, before raising it again.
     """
     print_exception = sys.excepthook
 
@@ -41,20 +42,23 @@ def install_hook() -> None:
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's first frame on."""
+    """The traceback from the user's first frame on; None if all frames are ours."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
     return trace
 
 
 def write(environ: Mapping[str, str], error: BaseException) -> None:
-    """Write the error file, unless one lies there already. A full disk must not hide the error itself."""
+    """Write the error file for an exception, unless there is one already.
+
+    Raises nothing if the file cannot be written: a full disk must not hide the error itself.
+    """
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    tell(environ, f"{type(error).__name__}: {error}", trace=trace)
+    write_message(environ, f"{type(error).__name__}: {error}", trace=trace)
 
 
-def tell(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
-    """Write the error file for an end without an exception, with this message."""
+def write_message(environ: Mapping[str, str], message: str, *, trace: str = "") -> None:
+    """Write the error file with this message, unless there is one already. As `write`, for an end without exception."""
     path = environ.get(ENV_ERROR_FILE, "")
     if not path or Path(path).exists():
         return
@@ -89,6 +93,6 @@ def read(path: Path, *, exit_code: int) -> dict[str, Any] | None:
 
 
 def cut(text: str, limit: int) -> str:
-    """At most `limit` characters; of a longer text the end, where the reason stands."""
+    """At most `limit` characters of the text: the last ones, since an error's reason stands at its end."""
     mark = "[...] "
     return text if len(text) <= limit else mark + text[len(text) - limit + len(mark) :]

@@ -1,7 +1,7 @@
-"""Finds out whether this process may still be forked; the warm parent checks after each import.
+"""Finds out whether this process can still be forked safely. The warm parent checks after each import.
 
-A fork copies one thread, and shares what is open. Python knows of its own threads only, and torch of its own use of
-CUDA: /proc shows what other libraries have done.
+A fork copies a single thread, and shares open files. Python knows only its own threads, and torch only its own use of
+CUDA; /proc shows the threads and devices of other libraries.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from pathlib import Path
 from elastic_worker.proc import stat_of
 
 CUDA_TOUCHED = 3
-"""Exit status of a trial process in which CUDA cannot be used."""
+"""Exit status of a trial process that cannot use CUDA."""
 CUDA_DEVICE = "/dev/nvidia-uvm"
-"""CUDA opens it. NVML, by which torch counts GPUs, opens others, and harms no fork."""
+"""The device that CUDA opens. NVML, through which torch counts GPUs, opens others, and does no harm to forks."""
 END_SECONDS = 0.1
-"""Time for threads that are about to end."""
+"""The longest wait for threads that are about to end."""
 LOOK_SECONDS = 0.005
 _SELF = Path("/proc/self")
 
 
 class Fitness:
-    """Judges this process; native threads that it has at first, a profiler's for instance, do not count."""
+    """Judges this process. Native threads that exist at first, such as a profiler's, do not count."""
 
     def __init__(self) -> None:
         self._known = _threads()
 
     def accept(self) -> None:
-        """Native threads that are here now are known to survive forks, or not to be missed."""
+        """Accept the present native threads: they are known to survive forks, or not to be needed after one."""
         self._known |= _threads()
 
     def problem(self) -> str:
-        """Why this process must not be forked any more; "" if it may."""
+        """Why this process must not be forked any more; "" if it can be."""
         if len(sys._current_frames()) > 1:
             return "it starts a thread, and threads do not survive a fork"
         if _trial() == CUDA_TOUCHED:
@@ -48,7 +48,7 @@ class Fitness:
         return ""
 
     def _new_threads(self) -> list[str]:
-        """Their names, after a fork: libraries with handlers for forks, as OpenBLAS, have ended theirs for it."""
+        """Names of new native threads that are left after a trial fork: OpenBLAS, for example, ends its own for one."""
         end = time.monotonic() + END_SECONDS
         while (new := _threads() - self._known) and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
@@ -56,14 +56,14 @@ class Fitness:
 
 
 def quiet_fork() -> int:
-    """Forks. Python warns where libraries have threads of their own; those that do have handlers for forks."""
+    """Fork without Python's warning about the threads of libraries: the libraries that remain have fork handlers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _trial() -> int:
-    """Exit status of a forked process that only looks whether CUDA could be used in it."""
+    """Exit status of a forked process that only checks whether it could use CUDA."""
     pid = quiet_fork()
     if pid == 0:
         is_bad = getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None)
@@ -72,7 +72,7 @@ def _trial() -> int:
 
 
 def _threads() -> set[str]:
-    """Ids of those that have not ended."""
+    """Ids of this process's threads that have not ended."""
     found = set()
     for task in (_SELF / "task").iterdir():
         with suppress(OSError):

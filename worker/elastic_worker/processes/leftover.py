@@ -1,7 +1,7 @@
-"""Ends what is left of sessions whose leaders have ended: data loaders' workers, ranks of `mp.spawn`, and theirs.
+"""Ends the remaining processes of sessions whose leaders have ended: data loaders' workers, ranks of `mp.spawn`.
 
-They may hold memory of a GPU that the next processes need. The kernel gives it back when the process is gone, not when
-it is killed.
+They may hold GPU memory that the next processes need. The kernel frees it when a process has ended, which is later than
+the moment when it is killed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from elastic_worker.proc import sessions
 logger = logging.getLogger(__name__)
 
 KILLED_SECONDS = 2.0
-"""Time for the kernel to end them; the next processes start in any case."""
+"""Time for the kernel to end them. The next processes start after this time in any case."""
 LOOK_SECONDS = 0.02
 
 
 async def end(leaders: Sequence[int]) -> list[int]:
-    """Kill the members of these sessions, and return once /proc has none; pids of those that do not end in time."""
+    """Kill the members of these sessions, and wait until /proc shows none of them.
+
+    Returns the pids of those that do not end within `KILLED_SECONDS`.
+    """
     began = time.monotonic()
     while left := await asyncio.to_thread(_members, leaders):
         for pid in left:
@@ -38,7 +41,7 @@ async def end(leaders: Sequence[int]) -> list[int]:
 
 
 def _members(leaders: Sequence[int]) -> list[int]:
-    """Of all these sessions. One whose leader is there is another one: a number in use is not given to a process."""
+    """Pids of the members of these sessions. A session whose leader runs is a new one under a number used before."""
     found = sessions(leaders)
     return sorted(pid for leader, pids in found.items() if leader not in pids for pid in pids)
 

@@ -1,4 +1,4 @@
-"""Parents and children as Linux has them, and the calls that Python lacks."""
+"""Linux's calls for parent and child processes, and for limits, that Python lacks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ import signal
 import time
 from contextlib import suppress
 
-# From the middle of the real-time signals: the C library keeps the first ones, debuggers like the last.
 DUMP_SIGNAL = signal.SIGRTMIN + 12
-"""Makes a training process print the stacks of its threads (see run.py)."""
+"""Makes a training process print the stacks of its threads (see run.py).
+
+It is from the middle of the real-time signals: the C library uses the first ones, and debuggers the last ones.
+"""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 MOST_DESCRIPTORS = 1 << 20
-"""Some programs go through all that they might have."""
+"""An upper limit, since some programs loop over all descriptors that they could have."""
 PARENT_SECONDS = 10
-"""How long a forked process waits until it has become the launcher's child."""
+"""The longest that a forked process waits to become the launcher's child."""
 
 
 def attach(launcher: int) -> None:
-    """Lead a session of one's own, and die with the launcher. Ends the process if the launcher is gone already."""
-    with suppress(PermissionError):  # it leads one already
+    """Make this process lead a session of its own, and die with the launcher, whose pid is `launcher`.
+
+    Ends this process if the launcher has ended already.
+    """
+    with suppress(PermissionError):  # this process leads a session already
         os.setsid()
     deadline = time.monotonic() + PARENT_SECONDS
     while os.getppid() != launcher and time.monotonic() < deadline:
@@ -35,12 +40,12 @@ def attach(launcher: int) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process a signal when its present parent dies."""
+    """Have the kernel send this process the signal when its present parent dies."""
     _prctl(PR_SET_PDEATHSIG, signal_number)
 
 
 def set_subreaper(*, on: bool) -> None:
-    """Say whether orphans among this process's descendants become its children."""
+    """Set whether orphans among this process's descendants become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
 
 

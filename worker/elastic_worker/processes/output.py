@@ -1,7 +1,7 @@
-"""Puts `[default0]:` and so on before the lines of the processes of one pod, as `torchrun --tee` does.
+"""Puts the prefix `[default0]:`, with the local rank, before the lines of a training process, as `torchrun --tee` does.
 
-A thread per stream copies whole lines to the launcher's own stream. While that cannot be written, the thread waits, and
-so in the end does the training process, as it would if it wrote there itself.
+One thread per stream copies whole lines to the launcher's own stream. While that stream blocks, the thread waits, and
+in the end the training process waits too, as it would if it wrote there itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LINE_BYTES = 65_536
 
 
 class Prefixed:
-    """Pipes for the stdout and stderr of one process, and the threads that empty them."""
+    """Pipes for the stdout and stderr of one process, and the threads that read them."""
 
     def __init__(self, prefix: str) -> None:
         out, err = _Pump(prefix, target=1), _Pump(prefix, target=2)
@@ -23,7 +23,7 @@ class Prefixed:
         self.descriptors = (out.descriptor, err.descriptor)
 
     def started(self) -> None:
-        """Close our copies of the descriptors so that the streams can end: the process has its own or never starts."""
+        """Close our copies of the descriptors, so that the streams can end. The process has its own by now, if any."""
         for pump in self._pumps:
             os.close(pump.descriptor)
 
@@ -32,7 +32,7 @@ class Prefixed:
         return not any(pump.is_alive() for pump in self._pumps)
 
     def join(self, seconds: float) -> None:
-        """Wait until all lines have been copied, at most so long per stream."""
+        """Wait until all lines have been copied, at most `seconds` per stream."""
         for pump in self._pumps:
             pump.join(seconds)
 
@@ -52,6 +52,6 @@ class _Pump(threading.Thread):
 
 
 def _write(target: int, data: bytes) -> None:
-    """Write all bytes. A pipe takes at most 4096 bytes atomically, so longer lines may be interleaved."""
+    """Write all bytes. A pipe takes at most 4096 bytes atomically, so longer lines of several ranks may mix."""
     while data:
         data = data[os.write(target, data) :]

@@ -1,7 +1,7 @@
-"""Keeps a warm parent alive: starts it, starts it again when it dies, and asks it for processes.
+"""Keeps a warm parent alive: starts it, restarts it when it dies, and asks it for processes.
 
-A module that the parent cannot import, or that leaves it unfit to be forked, is left out from then on and named in
-`problem`; the rest stays warm.
+A module that the parent cannot import, or that makes it unfit to be forked, is left out from then on and named in
+`problem`. The other modules stay preloaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elastic_worker.protocol.warm_parent import Forked, Imported, Importing, Not
 
 from .channel import Channel
 from .children import Children, Process
-from .orders import Orders
+from .control import ParentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -27,17 +27,17 @@ BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 PRELOAD_SECONDS = 300.0
 """A module that takes longer to import is left out."""
 FORK_SECONDS = 10.0
-"""A parent that has not forked after this time is considered broken and killed."""
+"""A parent that has not forked within this time counts as broken, and is killed."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 LONG_LIFE_SECONDS = 60.0
-"""A parent that lived for this long resets the pauses between starts."""
+"""A parent that has lived this long resets the pauses between starts."""
 GIVE_UP_AFTER = 5
-"""Give up after this number of parents in a row that never became ready."""
+"""The number of parents in a row that never became ready, after which no other is started."""
 
 
 class WarmParent:
-    """One parent after another, until `close`. `on_change` is called when `ready` or `given_up` may have changed."""
+    """Keeps one parent after another until `close`. Calls `on_change` when `ready` or `given_up` may have changed."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class WarmParent:
         self._modules = list(dict.fromkeys(modules))
         self._left_out: dict[str, str] = {}
         self._importing = ""
+        self._renewed = False
         self._overdue: asyncio.TimerHandle | None = None
         self._channel: Channel | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -72,7 +73,10 @@ class WarmParent:
         self._keeper = asyncio.create_task(self._keep())
 
     async def fork(self, ticket: Path, *, output: tuple[int, int]) -> int | None:
-        """Process id of a new process that takes this ticket; None when it could not be had."""
+        """Fork a process that takes this ticket, with `output` as its stdout and stderr.
+
+        Returns its process id, None if the parent cannot fork one.
+        """
         if not self.ready or self._channel is None:
             return None
         try:
@@ -87,13 +91,14 @@ class WarmParent:
         return None
 
     def renew(self, environ: Mapping[str, str], *, python: str = "") -> None:
-        """Replace the parent by one that is started in another environment, or by another interpreter."""
-        self.environ = dict(environ)
+        """Replace the parent by one with another environment, and with another interpreter if `python` is given."""
+        self.environ, self.ready, self._renewed = dict(environ), False, True
         if python:
-            self.python, self.ready = python, False
+            self.python = python
             self.given_up = ""
             self._left_out.clear()
         self._kill()
+        self._on_change()
         if python and self._keeper is not None and self._keeper.done():
             self.open()
 
@@ -110,9 +115,9 @@ class WarmParent:
     async def _keep(self) -> None:
         pause, failures = FIRST_PAUSE_SECONDS, 0
         while failures < GIVE_UP_AFTER:
-            began, known = time.monotonic(), len(self._left_out)
+            began, known, self._renewed = time.monotonic(), len(self._left_out), False
             failures = 0 if await self._live() else failures + 1
-            if len(self._left_out) > known:
+            if self._renewed or len(self._left_out) > known:
                 failures = 0
                 continue
             if time.monotonic() - began > LONG_LIFE_SECONDS:
@@ -124,13 +129,13 @@ class WarmParent:
         self._on_change()
 
     async def _live(self) -> bool:
-        """One parent from its start to its end; whether it ever got ready."""
+        """Run one parent from its start to its end; returns whether it ever became ready."""
         self._importing = ""
         channel = self._channel = Channel(
             {
-                Importing: lambda said: self._watch_import(said.module),
-                NotImported: lambda said: self._leave_out(said.module, said.why),
-                Unfit: lambda said: self._leave_out(said.module, said.why),
+                Importing: lambda message: self._watch_import(message.module),
+                NotImported: lambda message: self._leave_out(message.module, message.why),
+                Unfit: lambda message: self._leave_out(message.module, message.why),
                 Imported: self._is_ready,
             }
         )
@@ -153,20 +158,22 @@ class WarmParent:
 
     def _start(self, channel: Channel) -> Process:
         modules = tuple(module for module in self._modules if module not in self._left_out)
-        path = self._folder / "orders.json"
-        with channel.theirs as theirs:
-            Orders(os.getpid(), theirs.fileno(), modules).write(path)
-            theirs.set_inheritable(True)
+        path = self._folder / "parent.json"
+        with channel.parent_end as parent_end:
+            ParentConfig(os.getpid(), parent_end.fileno(), modules).write(path)
+            parent_end.set_inheritable(True)
             pid = self._children.spawn([self.python, BOOTSTRAP, "zygote", str(path)], environ=self.environ)
             return self._children.adopt(pid)
 
     def _is_ready(self, _said: Imported) -> None:
         self._watch_import("")
+        if self._renewed:
+            return
         self.ready = True
         self._on_change()
 
     def _watch_import(self, module: str) -> None:
-        """Note the module being imported and its time limit; "" if none is."""
+        """Note the module that is being imported, and start its time limit; "" if none is."""
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None

@@ -9,7 +9,7 @@ SCRIPT = "script"
 MODULE = "module"
 COMMAND = "command"
 STORE = "store"
-"""Not a user's: the process that serves a torch TCPStore (see store.py)."""
+"""No program of a user's: the process that serves a torch TCPStore (see store.py)."""
 
 
 class Program(NamedTuple):
@@ -20,5 +20,5 @@ class Program(NamedTuple):
     args: tuple[str, ...] = ()
 
     def of_process(self, local_rank: int) -> Program:
-        """With torchrun's one macro replaced in its arguments, `${local_rank}`."""
+        """The program of that process: `${local_rank}`, torchrun's only macro, is replaced in the arguments."""
         return self._replace(args=tuple(Template(arg).safe_substitute(local_rank=local_rank) for arg in self.args))

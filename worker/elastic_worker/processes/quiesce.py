@@ -1,17 +1,16 @@
-"""Lets native threads come to rest before the interpreter finishes, or forks.
+"""Waits until native threads are idle, before the interpreter finishes or forks.
 
-gloo frees a collective's tensors on a thread of its own, shortly after it has woken the waiting thread, and needs the
-interpreter's lock for that.
+gloo frees a collective's tensors on a thread of its own, shortly after it has woken the waiting thread. It needs the
+interpreter's lock (GIL) for that.
 
-An interpreter that finishes ends the thread that asks for its lock, and the end of a C++ thread in that place ends the
-process: "terminate called without an active exception", SIGABRT. So did 5 of 28 plain python processes whose last act
-was a collective, 2 of 28 that the launcher had started, and none of 120 that the warm parent had forked (torch 2.15,
-python 3.11).
-
-Asking for the lock, such a thread takes for a moment the lock of the list of threads. A process forked in that moment
-inherits it taken, and waits for it for ever, before any handler of SIGTERM: a DataLoader's worker that gives no data,
-or for which its parent waits at its end. Seen once in some thousand forks, on a busy machine; mended in python 3.12
-(gh-112275) and in the last releases of some earlier ones.
+1. An interpreter that finishes ends each thread that asks for the GIL. The end of a C++ thread in that place aborts the
+   process: "terminate called without an active exception", SIGABRT. This happened to 5 of 28 plain python processes
+   whose last act was a collective, to 2 of 28 that the launcher had started, and to none of 120 that the warm parent
+   had forked (torch 2.15, python 3.11).
+2. A thread that asks for the GIL holds the lock of the list of threads for a moment. A process forked in that moment
+   inherits the lock as taken, and waits for it for ever, before any handler of SIGTERM: a DataLoader's worker then
+   gives no data, or its parent waits for it at its end. This was seen once in some thousand forks on a busy machine.
+   Python 3.12 has fixed it (gh-112275), and so have the last releases of some earlier versions.
 """
 
 from __future__ import annotations
@@ -28,28 +27,35 @@ from pathlib import Path
 from elastic_worker.proc import stat_of
 
 FINISH_SECONDS = 1.0
-"""Of other threads' CPU time, as some never rest; on a busy machine those that want to run wait for their turn."""
+"""Limit at the end of a process, in CPU time of its other threads: some threads never become idle."""
 MOST_FINISH_SECONDS = 10.0
-"""Of the clock: a thread that waits for a disk uses no CPU."""
+"""The same in wall-clock time: a thread that waits for a disk uses no CPU."""
 FORK_SECONDS = 0.05
-"""The same before a fork, and short: a DataLoader forks each of its workers in each epoch."""
+"""Both limits before a fork. They are short, since a DataLoader forks each of its workers in each epoch."""
 LOOK_SECONDS = 0.002
-"""Time between two looks, in which the lock is free."""
+"""Time between two looks, in which the GIL is free."""
 QUIET_LOOKS = 3
-MENDED_IN = (3, 12)
+"""Looks in a row that find all other threads idle."""
+FIXED_IN = (3, 12)
 _TASKS = Path("/proc/self/task")
 
 
 @cache
 def install() -> None:
-    """At the end of this process and before its forks, once; last there, as hooks run in the opposite order."""
+    """Let threads rest at the end of this process and before its forks. Registers once.
+
+    Call it early: exit hooks run in the opposite order, so this one runs last.
+    """
     atexit.register(lambda: let_threads_rest(MOST_FINISH_SECONDS, cpu_seconds=FINISH_SECONDS))
-    if sys.version_info < MENDED_IN:
+    if sys.version_info < FIXED_IN:
         os.register_at_fork(before=lambda: let_threads_rest(FORK_SECONDS, cpu_seconds=FORK_SECONDS))
 
 
 def let_threads_rest(most_seconds: float, *, cpu_seconds: float) -> None:
-    """Wait until no other thread of this process wants to run; at most that much CPU time, or `most_seconds`."""
+    """Wait until no other thread of this process wants to run.
+
+    Gives up once they have used `cpu_seconds` of CPU time, or after `most_seconds` of wall-clock time.
+    """
     end, enough = time.monotonic() + most_seconds, _used_by_others() + cpu_seconds
     quiet = 0 if _others_run() else 1
     while quiet < QUIET_LOOKS and time.monotonic() < end and _used_by_others() < enough:
@@ -67,7 +73,7 @@ def _others_run() -> bool:
 
 
 def _state(task: Path) -> str:
-    """As `proc(5)` has it: R runs or wants to, D is in the kernel, S sleeps. "X", dead, if it is gone."""
+    """The thread's state as in `proc(5)`: R runs or wants to, D waits in the kernel, S sleeps; "X" if it has ended."""
     with suppress(OSError):
         return stat_of(task)[0]
     return "X"

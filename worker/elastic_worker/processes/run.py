@@ -1,7 +1,7 @@
-"""Becomes what `python train.py ARGUMENTS` is, in a process that was started or forked for it.
+"""Turns a process that was started or forked for it into what `python train.py ARGUMENTS` would be.
 
-Called as the last thing a process does: the exception that ends the program leaves through `become`, and the
-interpreter finishes by its own rules (exit code, atexit, threads that are waited for).
+`become` is the last call of a process. The exception that ends the program leaves through it, and the interpreter
+finishes by its own rules: exit code, atexit, joining of threads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from . import after_fork, failure, linux, program, quiesce, saving, steps, store
 from .ticket import Ticket
 
 _RUN_AS_MAIN: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
-"""What python itself calls for `-m`; the second argument says whether sys.argv[0] is set to the module's file."""
+"""The function that python itself calls for `-m`. Its second argument: whether to set sys.argv[0] to the file."""
 
 
 def become(ticket: Ticket, *, forked: bool) -> None:
-    """Run the ticket's program. Returns when a script has come to its end; raises what the script raises."""
+    """Run the ticket's program. Returns at the end of a script or module; raises what the script raises."""
     if forked:
         after_fork.renew(ticket.environ, directory=ticket.directory)
     else:
@@ -41,7 +41,7 @@ def become(ticket: Ticket, *, forked: bool) -> None:
         run(target, args)
     except SystemExit as end:
         if isinstance(end.code, str):
-            failure.tell(os.environ, end.code)
+            failure.write_message(os.environ, end.code)
         raise
     except BaseException:
         failure.install_hook()
@@ -49,7 +49,7 @@ def become(ticket: Ticket, *, forked: bool) -> None:
 
 
 def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
-    """Replace this process by a command; 127 and 126 as a shell says it."""
+    """Replace this process by a command. Ends with a shell's code if that fails: 127 (not found) or 126."""
     try:
         os.execvpe(target, [target, *args], os.environ)
     except OSError as error:
@@ -59,7 +59,7 @@ def _execute(target: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def _prepare(ticket: Ticket) -> None:
-    """Install what a plain process lacks: stacks on demand, unbuffered lines, counted steps, a quiet end."""
+    """Install what a plain process lacks: stacks on demand, line buffering, counted steps, the wait of `quiesce`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
@@ -67,7 +67,7 @@ def _prepare(ticket: Ticket) -> None:
     faulthandler.register(linux.DUMP_SIGNAL, all_threads=True)
     quiesce.install()
     if ticket.steps_file:
-        steps.install(ticket.steps_file, saving.Request(ticket.environ))
+        steps.install(ticket.steps_file, saving.CheckpointRequest(ticket.environ))
 
 
 def _run_script(target: str, args: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ def _run_module(target: str, args: tuple[str, ...]) -> None:
 
 
 def _run_folder(target: str) -> None:
-    """A folder or an archive with a __main__.py."""
+    """Run a folder or an archive with a __main__.py."""
     sys.path.insert(0, str(Path(target).absolute()))
     _RUN_AS_MAIN("__main__", False)
 
@@ -118,7 +118,7 @@ def _compile(path: str) -> CodeType:
     except OSError as error:
         problem = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
         print(f"{sys.executable}: {problem}", file=sys.stderr)
-        failure.tell(os.environ, problem)
+        failure.write_message(os.environ, problem)
         raise SystemExit(2) from None
     return compile(source, path, "exec", dont_inherit=True)
 

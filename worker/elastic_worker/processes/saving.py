@@ -1,7 +1,7 @@
-"""Asks a script for a checkpoint: a file appears, and a signal comes where the job names one (132).
+"""Asks a script for a checkpoint: by a file that appears, and by a signal where the job names one (132).
 
-In the training process that is done right after the step that all ranks agree on; where steps are not counted, the
-launcher does it to all processes at once.
+The training process does this to itself, right after the optimizer step that all ranks agree on. Where steps are not
+counted, the launcher does it to all processes at once.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from contextlib import suppress
 from pathlib import Path
 
 from elastic_worker import contract
-from elastic_worker.proc import PROC
+from elastic_worker.proc import catches_signal
 
 _ENV_SIGNAL = contract.ENV_CHECKPOINT_SIGNAL
 
 
-class Request:
-    """In the training process, with its environment."""
+class CheckpointRequest:
+    """A request for a checkpoint, made within the training process. `environ` is the process's environment."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._file, self._signal_name = Path(environ[contract.ENV_SAVE_FILE]), environ.get(_ENV_SIGNAL, "")
         self._is_sent = False
 
     def make(self) -> None:
-        """Ask the script. A signal that it does not handle would end it."""
+        """Ask the script. The signal is sent only to a script that handles it, since it would end another one."""
         self._file.touch()
         self._is_sent = bool(self._signal_name) and _is_handled(signal.Signals[self._signal_name])
         if self._is_sent:
             signal.raise_signal(signal.Signals[self._signal_name])
 
     def is_taken(self) -> bool:
-        """Whether the script has heard of the request: its handler was called, or it has removed the file."""
+        """Whether the script has seen the request: its handler was called, or it has removed the file."""
         return self._is_sent or not self._file.exists()
 
 
@@ -42,8 +42,8 @@ def _is_handled(number: signal.Signals) -> bool:
 
 
 def ask_from_outside(pid: int, file: Path, name: str) -> None:
-    """The same for another process; `name` is the signal's, "" for none."""
-    with suppress(FileNotFoundError):  # its folder goes with the launcher
+    """Ask the script of another process. `name` is the signal's, "" for none."""
+    with suppress(FileNotFoundError):  # the launcher removes the folder at its end
         file.touch()
     if handles(pid, name):
         with suppress(ProcessLookupError):
@@ -51,19 +51,15 @@ def ask_from_outside(pid: int, file: Path, name: str) -> None:
 
 
 def handles(pid: int, name: str) -> bool:
-    """Whether a process has a handler for that signal."""
-    with suppress(OSError):
-        for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(name) and bool(int(line.split()[1], 16) >> (signal.Signals[name] - 1) & 1)
-    return False
+    """Whether the process has a handler for the signal of that name; False for the name ""."""
+    return bool(name) and catches_signal(pid, signal.Signals[name])
 
 
 def should_save() -> bool:
-    """Whether the script is asked for a checkpoint; True once for each request, on all ranks after the same step.
+    """Whether the job asks the script for a checkpoint now. True once for each request.
 
-    Ranks may be a step apart where steps are not counted, or none was done within ten seconds of the start. Always
-    False outside of Elastic mode.
+    All ranks get it after the same optimizer step. They may be a step apart where steps are not counted, or where no
+    step was done within ten seconds of the start. Always False outside of Elastic mode.
     """
     path = os.environ.get(contract.ENV_SAVE_FILE)
     if not path:

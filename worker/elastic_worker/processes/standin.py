@@ -1,8 +1,9 @@
-"""The `torchrun` that a user's own command calls: hands its command line over to the launcher.
+"""The launcher's side of the stand-in for torchrun, which a user's own command calls.
 
-`standin_client.py`, in the command's processes, connects to the launcher's Unix socket, sends one line of JSON, waits
-for one with the exit code, and exits with it. Here is the launcher's side, and how the client is found: as `torchrun`
-first on PATH, and by every other torchrun as torch's plug-in for the rendezvous backend of the pod (`open_door`).
+The client (`standin_client.py`) runs in the command's processes. It connects to the launcher's Unix socket, sends one
+line of JSON with the command line, waits for one line with the exit code, and exits with that code. The client is found
+in two ways: as `torchrun`, first on PATH; and by every other torchrun as torch's plug-in for the pod's rendezvous
+backend (`install_plugin`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from elastic_worker import contract
 from elastic_worker.protocol.standin import Ended, Python, Run
 
 FOLDER = Path(__file__).with_name("bin")
-"""To be put first on PATH."""
+"""The folder with the stand-in `torchrun`, to be put first on PATH."""
 ENV_SOCKET = "ELASTIC_SOCKET"
 ENV_PYTHON = "ELASTIC_PYTHON"
-"""The interpreter that the stand-in runs in; without it python3 or python on PATH."""
+"""The interpreter that the stand-in runs in. Without this variable it is python3 or python on PATH."""
 LINE_BYTES = 16 << 20
 _CLIENT = Path(__file__).with_name("standin_client.py")
 _MODULE = "elastic_pytorch_torchrun"
@@ -31,7 +32,7 @@ _PLUGIN = {
     "METADATA": f"Metadata-Version: 2.1\nName: {_MODULE}\nVersion: 1\n",
     "entry_points.txt": f"[torchrun.handlers]\n{contract.ELASTIC_BACKEND} = {_MODULE}:handler\n",
 }
-"""What Python's importlib.metadata reads of a package that is installed."""
+"""The files that Python's importlib.metadata reads of an installed package."""
 
 
 def is_ours(python: Python) -> bool:
@@ -42,17 +43,17 @@ def is_ours(python: Python) -> bool:
 OnRun = Callable[[Run], Awaitable[int]]
 
 
-def open_door(folder: Path) -> None:
-    """Put the client into an empty folder, as a package whose plug-in torch finds where that is in PYTHONPATH."""
+def install_plugin(folder: Path) -> None:
+    """Put the client into an empty folder as a package. With the folder in PYTHONPATH, torch finds its plug-in."""
     shutil.copyfile(_CLIENT, folder / f"{_MODULE}.py")
-    described = folder / f"{_MODULE}-1.dist-info"
-    described.mkdir()
+    metadata = folder / f"{_MODULE}-1.dist-info"
+    metadata.mkdir()
     for name, text in _PLUGIN.items():
-        (described / name).write_text(text)
+        (metadata / name).write_text(text)
 
 
-def without(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without that folder in PYTHONPATH: training processes have nothing to do with it."""
+def without_plugin(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without that folder in PYTHONPATH, for training processes, which must not find the plug-in."""
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path != str(folder)]
     return (
         {**environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -62,7 +63,10 @@ def without(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def serve(path: Path, on_run: OnRun) -> None:
-    """Answer calls at this socket until cancelled. `on_run` gives the exit code; cancelled if the caller goes."""
+    """Answer calls at the socket `path` until cancelled.
+
+    `on_run` runs a request and returns its exit code. It is cancelled if the caller disconnects.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -83,12 +87,12 @@ async def serve(path: Path, on_run: OnRun) -> None:
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_run: OnRun) -> None:
     request = Run.from_json(json.loads(await reader.readline()))
     running = asyncio.ensure_future(on_run(request))
-    gone = asyncio.ensure_future(reader.read(1))
+    hung_up = asyncio.ensure_future(reader.read(1))
     try:
-        await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, hung_up}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             writer.write(json.dumps(Ended(running.result()).to_json()).encode() + b"\n")
             await writer.drain()
     finally:
         running.cancel()
-        gone.cancel()
+        hung_up.cancel()

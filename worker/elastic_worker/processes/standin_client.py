@@ -1,9 +1,10 @@
-"""What a call of torchrun becomes in a command's processes: a word to the launcher, and its answer as exit code.
+"""The stand-in for torchrun in a command's processes: it sends its command line to the launcher, and exits with the
+exit code that the launcher answers.
 
-There are two ways to here. `bin/torchrun`, first on PATH, runs this file. Any other launcher that starts torch's agent
-(a virtual environment's torchrun, `python -m torch.distributed.run`) finds `handler` by torch's plug-in point for
-rendezvous backends, and the agent goes no further (131). Imports nothing of ours: it may run in any interpreter of the
-image.
+It is reached in two ways. `bin/torchrun`, first on PATH, runs this file. Any other program that starts torch's agent (a
+virtual environment's torchrun, `python -m torch.distributed.run`) finds `handler` through torch's entry point for
+rendezvous backends, and the agent starts no process (131). This file imports nothing of ours, as it may run in any
+interpreter of the image.
 """
 
 from __future__ import annotations
@@ -17,16 +18,22 @@ from typing import Any, NoReturn
 LAUNCHER_GONE = 1
 LOCAL_RANK = "--local-rank=${local_rank}"
 TORCHS_OWN = ("c10d", "static", "etcd", "etcd-v2")
-"""A line that names one of these means a group of its own; here there is none but the job's."""
+"""torch's own rendezvous backends. In a pod, each of them means the job's group as well."""
+
+HERE = ("127.0.0.1:", "localhost:")
+"""How an endpoint begins that nobody wrote: torch's default, and that of --standalone."""
 
 
 def main() -> int:
-    """Exit code of the processes that the launcher runs for this call; negative ones become a shell's."""
+    """Have the launcher run this command line; the exit code, a shell's (128 + number) for a signal."""
     return call({"argv": sys.argv[1:]})
 
 
 def call(request: dict[str, Any]) -> int:
-    """Have this run by the launcher."""
+    """Send the request to the launcher, and wait for the exit code, a shell's for a signal.
+
+    Returns LAUNCHER_GONE, and says why on stderr, if the launcher cannot be reached or ends.
+    """
     path = os.environ.get("ELASTIC_SOCKET", "")
     if not path:
         return _failed("ELASTIC_SOCKET is not set: this torchrun works only in the container that the launcher started")
@@ -40,15 +47,15 @@ def call(request: dict[str, Any]) -> int:
     except OSError as error:
         return _failed(f"the launcher does not answer: {error}")
     if not answer:
-        return _failed("the launcher is gone")
+        return _failed("the launcher has ended")
     code = int(json.loads(answer)["code"])
     return code if code >= 0 else 128 - code
 
 
 def handler() -> Any:
-    """What torch asks an entry point in `torchrun.handlers` for: a function that makes a rendezvous handler.
+    """Entry point in torch's group `torchrun.handlers`: returns a function that makes a rendezvous handler.
 
-    Torch's own backends lead here, too, since pasted lines name them.
+    Registers it for torch's own backends too, since launch lines copied from elsewhere name them.
     """
     from torch.distributed.elastic.rendezvous import api
 
@@ -59,13 +66,13 @@ def handler() -> Any:
 
 
 def hand_over(_parameters: object) -> NoReturn:
-    """Called by torch's agent before it starts anything: the launcher runs what the agent would have run."""
+    """Called by torch's agent before it starts a process: exits once the launcher has run what the agent would run."""
     python = {"executable": sys.executable, "prefix": sys.prefix, "version": list(sys.version_info[:2])}
     sys.exit(call({"argv": _argv_of(_agent()), "python": python}))
 
 
 def _agent() -> dict[str, Any]:
-    """What `launch_agent` of torch.distributed.launcher was called with: `config`, `entrypoint` and `args`."""
+    """The arguments of torch.distributed.launcher's `launch_agent`: `config`, `entrypoint` and `args`."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
@@ -77,19 +84,32 @@ def _agent() -> dict[str, Any]:
 def _argv_of(agent: dict[str, Any]) -> list[str]:
     """The command line of torchrun that would have started that agent."""
     entrypoint, args = agent["entrypoint"], [str(arg) for arg in agent["args"]]
-    number = f"--nproc-per-node={agent['config'].nproc_per_node}"
+    options = _options_of(agent["config"])
     if callable(entrypoint):
         if entrypoint.__name__ != "run_script_path":
             raise RuntimeError("a function cannot be run in Elastic mode; call torchrun SCRIPT")
-        return [number, "--run-path", *args]
+        return [*options, "--run-path", *args]
     if args[:1] != ["-u"]:
-        return [number, "--no-python", entrypoint, *args]
+        return [*options, "--no-python", entrypoint, *args]
     del args[0]
-    return [number, "--module", *args[1:]] if args[:1] == ["-m"] else [number, "--", *_as_spelled(args)]
+    return [*options, "--module", *args[1:]] if args[:1] == ["-m"] else [*options, "--", *_as_spelled(args)]
+
+
+def _options_of(config: Any) -> list[str]:
+    """The number of processes, and what else somebody wrote: the launcher names what it does not follow."""
+    nodes = (getattr(config, "min_nodes", 1), getattr(config, "max_nodes", 1))
+    endpoint, restarts = getattr(config, "rdzv_endpoint", ""), getattr(config, "max_restarts", 0)
+    told = [f"--nnodes={nodes[0]}:{nodes[1]}"] if nodes != (1, 1) else []
+    told += [f"--rdzv-endpoint={endpoint}"] if endpoint and not endpoint.startswith(HERE) else []
+    told += [f"--max-restarts={restarts}"] if restarts else []
+    return [*told, f"--nproc-per-node={config.nproc_per_node}"]
 
 
 def _as_spelled(args: list[str]) -> list[str]:
-    """A script and its arguments: torch.distributed.launch puts --local-rank first, and --local_rank before torch 2."""
+    """The script and its arguments, with --local-rank in the spelling that the script knows.
+
+    torch.distributed.launch puts it first; before torch 2 it was --local_rank.
+    """
     if args[1:2] != [LOCAL_RANK]:
         return args
     try:

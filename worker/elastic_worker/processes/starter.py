@@ -1,4 +1,4 @@
-"""Starts the processes of this pod: from the warm parent where there is one, else anew."""
+"""Starts the training processes of this pod: forked from the warm parent if there is one, else as new interpreters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import contract
-from . import environment, failure, program, saving, steps, ticket
+from . import environment, failure, program, saving, steps
 from .children import Children, Process
 from .output import Prefixed
 from .parent import BOOTSTRAP, WarmParent
@@ -23,6 +23,7 @@ from .program import Program
 from .steps import Steps
 from .store import Store as Store
 from .ticket import Ticket
+from .ticket import write as write_ticket
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +37,13 @@ TORCH_MODULES = (
 )
 """Modules that most training processes import. The first optimizer imports torch._dynamo, as slow as torch itself."""
 STORE_SECONDS = 120.0
-"""For a store to say its port; a store that is started anew imports torch first."""
+"""The longest that a store takes to report its port. One that is not forked imports torch first."""
 DRAIN_SECONDS = 1.0
+"""The longest wait for the last lines of each stream."""
 
 
 class TrainingProcess(Process):
-    """A training process and its files, which are removed once it has ended."""
+    """A training process with its error file, step counter and save file, which are removed once it has ended."""
 
     def __init__(
         self, pid: int, *, kind: str, files: Mapping[str, Path], signal_name: str = "", output: Prefixed | None = None
@@ -55,19 +57,22 @@ class TrainingProcess(Process):
         self.exited.add_done_callback(self._collect)
 
     def terminate(self) -> None:
-        """Ask it to end. Of a python program only the main process is asked, as torchrun does it.
+        """Send SIGTERM. Of a python program only the main process gets it, as with torchrun.
 
-        A script that writes a checkpoint on SIGTERM would otherwise fail in it: its data loader's workers are gone.
+        A script that writes a checkpoint on SIGTERM would fail if its data loader's workers had ended as well.
         """
         if self._kind == program.COMMAND:
             super().terminate()
         elif not self.exited.done():
             os.kill(self.pid, signal.SIGTERM)
-        self.propose(0)  # whoever ends by itself waits for nothing any more
+        self.propose(0)  # a process that is to end must not wait after a step
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """`message`, `traceback`, `exitCode` of its uncaught exception, if any; known while it is still ending."""
+        """`message`, `traceback` and `exitCode` of its uncaught exception, None without one.
+
+        It is known as soon as the process has written its error file, before its end.
+        """
         if self.exited.done():
             self._collect(self.exited)
         elif self._error is None and self._error_file.exists():
@@ -76,7 +81,7 @@ class TrainingProcess(Process):
 
     @property
     def steps(self) -> Steps:
-        """Optimizer steps so far; none where they are not counted."""
+        """Optimizer steps so far; `Steps()` where they are not counted."""
         if not self.exited.done():
             return steps.read(self._steps_file)
         self._collect(self.exited)
@@ -84,22 +89,22 @@ class TrainingProcess(Process):
 
     @property
     def handles_signal(self) -> bool:
-        """Whether the script handles the signal by which the job has it asked for checkpoints, if it names one."""
+        """Whether the script handles the job's `checkpointSignal`; True if the job names none."""
         return not self.signal_name or saving.handles(self.pid, self.signal_name)
 
     def propose(self, step: int) -> None:
-        """It is to wait after that step of its own, if it has not passed it; 0: after none."""
+        """Have it wait after that step of its own, if it has not passed it; 0 withdraws the proposal."""
         steps.propose(self._steps_file, step)
 
     def ask_for_checkpoint(self, step: int) -> None:
-        """After that step of its own, which was proposed; at once if that is 0."""
+        """Ask the script for a checkpoint after that step of its own, which was proposed; 0 asks at once."""
         if step:
             steps.agree(self._steps_file, step)
         else:
             saving.ask_from_outside(self.pid, self._save_file, self.signal_name)
 
     def drain(self, seconds: float) -> None:
-        """Wait for the last lines of its output, at most so long per stream."""
+        """Wait for the last lines of its output, at most `seconds` per stream."""
         if self._output is not None:
             self._output.join(seconds)
 
@@ -114,9 +119,10 @@ class TrainingProcess(Process):
 
 
 class Starter:
-    """Starts the processes of one launcher. `folder` is private to it (made with mode 0700) and removed by `close`.
+    """Starts the processes of one launcher.
 
-    `preload` are the user's modules, imported by the warm parent beside `modules`.
+    `folder` is private to it: made with mode 0700, removed by `close`. The warm parent imports `modules` and the user's
+    `preload`; without `warm` there is no parent. `changed` is set when `warm` may have changed.
     """
 
     def __init__(
@@ -148,12 +154,12 @@ class Starter:
 
     @property
     def warm(self) -> bool:
-        """Whether waiting gains nothing: the warm parent is ready, or there will be none."""
+        """Whether processes should be started now: the warm parent is ready, or there will be none."""
         return self._parent is None or self._parent.ready or bool(self._parent.given_up)
 
     @property
     def problem(self) -> str:
-        """What is wrong with the warm parent; "" if nothing is."""
+        """Why there is no warm parent, or which modules it lacks; "" if nothing is wrong."""
         return self._parent.problem if self._parent is not None else ""
 
     async def open(self) -> None:
@@ -161,23 +167,26 @@ class Starter:
         if self._parent is not None:
             self._parent.open()
 
-    def use_python(self, executable: str) -> None:
-        """From now on processes run in this interpreter, which has torch, instead of the launcher's."""
-        self._python = executable
-        if self._parent is not None:
-            self._parent.renew(self._parent.environ, python=executable)
+    def expect(self, environ: Mapping[str, str], *, python: str = "") -> None:
+        """From now on start processes with this environment, and by the interpreter `python`, which has torch.
+
+        The warm parent is replaced if it could not make such processes.
+        """
+        self._python = python or self._python
+        if self._parent is not None and (python or environment.early_differences(self._parent.environ, environ)):
+            self._parent.renew(environment.of_parent(environ), python=python)
 
     async def start(
         self, program: Program, *, environ: Mapping[str, str], directory: str, local_rank: int
     ) -> TrainingProcess:
-        """Start one training process. A caller that is cancelled leaves none behind.
+        """Start one training process. If the caller is cancelled, the process is killed.
 
-        Raises OSError when no process can be started at all.
+        Raises OSError if no process can be started.
         """
         files = self._files()
         if self._count_steps:
             steps.create(files["steps"])
-        mine = Ticket(
+        ticket = Ticket(
             launcher=os.getpid(),
             program=program,
             environ={
@@ -189,7 +198,7 @@ class Starter:
             steps_file=str(files["steps"]) if self._count_steps else "",
         )
         output = self._output(environ, local_rank)
-        starting = asyncio.ensure_future(self._launch(mine, files, output))
+        starting = asyncio.ensure_future(self._launch(ticket, files, output))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -197,18 +206,20 @@ class Starter:
             raise
 
     async def start_store(self) -> Store:
-        """Start a store for training processes to meet in. Each generation needs one of its own.
+        """Start the TCPStore of one generation's rendezvous. Each generation needs a store of its own.
 
-        Processes find each other's addresses in it, under names that torch does not change from one generation to the
-        next: in a used store they find those of their predecessors. Raises RuntimeError when it does not come up.
+        Ranks publish their addresses in it under keys that torch does not change from one generation to the next, so in
+        a used store they would find their predecessors' addresses. Raises RuntimeError if the store ends without a
+        port, and asyncio.TimeoutError if it reports none within STORE_SECONDS.
         """
         reader, writer = os.pipe()
         path = self._folder / f"{next(self._numbers)}.ticket"
-        environ = environment.of_parent(os.environ)
-        mine = Ticket(os.getpid(), Program(program.STORE, ""), environ, directory="/")
+        # The environment of the warm parent: a store needs no other, and would have the parent renewed for itself.
+        environ = self._parent.environ if self._parent is not None else environment.of_parent(os.environ)
+        ticket = Ticket(os.getpid(), Program(program.STORE, ""), environ, directory="/")
         with os.fdopen(reader, "rb") as answers, self._children.expecting():
             try:
-                process = self._children.adopt(await self._begin(mine, path, output=(writer, 2)))
+                process = self._children.adopt(await self._begin(ticket, path, output=(writer, 2)))
             finally:
                 os.close(writer)
             self._stores = [store for store in self._stores if not store.exited.done()] + [process]
@@ -218,7 +229,7 @@ class Starter:
         return Store(port, process)
 
     async def close(self) -> None:
-        """End the warm parent and the stores, and remove the folder. Training processes are the caller's to stop."""
+        """End the warm parent and the stores, and remove the folder. The caller stops the training processes before."""
         if self._parent is not None:
             await self._parent.close()
         for store in self._stores:
@@ -239,43 +250,45 @@ class Starter:
         self._outputs = [other for other in self._outputs if not other.ended()] + [output]
         return output
 
-    async def _launch(self, mine: Ticket, files: dict[str, Path], output: Prefixed | None) -> TrainingProcess:
+    async def _launch(self, ticket: Ticket, files: dict[str, Path], output: Prefixed | None) -> TrainingProcess:
         with self._children.expecting():
             try:
                 descriptors = output.descriptors if output is not None else (1, 2)
-                pid = await self._begin(mine, files["ticket"], output=descriptors)
+                pid = await self._begin(ticket, files["ticket"], output=descriptors)
             finally:
                 if output is not None:
                     output.started()
-            signal_name = mine.environ.get(contract.ENV_CHECKPOINT_SIGNAL, "")
-            process = TrainingProcess(pid, kind=mine.program.kind, files=files, signal_name=signal_name, output=output)
+            signal_name = ticket.environ.get(contract.ENV_CHECKPOINT_SIGNAL, "")
+            process = TrainingProcess(
+                pid, kind=ticket.program.kind, files=files, signal_name=signal_name, output=output
+            )
             return self._children.watch(process)
 
-    async def _begin(self, mine: Ticket, path: Path, *, output: tuple[int, int]) -> int:
-        """Process id of a new process that has the ticket."""
-        if self._parent is not None and self._may_fork(self._parent, mine):
-            ticket.write(mine, path)
+    async def _begin(self, ticket: Ticket, path: Path, *, output: tuple[int, int]) -> int:
+        """Start a process that takes the ticket: forked if possible, else a new interpreter. Returns its pid."""
+        if self._parent is not None and self._may_fork(self._parent, ticket):
+            write_ticket(ticket, path)
             pid = await self._parent.fork(path, output=output)
             remove(path)
             if pid is not None:
                 return pid
-        ticket.write(mine, path)
+        write_ticket(ticket, path)
         command = [self._python, BOOTSTRAP, "run", str(path)]
-        return self._children.spawn(command, environ=mine.environ, output=output)
+        return self._children.spawn(command, environ=ticket.environ, output=output)
 
-    def _may_fork(self, parent: WarmParent, mine: Ticket) -> bool:
-        if mine.program.kind == program.COMMAND or not parent.ready:
+    def _may_fork(self, parent: WarmParent, ticket: Ticket) -> bool:
+        if ticket.program.kind == program.COMMAND or not parent.ready:
             return False
-        early = environment.early_differences(parent.environ, mine.environ)
+        early = environment.early_differences(parent.environ, ticket.environ)
         if not early:
             return True
         logger.info("this process is started cold, and the warm parent anew variables=%s", ",".join(early))
-        parent.renew(environment.of_parent(mine.environ))
+        parent.renew(environment.of_parent(ticket.environ))
         return False
 
 
 def remove(*paths: Path) -> None:
-    """Remove files that may be gone already."""
+    """Remove files, some of which may not exist."""
     for path in paths:
         path.unlink(missing_ok=True)
 
@@ -286,7 +299,7 @@ def _kill_unwanted(starting: asyncio.Future[TrainingProcess]) -> None:
 
 
 async def _read_port(descriptor: int) -> int:
-    """The number that the store writes; 0 when it ended without."""
+    """The port that the store writes; 0 if it ended without writing one."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)

@@ -1,13 +1,13 @@
-"""Counts the optimizer steps of a script that knows nothing of us, and asks it for a checkpoint after one of them.
+"""Counts the optimizer steps of a script that does not use our library, and asks it for a checkpoint after one of them.
 
-The training process writes to a file mapped into memory, by a hook that torch calls after each `step()` of any
+The training process writes to a file mapped into memory, in a hook that torch calls after each `step()` of any
 optimizer; the launcher reads the file. Steps inside a compiled region (`torch.compile` around `optimizer.step`) and
-replayed CUDA graphs are not seen.
+replayed CUDA graphs are not counted.
 
-The launcher writes to the file as well: after which step the process waits (`propose`), and that it is agreed to ask
-for a checkpoint there (`agree`). A process that has not passed the step when it is proposed cannot pass it unasked
-(132). Once the script has taken the request, it waits before its next step: whoever stops it needs a moment to see that
-the checkpoint is complete, and what is done in it would be done again.
+The launcher writes to the file as well: the step after which the process waits (`propose`), and that the script is to
+be asked for a checkpoint there (`agree`). A process that has not passed the proposed step cannot pass it without
+waiting (132). Once the script has taken the request, the process waits before its next step: the launcher needs a
+moment to see that the checkpoint is complete, and steps done in that moment would be lost.
 """
 
 from __future__ import annotations
@@ -27,34 +27,37 @@ from typing import Any, NamedTuple, Protocol
 
 OPTIMIZERS = "torch.optim.optimizer"
 LAYOUT = struct.Struct("=qddqqq")
-"""Count, monotonic seconds of the first and of the last step; the steps that are proposed, agreed on, and waited at."""
+"""Step count; monotonic seconds of the first and of the last step; the steps proposed, agreed on, and waited at."""
 PROPOSED, AGREED, WAITS_AT = 3, 4, 5
 NUMBER = struct.Struct("=q")
 AGREE_SECONDS = 15.0
-"""The longest that a process waits to hear whether a step is agreed on. A pod whose line to the coordinator breaks then
-is missed after 5 s, and hears it once it is back; a process that went on before that would save at another step."""
+"""The longest that a process waits to learn whether a step is agreed on.
+
+A pod whose connection to the coordinator breaks in this time counts as lost after 5 s, or learns it when it has
+reconnected. A process that went on before that would save at another step than the other ranks.
+"""
 STOP_SECONDS = 5.0
-"""The longest that a process that has taken the request waits to be stopped."""
+"""The longest that a process waits to be stopped after its script has taken the request."""
 LOOK_SECONDS = 0.001
 
 
 class Steps(NamedTuple):
-    """Optimizer steps so far; times are the machine's monotonic seconds, None before the first."""
+    """Optimizer steps so far. Times are the machine's monotonic seconds, None before the first step."""
 
     count: int = 0  # type: ignore[assignment]  # hides tuple.count, which is of no use here
     last: float | None = None
     first: float | None = None
     waits_at: int = 0
-    """The last step after which the process waited, or waits, to hear whether it is agreed on."""
+    """The last step after which the process waited, or waits, to learn whether it is agreed on; 0 for none."""
 
 
 def create(path: Path) -> None:
-    """Make the file of a process that is about to start."""
+    """Make the step file of a process that is about to start."""
     path.write_bytes(bytes(LAYOUT.size))
 
 
 def read(path: Path) -> Steps:
-    """Read the counter; zero steps if the file is missing."""
+    """Read the step file; `Steps()` if it does not exist."""
     try:
         count, first, last, _, _, waits_at = LAYOUT.unpack(path.read_bytes())
     except (FileNotFoundError, struct.error):
@@ -63,17 +66,17 @@ def read(path: Path) -> Steps:
 
 
 def propose(path: Path, step: int) -> None:
-    """The process is to wait after that step, if it has not passed it; 0: after none."""
+    """Have the process wait after that step, if it has not passed it; 0 withdraws the proposal."""
     _write(path, PROPOSED, step)
 
 
 def agree(path: Path, step: int) -> None:
-    """The process is asked for a checkpoint after that step, which was proposed."""
+    """Have the process ask its script for a checkpoint after that step, which was proposed."""
     _write(path, AGREED, step)
 
 
 def _write(path: Path, place: int, number: int) -> None:
-    """One number by itself, so that the process never sees half of it; nothing where it has ended."""
+    """Write one number by itself, so that the process never sees half of it. Nothing if the process has ended."""
     with suppress(FileNotFoundError), path.open("r+b", buffering=0) as file:
         file.seek(place * NUMBER.size)
         file.write(NUMBER.pack(number))
@@ -87,14 +90,14 @@ class Request(Protocol):
 
 
 class Hooks(NamedTuple):
-    """What is called around each step of an optimizer."""
+    """The functions to call around each step of an optimizer."""
 
     before: Callable[[], None]
     after: Callable[[], None]
 
 
 def install(path: str, request: Request) -> None:
-    """In the training process: count from now on, without importing torch if the script does not."""
+    """In the training process: count steps from now on, in the file `path`. Imports no torch before the script does."""
     hooks = _hooks(path, request)
     optimizers = sys.modules.get(OPTIMIZERS)
     if optimizers is not None:
@@ -131,7 +134,7 @@ def _hooks(path: str, request: Request) -> Hooks:
 
 
 def _is_agreed(counts: memoryview, step: int) -> bool:
-    """Wait until it is agreed that a checkpoint is asked for after the step just done, or that it is not."""
+    """Wait for the answer to the proposal of the step just done; whether a checkpoint is to be written after it."""
     counts[WAITS_AT] = step
     _wait_while(lambda: counts[PROPOSED] == step and counts[AGREED] != step, AGREE_SECONDS)
     return bool(counts[AGREED] == step)
@@ -144,7 +147,7 @@ def _wait_while(holds: Callable[[], bool], seconds: float) -> None:
 
 
 def _register(optimizers: ModuleType, hooks: Hooks) -> None:
-    """Register the hooks. torch.compile folds is_compiling() to True, so it traces nothing of them."""
+    """Register the hooks. torch.compile folds is_compiling() to True, and so leaves them out of its traces."""
     torch = sys.modules["torch"]
 
     def before_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -176,7 +179,7 @@ class _WhenImported(MetaPathFinder):
 
 
 class _ThenRegister(Loader):
-    """The module's own loader, and the hooks afterwards."""
+    """Runs the module's own loader, and registers the hooks afterwards."""
 
     def __init__(self, loader: Loader, hooks: Hooks) -> None:
         self._loader, self._hooks = loader, hooks

@@ -1,4 +1,4 @@
-"""The store that training processes meet in: a torch TCPStore in a process of its own, so that it outlives them."""
+"""The store of the training processes' rendezvous: a torch TCPStore, in a process of its own that outlives them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Store(NamedTuple):
-    """A store that is being served, on all addresses of the pod."""
+    """A store that listens on `port`, on all addresses of the pod."""
 
     port: int
     process: Process
 
 
 def serve() -> NoReturn:
-    """Serve a new store until killed. The port is written to stdout, a pipe that the launcher reads."""
+    """Serve a new store until killed. Writes the port to stdout, a pipe that the launcher reads."""
     from torch.distributed import TCPStore
 
     server = TCPStore(host_name="localhost", port=0, is_master=True, wait_for_workers=False)

@@ -1,7 +1,7 @@
-"""The instructions for a new process that is to become a training process.
+"""The ticket of a new process: the instructions by which it becomes a training process.
 
-The launcher writes it to a file of the private folder; the process reads it and removes it. So a process forked from
-the warm parent and one started anew do the same, and an environment of any size fits.
+The launcher writes the ticket to a file in its private folder; the process reads the file and removes it. A forked
+process and a new interpreter are handled alike this way, and an environment of any size fits.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .program import Program
 
 @dataclass(frozen=True)
 class Ticket:
-    """One start. Empty file names mean: do without."""
+    """The instructions for one start. An empty file name means that there is no such file."""
 
     launcher: int
-    """Process id of the launcher, the parent to be."""
+    """Process id of the launcher, which becomes the parent."""
     program: Program
     environ: dict[str, str]
     directory: str
@@ -28,7 +28,7 @@ class Ticket:
 
 
 def write(ticket: Ticket, path: Path) -> None:
-    """Put the ticket where only this user can read it: the environment may hold secrets."""
+    """Write the ticket with mode 0600, since the environment may hold secrets."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         json.dump(asdict(ticket), file, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""Reads a torchrun command line: what is to run, how many processes a pod has, and which flags have no meaning here.
+"""Reads a torchrun command line: the program, the processes per pod, and the flags that an Elastic job ignores.
 
-Flags that an Elastic job does not follow (see flags.py) are named for the log and otherwise ignored.
+Ignored flags are returned with the reason (see flags.py), for the log.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ NUMBERS_BY_DEVICE = ("gpu", "cpu", "xpu", "auto")
 
 
 class Torchrun(NamedTuple):
-    """`nproc` is a number, or what to count (gpu, cpu, xpu, auto), or None where the command line does not say.
+    """A command line of torchrun.
 
-    `ignored` are pairs of a flag, as it was written, and the reason.
+    `nproc` is the number of processes per pod, or the kind of device to count (gpu, cpu, xpu, auto), or None without
+    such a flag. `ignored` are pairs of a flag, as it was written, and the reason.
     """
 
     program: Program
@@ -27,7 +28,7 @@ class Torchrun(NamedTuple):
 
 
 def parse(argv: Sequence[str]) -> Torchrun:
-    """Understand what stands after `torchrun`. Raises UsageError."""
+    """Parse the words after `torchrun`. Raises UsageError."""
     options, words = flags.read(argv)
     given = {option.name: option for option in options}
     names = set(given)

@@ -1,8 +1,8 @@
-"""The warm parent: has imported what training processes import, and forks them in some milliseconds.
+"""The warm parent: it has imported the modules of training processes, and forks one in some milliseconds.
 
-It runs no tensor operation, opens no socket, never asks for a GPU and has a single Python thread: each of these would
-be broken, or shared, in the processes forked from it. A module that does otherwise is named, and left out next time
-(`fitness`).
+It runs no tensor operation, opens no socket, uses no GPU and has a single Python thread, since each of these would be
+broken or shared in the processes forked from it. A module that breaks this rule is named, and the next parent is
+started without it (`fitness`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from elastic_worker.protocol.warm_parent import Fork, Forked, Imported, Importing, NotForked, NotImported, Unfit
 
 from . import linux, ticket
+from .control import MESSAGE_BYTES, ParentConfig, encode
 from .fitness import Fitness, quiet_fork
-from .orders import MESSAGE_BYTES, Orders, encode
 
 OWN_THREADS = "torch"
 """The package whose native threads are known: forks have been tried with them."""
@@ -27,14 +27,17 @@ WHY_CHARACTERS = 1_000
 
 
 def serve(path: Path) -> ticket.Ticket:
-    """Import and fork until the launcher goes. Returns in each forked process, with what that is to become."""
-    orders = Orders.take(path)
-    linux.attach(orders.launcher)
+    """Import the modules of the configuration at `path`, and fork until the launcher ends.
+
+    Returns in each forked process only, with the ticket that says what it is to run.
+    """
+    config = ParentConfig.take(path)
+    linux.attach(config.launcher)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    control = socket.socket(fileno=orders.control)
+    control = socket.socket(fileno=config.control)
     control.set_inheritable(False)
-    _preload(orders.modules, control)
+    _preload(config.modules, control)
     gc.collect()
     gc.freeze()
     control.send(encode(Imported()))
@@ -44,13 +47,13 @@ def serve(path: Path) -> ticket.Ticket:
             os._exit(0)
         request = Fork.from_json(json.loads(data))
         if _fork(request, control):
-            return _settle(orders, request, control, descriptors)
+            return _settle(config, request, control, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
-    # Counting GPUs by the driver's management library leaves CUDA alone. Forked processes get another environment.
+    # With this, torch counts GPUs through NVML and does not initialise CUDA. Forked processes get another environment.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     fitness = Fitness()
     for module in modules:
@@ -66,7 +69,7 @@ def _preload(modules: tuple[str, ...], control: socket.socket) -> None:
 
 
 def _import(module: str) -> str:
-    """Why it cannot be imported; whatever the module does, the parent goes on."""
+    """Import one module; why that failed, "" if it did not. The parent survives any exception of the module."""
     try:
         importlib.import_module(module)
     except BaseException as error:  # noqa: BLE001
@@ -95,17 +98,17 @@ def _fork(request: Fork, control: socket.socket) -> bool:
     return True
 
 
-def _settle(orders: Orders, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
-    """In the new process: report to the launcher, take over stdout and stderr, read the ticket."""
-    linux.attach(orders.launcher)
+def _settle(config: ParentConfig, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
+    """In the new process: read the ticket, report to the launcher, take over stdout and stderr."""
+    linux.attach(config.launcher)
     try:
-        mine = ticket.take(Path(request.ticket))
+        taken = ticket.take(Path(request.ticket))
         control.send(encode(Forked(os.getpid(), request.id)))
     except OSError:
-        # The launcher has given this process up, and has started another in its place.
+        # The launcher waits for this process no more, and has started another one in its place.
         os._exit(1)
     control.close()
     for target, source in enumerate(descriptors, start=1):
         os.dup2(source, target)
         os.close(source)
-    return mine
+    return taken

@@ -1,4 +1,4 @@
-"""What coordinator, launchers and training processes say to each other: each message a dataclass, with its meaning.
+"""The messages between coordinator, launchers and training processes: each one is a dataclass, with its meaning.
 
-`codec` turns them into the keys of a JSON object and back; docs/protocol.md is made from them.
+`codec` turns them into keys of a JSON object and back. docs/protocol.md is generated from them.
 """

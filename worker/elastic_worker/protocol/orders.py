@@ -1,4 +1,4 @@
-"""What the coordinator tells a launcher."""
+"""Messages from the coordinator to a launcher."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from elastic_worker.protocol.codec import BESIDE, INSIDE, Message
 
 Group = dict[str, Any]
-"""A launcher's part of a generation, or for launchers of earlier releases all of it (`coordinator.part`)."""
-Key = list[int]
-"""Of a change in place: the generation to be, and the number of the attempt."""
+"""A generation as JSON: the launcher's part of it, or the whole for earlier releases (`coordinator.part`)."""
+AttemptKey = list[int]
+"""Names one attempt at a change in place: the number of the next generation, and the number of the attempt."""
 
 
 @dataclass(frozen=True)
 class Form(Message):
-    """Start the processes of a generation; those of another one are stopped first."""
+    """Start the processes of a generation, after the end of those of another one."""
 
     key = "form"
     group: Group
@@ -24,9 +24,9 @@ class Form(Message):
 
 @dataclass(frozen=True)
 class Align(Message):
-    """Freeze the processes right after the next complete checkpoint, and say so.
+    """Freeze the processes right after the next complete checkpoint, and report Aligned.
 
-    It is to begin within `seconds`, and to end within `last_call` seconds; None: whenever that is.
+    The checkpoint has to begin within `seconds` and to be complete within `last_call` seconds; None: no limit.
     """
 
     key = "align"
@@ -36,7 +36,7 @@ class Align(Message):
 
 @dataclass(frozen=True)
 class StandStill(Message):
-    """Processes of another pod stand right after a checkpoint: freeze these too, unless they write one."""
+    """Processes of another pod stand right after a checkpoint: freeze these too, unless they are writing one."""
 
     key = "still"
     shape = INSIDE
@@ -45,8 +45,8 @@ class StandStill(Message):
 
 
 @dataclass(frozen=True)
-class AskSave(Message):
-    """Have the processes wait after that step of their own, to be asked for a checkpoint; 0: say how far they are."""
+class ProposeCheckpointStep(Message):
+    """Hold the processes after that step of their own, where the script may be asked for a checkpoint; 0: hold none."""
 
     key = "askSave"
     shape = INSIDE
@@ -55,8 +55,8 @@ class AskSave(Message):
 
 
 @dataclass(frozen=True)
-class Save(Message):
-    """Ask the script for a checkpoint after that step, at which all were told to wait; 0: at once."""
+class RequestCheckpoint(Message):
+    """Ask the script for a checkpoint after the step at which all processes are held; 0: at once."""
 
     key = "saveNow"
     step: int
@@ -64,14 +64,14 @@ class Save(Message):
 
 @dataclass(frozen=True)
 class Resume(Message):
-    """The change that a checkpoint was waited for does not take place."""
+    """The planned change is given up: stop waiting for a checkpoint."""
 
     key = "resume"
 
 
 @dataclass(frozen=True)
 class Stop(Message):
-    """End the processes of that generation within `seconds`; with `dump` their stacks go to the log first."""
+    """End the processes of that generation within `seconds`; with `dump` their stacks are logged first."""
 
     key = "stop"
     generation: int
@@ -81,14 +81,14 @@ class Stop(Message):
 
 @dataclass(frozen=True)
 class Done(Message):
-    """All processes of the job have ended well."""
+    """All processes of the job have exited with code 0."""
 
     key = "done"
 
 
 @dataclass(frozen=True)
 class Fail(Message):
-    """The job has failed: end with `exit_code`. `rank` and `pod` failed first, with `script_exit_code`."""
+    """The job has failed: exit with `exit_code`. `rank` of `pod` failed first, with `script_exit_code`."""
 
     key = "fail"
     shape = INSIDE
@@ -111,59 +111,62 @@ class Leave(Message):
 
 @dataclass(frozen=True)
 class Candidates(Message):
-    """Start the processes that are missing, to be taken into a group that trains."""
+    """Start the processes that are missing: they are candidates for a group that trains."""
 
     key = "candidates"
 
 
 @dataclass(frozen=True)
 class Host(Message):
-    """Keep a store ready from now on, in which a group meets (125)."""
+    """Keep a store ready from now on, for the next group to meet in (125)."""
 
     key = "host"
 
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Form that group beside the one that trains; `broken`: that one can do no further step."""
+    """Form that group beside the one that trains; `broken`: the latter can do no further step."""
 
     key = "prepare"
     shape = INSIDE
     group: Group
-    at: Key
+    at: AttemptKey
     broken: bool = False
 
 
 @dataclass(frozen=True)
-class AskPassed(Message):
-    """How many boundaries have you passed?"""
+class AskBoundary(Message):
+    """Report the latest boundary that a process of the pod has passed."""
 
     key = "ask"
-    at: Key
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
 class Propose(Message):
-    """All go over at that boundary: do you agree to wait there?"""
+    """All processes switch groups at that boundary: report whether yours can wait there."""
 
     key = "propose"
     boundary: int
-    at: Key
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
 class Bind(Message):
-    """It is agreed: go over to that group, or wait in none; with `save` write a checkpoint together, and end."""
+    """All have agreed: switch to that group, or wait in none.
+
+    With `save` the processes write a checkpoint together instead, and wait to be stopped.
+    """
 
     key = "bind"
     group: Group | None
-    at: Key
+    at: AttemptKey
     save: bool | None = None
 
 
 @dataclass(frozen=True)
 class Cancel(Message):
-    """The change in place does not take place: go on."""
+    """The change in place is given up: train on."""
 
     key = "cancel"
 
@@ -178,7 +181,7 @@ class Broken(Message):
 
 @dataclass(frozen=True)
 class Status(Message):
-    """What the master's /status shows; told to the master's launcher only."""
+    """The content of the master's /status; sent to the master's launcher only."""
 
     key = "status"
     status: dict[str, Any]
@@ -189,8 +192,8 @@ ALL: tuple[type[Message], ...] = (
     Form,
     Align,
     StandStill,
-    AskSave,
-    Save,
+    ProposeCheckpointStep,
+    RequestCheckpoint,
     Resume,
     Stop,
     Done,
@@ -199,7 +202,7 @@ ALL: tuple[type[Message], ...] = (
     Candidates,
     Host,
     Prepare,
-    AskPassed,
+    AskBoundary,
     Propose,
     Cancel,
     Broken,

@@ -1,6 +1,6 @@
-"""What a launcher tells its training processes that use the library.
+"""Messages from a launcher to its training processes that use the library.
 
-It hands on what the coordinator says to all alike (`HANDED_ON`), and tells each its own place in a group.
+It forwards what the coordinator says to all alike (`FORWARDED`), and tells each process its own place in a group.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from elastic_worker.protocol import orders
 from elastic_worker.protocol.codec import INSIDE, Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.orders import AttemptKey
 
 
 @dataclass(frozen=True)
 class GroupPlace:
-    """Where a process stands in one group. `rank` -1: not in it. `pods` and `pod`: how many there are, and which of
-    them this is.
+    """The place of a process in one group. `rank` is -1 if it is not in the group.
+
+    `pods` is how many pods make the group, and `pod` the index of this process's own.
     """
 
     generation: int
@@ -30,42 +31,45 @@ class GroupPlace:
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Form the group with that place beside the one that trains; `broken`: that one can do no further step."""
+    """Form the group with that place beside the one that trains; `broken`: the latter can do no further step."""
 
     key = "prepare"
     shape = INSIDE
     place: GroupPlace
-    at: Key
+    at: AttemptKey
     broken: bool = False
 
 
 @dataclass(frozen=True)
 class Bind(Message):
-    """It is agreed: go over to that place, or wait in no group; with `save` write a checkpoint together, and end."""
+    """All have agreed: switch to that place, or wait in no group.
+
+    With `save` the ranks write a checkpoint together instead, and wait to be stopped.
+    """
 
     key = "bind"
     place: GroupPlace | None
-    at: Key
+    at: AttemptKey
     save: bool | None = None
 
 
 @dataclass(frozen=True)
-class Save(Message):
-    """Write a checkpoint at the next boundary, alone: the pod is about to leave, and nobody else has the state."""
+class SaveAlone(Message):
+    """Write a checkpoint at the next boundary, alone: the pod is about to leave, and no other pod has the state."""
 
     key = "save"
 
 
 @dataclass(frozen=True)
 class Leave(Message):
-    """End at the next boundary: the pod leaves."""
+    """Exit at the next boundary: the pod leaves."""
 
     key = "leave"
 
 
 @dataclass(frozen=True)
-class Away(Message):
-    """Whether there is no coordinator, so that nobody can say which pods are lost; else the `epoch` of its master."""
+class CoordinatorAway(Message):
+    """Whether the coordinator is away, so that lost pods cannot be named; else the `epoch` of its master."""
 
     key = "away"
     is_away: bool
@@ -73,12 +77,12 @@ class Away(Message):
 
 
 @dataclass(frozen=True)
-class AskWhere(Message):
-    """How far are you, and how long does your step take already?"""
+class AskPosition(Message):
+    """Report how far you are, and for how long your present step has taken."""
 
     key = "where"
 
 
-HANDED_ON: tuple[type[Message], ...] = (orders.AskPassed, orders.Propose, orders.Cancel, orders.Broken)
-ALL: tuple[type[Message], ...] = (Prepare, *HANDED_ON, Save, Bind, Away, Leave, AskWhere)
-"""Save stands before Bind, as it is said by the same key as Bind's `save`, and Bind ends what it asks for."""
+FORWARDED: tuple[type[Message], ...] = (orders.AskBoundary, orders.Propose, orders.Cancel, orders.Broken)
+ALL: tuple[type[Message], ...] = (Prepare, *FORWARDED, SaveAlone, Bind, CoordinatorAway, Leave, AskPosition)
+"""A process handles a line in this order: the `save` of Bind has the key of SaveAlone, whose request Bind withdraws."""

@@ -1,42 +1,44 @@
-"""What a training process that uses the library tells its launcher.
+"""Messages from a training process that uses the library to its launcher.
 
-What is said to the coordinator in the same words (`HANDED_ON`) is handed on when all processes of the pod have said it.
+The launcher forwards some of them to the coordinator (`FORWARDED`): answers only once all processes of the pod have
+given theirs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_worker.protocol import reports
-from elastic_worker.protocol.codec import INSIDE, Message
+from elastic_worker.protocol.codec import INSIDE, Message, sent_as
 
-Said = Any
-"""Of how the training goes: a script may say anything, and what is shown of it is looked at first."""
+ScriptValue = Any
+"""A value from the user's script, of any type: the launcher checks it before it shows it."""
 
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first line: which process of the pod it is, how it changes groups (`contract.IN_PLACE`, `RESTART`), and in
-    which folder the library writes checkpoints, "" or None for none.
+    """The first line of a process: its local rank, and how it changes groups (`contract.IN_PLACE`, `RESTART`).
+
+    `checkpoints` is the folder in which the library writes checkpoints, "" or None for none.
     """
 
     key = "localRank"
     local_rank: int
-    kind: str
+    change_mode: str = field(metadata=sent_as("kind"))
     checkpoints: str | None = None
 
 
 @dataclass(frozen=True)
 class Waits(Message):
-    """It is in no group, and can be brought into one."""
+    """The process is in no group, and can be brought into one."""
 
     key = "waits"
 
 
 @dataclass(frozen=True)
 class Joined(Message):
-    """It is in that group, with the state of the training."""
+    """The process is in that group, with the state of the training."""
 
     key = "joined"
     generation: int
@@ -44,7 +46,7 @@ class Joined(Message):
 
 @dataclass(frozen=True)
 class Stepped(Message):
-    """The first step of that generation is done, `pause` seconds after the last one before it; 0.0 for none."""
+    """The first step of that generation is done, `pause` seconds after the last one before it; 0.0: it had none."""
 
     key = "stepped"
     pause: float
@@ -53,48 +55,52 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Progress(Message):
-    """How far the training is, twice a second at most. `tick` counts boundaries, `median` is of a step's seconds."""
+    """How far the training is, twice a second at most. `median` is of the seconds of a step."""
 
     key = "progress"
     shape = INSIDE
-    step: Said = None
-    epoch: Said = None
-    samples: Said = None
-    tick: Said = None
-    median: Said = None
-    goodput: Said = None
-    loss: Said = None
+    step: ScriptValue = None
+    epoch: ScriptValue = None
+    samples: ScriptValue = None
+    boundary: ScriptValue = field(default=None, metadata=sent_as("tick"))
+    median: ScriptValue = None
+    goodput: ScriptValue = None
+    loss: ScriptValue = None
 
 
 @dataclass(frozen=True)
-class Where(Message):
-    """The answer to AskWhere: boundaries passed, seconds in this step, median of the steps; it too if a step hangs."""
+class Position(Message):
+    """The answer to AskPosition, given also while a step hangs.
+
+    `boundary` (`tick` in JSON): the latest one passed. `seconds`: since the present step began. `median`: of the
+    seconds of a step.
+    """
 
     key = "where"
     shape = INSIDE
-    tick: int
+    boundary: int = field(metadata=sent_as("tick"))
     seconds: float = 0.0
     median: float = 0.0
 
 
 @dataclass(frozen=True)
 class Lost(Message):
-    """It can do no further step in that generation, as its peers are not reached."""
+    """The process can do no further step in that generation, as it does not reach its peers."""
 
     key = "lost"
     generation: int
 
 
 @dataclass(frozen=True)
-class Saved(Message):
-    """The answer to Save: the checkpoint is written."""
+class SavedAlone(Message):
+    """The answer to SaveAlone: the checkpoint is written."""
 
     key = "saved"
 
 
-HANDED_ON: tuple[type[Message], ...] = (
+FORWARDED: tuple[type[Message], ...] = (
     *reports.ANSWERS,
     reports.LastCheckpointStep,
     reports.CheckpointError,
 )
-ALL: tuple[type[Message], ...] = (Hello, Waits, Joined, Stepped, Progress, Where, Lost, Saved, *HANDED_ON)
+ALL: tuple[type[Message], ...] = (Hello, Waits, Joined, Stepped, Progress, Position, Lost, SavedAlone, *FORWARDED)

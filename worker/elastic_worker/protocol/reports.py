@@ -1,20 +1,19 @@
-"""What a launcher tells the coordinator: what is so, what has happened, and answers.
+"""Messages from a launcher to the coordinator: the state of the pod, events, and answers.
 
-What is so (`LASTING`) is said with each hello as well, so that a coordinator that starts anew knows it.
+Each hello repeats the state (`STATE`), so that a restarted coordinator knows it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from elastic_worker.protocol.codec import BESIDE, INSIDE, Message
-from elastic_worker.protocol.orders import Key
+from elastic_worker.protocol.codec import BESIDE, INSIDE, Message, sent_as
+from elastic_worker.protocol.orders import AttemptKey
 
 
 @dataclass(frozen=True)
 class Processes(Message):
-    """How many training processes the pod runs."""
+    """The number of training processes that the pod runs."""
 
     key = "processes"
     count: int
@@ -22,7 +21,7 @@ class Processes(Message):
 
 @dataclass(frozen=True)
 class CheckpointFolder(Message):
-    """Where the library writes checkpoints: masters leave their epochs there (109)."""
+    """The folder in which the library writes checkpoints: masters leave their epochs there (109)."""
 
     key = "checkpointFolder"
     path: str
@@ -30,7 +29,7 @@ class CheckpointFolder(Message):
 
 @dataclass(frozen=True)
 class Warm(Message):
-    """Whether processes can be started at once."""
+    """Whether the warm parent can start processes at once."""
 
     key = "warm"
     is_warm: bool
@@ -38,7 +37,7 @@ class Warm(Message):
 
 @dataclass(frozen=True)
 class Leaving(Message):
-    """The pod was told to go: its processes end within so many seconds."""
+    """The pod was asked to go: its processes end within that many seconds."""
 
     key = "leaving"
     seconds: float
@@ -46,7 +45,7 @@ class Leaving(Message):
 
 @dataclass(frozen=True)
 class StorePort(Message):
-    """Where the pod serves a store that no group has used; 0 while there is none."""
+    """The port of a store in this pod that no group has used; 0 while there is none."""
 
     key = "store"
     port: int
@@ -62,7 +61,7 @@ class Runs(Message):
 
 @dataclass(frozen=True)
 class Finished(Message):
-    """The generation whose processes have ended well here; 0 for none."""
+    """The generation whose processes have exited with code 0 in this pod; 0 for none."""
 
     key = "finished"
     generation: int
@@ -70,7 +69,7 @@ class Finished(Message):
 
 @dataclass(frozen=True)
 class Step(Message):
-    """Optimizer steps done since the job began."""
+    """The number of optimizer steps since the job began."""
 
     key = "step"
     count: int
@@ -78,24 +77,35 @@ class Step(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """Whether all of the pod's processes can be brought into a group, and the generation that they are in.
+    """Whether all of the pod's processes can be brought into a group, and the generation that they are in (`joined`).
 
-    `holds`: one of them has the state of the training. `kind`: how they change groups (`contract.IN_PLACE`, `RESTART`).
+    `holds`: one of them has the state of the training. `change_mode` (`kind` in JSON): how they change groups
+    (`contract.IN_PLACE`, `RESTART`), "" if they do not use the library.
     """
 
     key = "ready"
     is_ready: bool
     joined: int = 0
     holds: bool = False
-    kind: str = ""
+    change_mode: str = field(default="", metadata=sent_as("kind"))
+
+
+@dataclass(frozen=True)
+class StuckRank:
+    """A rank whose present step takes far too long: `seconds` since it began, after passing `boundary`."""
+
+    generation: int
+    rank: int
+    boundary: int = field(metadata=sent_as("tick"))
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Stuck(Message):
-    """The rank whose step takes far too long, where all of the pod's do: generation, rank, tick, seconds; else None."""
+    """The rank that is least far, if the present step of every process of the pod takes far too long; else None."""
 
     key = "stuck"
-    rank: dict[str, Any] | None
+    rank: StuckRank | None
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ class Idle(Message):
 
 @dataclass(frozen=True)
 class Unkillable(Message):
-    """Which process SIGKILL does not end; "" for none."""
+    """The process that SIGKILL does not end; "" for none."""
 
     key = "unkillable"
     process: str
@@ -116,14 +126,14 @@ class Unkillable(Message):
 
 @dataclass(frozen=True)
 class Goodbye(Message):
-    """The pod leaves of its own word."""
+    """The pod leaves."""
 
     key = "goodbye"
 
 
 @dataclass(frozen=True)
 class Started(Message):
-    """All processes of that generation run here."""
+    """All processes of that generation run in this pod."""
 
     key = "started"
     generation: int
@@ -131,9 +141,9 @@ class Started(Message):
 
 @dataclass(frozen=True)
 class Stopped(Message):
-    """None of that generation runs here any more, but for one that is `unkillable`.
+    """No process of that generation runs in this pod any more, but for one that is `unkillable`.
 
-    `lost`: steps since the last checkpoint; None where this pod does not see the checkpoints.
+    `lost`: steps since the last checkpoint; None if this pod does not see the checkpoints.
     """
 
     key = "stopped"
@@ -145,7 +155,10 @@ class Stopped(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """A process has ended badly, `ago` seconds ago; `is_consequence`: since a peer was lost. `rank` -1: none began."""
+    """A process failed `ago` seconds ago. `rank` is -1 if no process began.
+
+    `is_consequence`: it failed because a peer was lost.
+    """
 
     key = "failed"
     shape = INSIDE
@@ -159,7 +172,7 @@ class Failed(Message):
 
 @dataclass(frozen=True)
 class Aligned(Message):
-    """The processes stand right after a complete checkpoint, by its marker or not; False: none came in time."""
+    """The processes stand right after a complete checkpoint (`marked`: one with a marker); False: none came in time."""
 
     key = "aligned"
     whole: bool
@@ -168,7 +181,7 @@ class Aligned(Message):
 
 @dataclass(frozen=True)
 class StandsStill(Message):
-    """The answer to StandStill: False where a checkpoint is being written."""
+    """The answer to StandStill: whether the processes are frozen; False while one writes a checkpoint."""
 
     key = "still"
     still: bool
@@ -176,8 +189,11 @@ class StandsStill(Message):
 
 
 @dataclass(frozen=True)
-class SaveReady(Message):
-    """The answer to AskSave: the most steps that a process has done, 0 where one counts none; whether all will wait."""
+class CheckpointStepReply(Message):
+    """The answer to ProposeCheckpointStep: the most steps that a process has done, 0 if one does not count steps.
+
+    `is_held`: all processes of the pod wait at the proposed step.
+    """
 
     key = "saveReady"
     shape = INSIDE
@@ -188,7 +204,7 @@ class SaveReady(Message):
 
 @dataclass(frozen=True)
 class Stepped(Message):
-    """The first step of that generation is done; `pause` seconds after the last one before it, if there was one."""
+    """The first step of that generation is done, `pause` seconds after the last one before it; None: it had none."""
 
     key = "stepped"
     generation: int
@@ -197,7 +213,7 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Checkpoint(Message):
-    """One was completed: failures in a row are counted anew."""
+    """A checkpoint is complete: the failures in a row are counted anew."""
 
     key = "checkpoints"
 
@@ -212,7 +228,7 @@ class LastCheckpointStep(Message):
 
 @dataclass(frozen=True)
 class CheckpointError(Message):
-    """Why the last checkpoint failed, or cannot be looked for; "" if it can."""
+    """Why the last checkpoint failed, or why checkpoints cannot be watched; "" for no error."""
 
     key = "checkpointError"
     problem: str
@@ -228,51 +244,51 @@ class CutOff(Message):
 
 @dataclass(frozen=True)
 class Formed(Message):
-    """The group of that change is formed."""
+    """The next group of that attempt is formed."""
 
     key = "formed"
     shape = BESIDE
-    at: Key
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
 class Unformed(Message):
-    """Why it is not."""
+    """Why the next group of that attempt could not be formed."""
 
     key = "unformed"
     why: str
-    at: Key
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
-class Passed(Message):
-    """Boundaries that a process of the pod has passed, the most of them."""
+class AtBoundary(Message):
+    """The latest boundary that a process of the pod has passed."""
 
     key = "passed"
-    boundaries: int
-    at: Key
+    boundary: int
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
 class Agreed(Message):
-    """Whether all wait at the boundary that was proposed (`tick`), as none has passed it."""
+    """Whether all processes of the pod wait at the proposed boundary: none has passed it."""
 
     key = "agreed"
     is_agreed: bool
-    tick: int
-    at: Key
+    boundary: int = field(metadata=sent_as("tick"))
+    at: AttemptKey
 
 
 @dataclass(frozen=True)
 class SavedTogether(Message):
-    """Whether the checkpoint of all ranks is written."""
+    """Whether all ranks' checkpoint is written."""
 
     key = "savedTogether"
     is_saved: bool
-    at: Key
+    at: AttemptKey
 
 
-LASTING: tuple[type[Message], ...] = (
+STATE: tuple[type[Message], ...] = (
     Processes,
     CheckpointFolder,
     Warm,
@@ -293,11 +309,11 @@ EVENTS: tuple[type[Message], ...] = (
     Failed,
     Aligned,
     StandsStill,
-    SaveReady,
+    CheckpointStepReply,
     Stepped,
     Checkpoint,
     LastCheckpointStep,
     CheckpointError,
     CutOff,
 )
-ANSWERS: tuple[type[Message], ...] = (Formed, Unformed, Passed, Agreed, SavedTogether)
+ANSWERS: tuple[type[Message], ...] = (Formed, Unformed, AtBoundary, Agreed, SavedTogether)

@@ -1,4 +1,4 @@
-"""What the torchrun of a user's command and the launcher say to each other (`processes.standin`): a line each."""
+"""Messages between the torchrun that a user's command calls and the launcher (`processes.standin`), one each way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elastic_worker.protocol.codec import Message
 
 @dataclass(frozen=True)
 class Python:
-    """An interpreter by its path; `prefix` is that of its environment, `version` its major and minor number."""
+    """A Python interpreter: its path, the `prefix` of its environment, and its major and minor `version`."""
 
     executable: str
     prefix: str
@@ -18,7 +18,7 @@ class Python:
 
 @dataclass(frozen=True)
 class Run(Message):
-    """A call of torchrun: its arguments, and where, in which environment and by which python it was called."""
+    """A call of torchrun: its arguments, working directory, environment variables and calling interpreter."""
 
     key = "argv"
     argv: list[str]
@@ -29,7 +29,7 @@ class Run(Message):
 
 @dataclass(frozen=True)
 class Ended(Message):
-    """The exit code of what it was to run, negative for a signal."""
+    """The exit code of what torchrun was to run, negative for a signal."""
 
     key = "code"
     code: int

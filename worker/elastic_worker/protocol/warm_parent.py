@@ -1,6 +1,6 @@
-"""What a launcher and its warm parent say to each other: each message is one packet, both are of the same release.
+"""Messages between a launcher and its warm parent, one in each packet. Both are of the same release.
 
-A request comes with two descriptors, the new process's stdout and stderr.
+A request carries two file descriptors: the new process's stdout and stderr.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from elastic_worker.protocol.codec import Message
 
 @dataclass(frozen=True)
 class Fork(Message):
-    """Make a process that takes this ticket; `id` is the request's number."""
+    """The request numbered `id`: fork a process that takes this ticket."""
 
     key = "ticket"
     ticket: str
@@ -21,7 +21,7 @@ class Fork(Message):
 
 @dataclass(frozen=True)
 class Importing(Message):
-    """That module is about to be imported."""
+    """The parent is about to import that module."""
 
     key = "importing"
     module: str
@@ -29,7 +29,7 @@ class Importing(Message):
 
 @dataclass(frozen=True)
 class NotImported(Message):
-    """That module cannot be imported; the rest goes on."""
+    """The parent cannot import that module; it goes on with the others."""
 
     key = "failed"
     module: str
@@ -38,7 +38,7 @@ class NotImported(Message):
 
 @dataclass(frozen=True)
 class Unfit(Message):
-    """The parent ends, as it cannot be forked with that module in it."""
+    """The parent exits, as it cannot be forked with that module loaded."""
 
     key = "unfit"
     module: str
@@ -47,14 +47,14 @@ class Unfit(Message):
 
 @dataclass(frozen=True)
 class Imported(Message):
-    """All modules are; processes can be asked for."""
+    """The parent has imported all modules: processes can be requested."""
 
     key = "ready"
 
 
 @dataclass(frozen=True)
 class NotForked(Message):
-    """The answer to that request: why there is no process."""
+    """The answer to request `id`: why there is no process."""
 
     key = "error"
     why: str
@@ -63,7 +63,7 @@ class NotForked(Message):
 
 @dataclass(frozen=True)
 class Forked(Message):
-    """The answer to that request, by the new process itself as soon as it is the launcher's child."""
+    """The answer to request `id`, sent by the new process itself as soon as it is the launcher's child."""
 
     key = "pid"
     pid: int

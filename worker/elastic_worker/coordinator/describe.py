@@ -1,4 +1,4 @@
-"""Changes in words: pods that leave, pods that have to wait, pods that join."""
+"""Describes changes in words, for users: pods that leave, pods that have to wait, pods that join."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from elastic_worker.coordinator.model import Pod
 from elastic_worker.coordinator.state import CoordinatorState
 
 
-def what_changes(state: CoordinatorState, going: list[Pod], coming: list[Pod]) -> str:
-    """A sentence without its end, for lists of which not both are empty."""
+def describe_change(state: CoordinatorState, going: list[Pod], coming: list[Pod]) -> str:
+    """Return a sentence without its end. One of the two lists may be empty."""
     members = state.members_of(going)
     leaving = [m.pod for m in members if not _stays(state, m)]
     waiting = [m.pod for m in members if _stays(state, m)]
@@ -22,7 +22,7 @@ def what_changes(state: CoordinatorState, going: list[Pod], coming: list[Pod]) -
 
 
 def _stays(state: CoordinatorState, member: Member) -> bool:
-    return member.here and is_wanted(state, member.pod.uid)
+    return member.is_available and is_wanted(state, member.pod.uid)
 
 
 def _named(pods: list[Pod], one: str, many: str) -> str:
@@ -32,5 +32,5 @@ def _named(pods: list[Pod], one: str, many: str) -> str:
 
 
 def names(pods: list[Pod]) -> str:
-    """Some of them by name, the others by number."""
+    """Return the names of the first three pods, and how many others there are."""
     return ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
