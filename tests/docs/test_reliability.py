@@ -18,7 +18,6 @@ MARKS = {
     "tests/worker/": "²",
     "tests/simulate/": "³",
     "tests/virtual/": "³",
-    "tests/simulate/": "³",
 }
 """Where a row's test is, and how the row says so."""
 ASKED_FOR = (

@@ -1,6 +1,7 @@
 """What `elastic_worker.slurm` makes of Slurm's variables and of torchrun's command line."""
 
 import re
+import tempfile
 
 import pytest
 
@@ -65,8 +66,20 @@ def test_nnodes_says_how_few_nodes_may_train_and_all_else_is_the_launchers(nnode
     line = [*nnodes, "--nproc_per_node", "4", "--rdzv_id=7", "train.py", "--nnodes", "50"]
     found, words = slurm.split(line)
     parsed = torchrun.parse(list(arguments.parse(words).words))
-    assert (found, parsed.nproc, [name for name, _ in parsed.ignored]) == (fewest, 4, ["--rdzv-id=7"])
+    assert (found, parsed.nproc, [name for name, _ in parsed.ignored]) == (fewest, 4, ["--rdzv_id=7"])
     assert (parsed.program.target, parsed.program.args) == ("train.py", ("--nnodes", "50"))
+
+
+def test_an_option_with_an_empty_value_does_not_take_the_next_word():
+    _, words = slurm.split(["--rdzv-conf", "", "--nproc_per_node", "4", "--role=", "-m", "train"])
+    parsed = torchrun.parse(list(arguments.parse(words).words))
+    assert (parsed.nproc, parsed.program.target) == (4, "train")
+
+
+def test_a_scratch_folder_that_only_the_login_node_has_is_not_used(tmp_path):
+    """Sbatch hands on the environment of the node that it was called on."""
+    assert pod(TMPDIR=str(tmp_path)).scratch == str(tmp_path)
+    assert pod(TMPDIR=str(tmp_path / "of-the-login-node")).scratch == tempfile.gettempdir()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +102,8 @@ def test_more_nodes_than_there_are_and_numbers_that_are_none_are_refused():
         slurm.wish_of(slurm.find(task(), NODES), 4)
     with pytest.raises(slurm.SlurmError, match="--nnodes=some: write a number of nodes"):
         slurm.split(["--nnodes=some", "train.py"])
+    with pytest.raises(slurm.SlurmError, match="--nnodes=3:2: write a number of nodes"):
+        slurm.split(["--nnodes=3:2", "train.py"])
 
 
 def test_a_nodes_address_is_that_which_it_has_towards_another_node():

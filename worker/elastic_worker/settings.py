@@ -85,7 +85,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         final_exit_codes=of.numbers(contract.ENV_FINAL_EXIT_CODES),
         wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
         status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
-        scratch=of.text("TMPDIR", tempfile.gettempdir()),
+        scratch=of.folder("TMPDIR", tempfile.gettempdir()),
     )
 
 
@@ -100,6 +100,11 @@ class _Variables:
         if default is None:
             raise SettingsError(f"{name} is not set: this is run by the operator of elastic-pytorch.dev")
         return default
+
+    def folder(self, name: str, default: str) -> str:
+        """The default also if there is no such folder: sbatch hands on the login node's TMPDIR."""
+        folder = self.text(name, default)
+        return folder if Path(folder).is_dir() else default
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str:
         value = self.text(name, known[0])

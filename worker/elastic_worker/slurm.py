@@ -74,11 +74,12 @@ def split(argv: Sequence[str]) -> tuple[int, list[str]]:
     for option in options:
         if option.name == "--nnodes":
             least, _, most = option.value.partition(":")
-            if not least.isdigit() or int(least) < 1 or not (most or least).isdigit():
+            is_range = least.isdigit() and (most or least).isdigit() and 1 <= int(least) <= int(most or least)
+            if not is_range:
                 raise SlurmError(f"--nnodes={option.value}: write a number of nodes, or the least and the most, as 1:2")
             fewest = int(least)
-    rest = [option for option in options if option.name != "--nnodes"]
-    return fewest, ["--", *(f"{each.name}={each.value}" if each.value else each.name for each in rest), "--", *program]
+    words = [word for option in options if option.name != "--nnodes" for word in option.words]
+    return fewest, ["--", *words, "--", *program]
 
 
 def find(environ: Mapping[str, str], names: Sequence[str]) -> Node:
@@ -106,8 +107,8 @@ def wish_of(node: Node, fewest: int) -> dict[str, object]:
 def environment(node: Node, environ: Mapping[str, str], *, address: str) -> dict[str, str]:
     """The variables that the operator gives a pod; `address` is this node's. Raises SlurmError."""
     if not environ.get(contract.ENV_TOKEN):
-        told = "export ELASTIC_TOKEN=$(cat /proc/sys/kernel/random/uuid)"
-        raise SlurmError(f"{contract.ENV_TOKEN} is not set: write `{told}` before srun, so that no other job joins")
+        command = "export ELASTIC_TOKEN=$(cat /proc/sys/kernel/random/uuid)"
+        raise SlurmError(f"{contract.ENV_TOKEN} is not set: write `{command}` before srun, so that no other job joins")
     port = _number(environ, contract.ENV_MASTER_PORT, contract.MASTER_PORT)
     values = {
         contract.ENV_JOB_UID: node.job,

@@ -103,7 +103,7 @@ class Cluster:
     def write(self, index):
         """A pod begins to write one, unless it may have been asked to stand still."""
         member = self._here(index)
-        if member is not None and member.processes.number and self.state.still_until is None:
+        if member is not None and member.processes.number and self.state.still_deadline is None:
             self.writing.add(member.pod.uid)
 
     def answer(self):

@@ -177,8 +177,8 @@ class LibraryJob(Cluster):
         if process.waits:
             self._take_turn(f"u{index}", process)
         elif self._is_step_done(process):
-            state.passed += 1
-            if state.attention:
+            state.boundaries_passed += 1
+            if state.must_ask:
                 process.waits = True
             else:
                 self._stepped(process)
@@ -286,7 +286,7 @@ class LibraryJob(Cluster):
 
     def _is_step_done(self, process):
         """Whether all of its group do the step that it is in, or have done it."""
-        generation, step = process.state.generation, process.state.passed
+        generation, step = process.state.generation, process.state.boundaries_passed
         if not self.in_turn or generation not in self._slowest:
             steps = (self._step_of(pod.uid, generation) for pod in self.groups[generation].pods)
             self._slowest[generation] = min(steps)
@@ -310,12 +310,12 @@ class LibraryJob(Cluster):
         pod = self.pods.get(uid)
         process = pod.process if pod is not None else None
         if process is not None and process.state.generation == generation and not process.state.is_broken:
-            return process.state.passed - process.waits
+            return process.state.boundaries_passed - process.waits
         return self.left.get((uid, generation), -1)
 
     def _take_turn(self, uid, process):
         state = process.state
-        before, at, is_whole = state.generation, state.passed, not state.is_broken
+        before, at, is_whole = state.generation, state.boundaries_passed, not state.is_broken
         turn = state.ask()
         if turn is None:
             process.waits = False
@@ -339,7 +339,7 @@ class LibraryJob(Cluster):
                 assert moment == at, f"{uid} goes over at {at}, others at {moment}"
             meets_in = self.names.setdefault(place.generation, turn.verdict.formed)
             assert meets_in == turn.verdict.formed, f"{uid} is in {turn.verdict.formed}, others in {meets_in}"
-            assert state.passed == 0, "it counts the boundaries of the group before"
+            assert state.boundaries_passed == 0, "it counts the boundaries of the group before"
             process.waits = False
             process.send(process_reports.Joined(place.generation))
 

@@ -46,7 +46,7 @@ class Played:
 def test_all_are_asked_to_wait_for_a_checkpoint_and_for_the_end_of_one_as_long_as_the_leaver_has():
     told = [{"align": 60.0, "lastCall": 300.0}, {"askSave": {"round": 2, "step": 0}}]
     job = Played()
-    job.state.why = ""
+    job.state.change_reason = ""
     assert job.act() == {"u0": told, "u1": told, "u2": told}
 
 

@@ -105,7 +105,7 @@ def test_growth_waits_for_a_checkpoint_without_limit():
     state.members["u2"] = member(2)
     decision = decide(state, 5.0)
     assert (decision.act, decision.seconds) == ("align", None)
-    state.phase, state.why, state.planned_at = Phase.ALIGNING, "Join", 5.0
+    state.phase, state.change_reason, state.planned_at = Phase.ALIGNING, "Join", 5.0
     assert decide(state, 10_000.0).act == "stay"
     state.aligned = True
     assert decide(state, 10_000.0).act == "stop"
@@ -116,7 +116,7 @@ def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
     state.members["u2"].start_leaving(25.0)
     decision = decide(state, 5.0)
     assert (decision.act, decision.reason, decision.seconds) == ("align", "Leave", 18.0)
-    state.phase, state.why, state.planned_at = Phase.ALIGNING, "Leave", 5.0
+    state.phase, state.change_reason, state.planned_at = Phase.ALIGNING, "Leave", 5.0
     assert decide(state, 22.0).act == "stay"
     assert decide(state, 23.0).act == "stop"
 
@@ -124,7 +124,7 @@ def test_who_leaves_waits_for_a_checkpoint_as_long_as_its_grace_allows():
 def test_a_leaver_that_changes_its_mind_ends_the_wait():
     """The operator takes its wish back before anything was stopped."""
     state = training(0, 1, 2, wish=make_wish(0, 1, number=2), rules=ALIGNED)
-    state.phase, state.why = Phase.ALIGNING, "Leave"
+    state.phase, state.change_reason = Phase.ALIGNING, "Leave"
     assert decide(state, 5.0).act == "stay"
     state.wish = make_wish(0, 1, 2, number=3)
     assert decide(state, 5.0).act == "resume"
@@ -320,7 +320,7 @@ def test_stopping_lasts_until_every_member_has_stopped():
 
 def test_who_does_not_say_that_it_has_stopped_is_given_up_in_the_end_and_the_others_go_on():
     state = training(0, 1, 2)
-    state.phase, state.phase_since, state.why = Phase.STOPPING, 5.0, "Failure"
+    state.phase, state.phase_since, state.change_reason = Phase.STOPPING, 5.0, "Failure"
     for index in (0, 1):
         state.members[f"u{index}"].mark_stopped("")
     waits = decide(state, 6.0)

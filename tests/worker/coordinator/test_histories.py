@@ -40,6 +40,6 @@ def test_a_pod_that_left_an_earlier_group_excuses_no_failure_of_a_later_one():
     for failures in (1, 2, 3):
         assert cluster.state.phase == Phase.RUNNING
         cluster.live([("fail", 1), ("settle",)])
-        assert (cluster.state.failures, cluster.state.why) == (failures, "Failure")
+        assert (cluster.state.failures, cluster.state.change_reason) == (failures, "Failure")
         cluster.wait(60.0)
     assert cluster.over == "failed"

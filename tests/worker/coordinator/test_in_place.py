@@ -94,7 +94,7 @@ def test_an_even_split_waits_for_the_operator_with_the_state_in_memory():
     state = in_place(0, 1, wish=make_wish(0, 1, fewest=1))
     state.members["u1"].disconnect(1.0)
     parked = decide(state, 10.0)
-    assert (parked.act, parked.reason, parked.attempt) == ("park", "Loss", None)
+    assert (parked.act, parked.reason, parked.attempt) == ("wait_broken", "Loss", None)
     assert "not more than half" in parked.sentence
     state.parked = parked.sentence
     assert "kept in memory" in decide(state, 11.0).sentence
@@ -126,7 +126,7 @@ def test_without_the_masters_processes_all_wait_with_the_state_in_memory():
     loses_a_process(master)
     master.start_missing()
     parked = decide(state, 10.0)
-    assert (parked.act, parked.reason) == ("park", "MasterLost")
+    assert (parked.act, parked.reason) == ("wait_broken", "MasterLost")
     state.parked = parked.sentence
     assert "kept in memory" in decide(state, 11.0).sentence
     waits(master, since=12.0)
@@ -140,7 +140,7 @@ def test_below_the_minimum_all_stop_after_the_same_step(leaving):
     for index in leaving:
         state.members[f"u{index}"].start_leaving(40.0)
     decision = decide(state, 10.0)
-    assert (decision.act, decision.reason, names(decision)) == ("park", "Leave", [])
+    assert (decision.act, decision.reason, names(decision)) == ("prepare_wait", "Leave", [])
 
 
 @pytest.mark.parametrize("leaving", [(1,), (0, 1)])
@@ -152,7 +152,7 @@ def test_all_who_are_told_to_go_right_after_a_change_go_over_first(leaving):
     state.members["u1"].processes = Assigned(1)
     assert "goes over to generation 1" in decide(state, 10.0).sentence
     joined(state.members["u1"], 1)
-    assert decide(state, 10.0).act == "park"
+    assert decide(state, 10.0).act == "prepare_wait"
 
 
 def test_the_moment_is_asked_for_proposed_and_bound():
@@ -257,7 +257,7 @@ def test_a_pod_that_goes_after_it_has_finished_is_not_missed(make, go):
 def test_a_failure_is_counted_and_too_many_fail_the_job():
     state = in_place(0, 1, 2)
     state.members["u1"].failure = failure(1)
-    assert decide(state, 10.0).act == "count"
+    assert decide(state, 10.0).act == "count_failure"
     state.members["u1"].failure = None
     state.failures, state.failure = 3, failure(1)
     over = decide(state, 10.0)
@@ -295,7 +295,7 @@ def test_groups_that_start_again_write_a_checkpoint_at_the_agreed_step_first():
     state = in_place(0, 1, 2, mode=RESTART)
     state.members["u2"].start_leaving(40.0)
     parks = decide(state, 10.0)
-    assert (parks.act, parks.reason, parks.attempt.restarts) == ("park", "Leave", True)
+    assert (parks.act, parks.reason, parks.attempt.restarts) == ("prepare_wait", "Leave", True)
     asked = state.attempt = replace(parks.attempt, stage=Stage.ASKING, boundaries={"u0": 7, "u1": 6, "u2": 7})
     assert decide(state, 10.0).act == "propose"
     assert max(asked.boundaries.values()) + asked.margin == 8, "no step more than the one under way"
@@ -423,7 +423,7 @@ def test_they_wait_for_its_processes_with_the_state_in_memory_where(change):
     state = lost_master(1, 2)
     state.members["u1"].store_port = 4001
     change(state)
-    assert decide(state, 5.0).act in ("park", "candidates")
+    assert decide(state, 5.0).act in ("wait_broken", "candidates")
 
 
 def test_a_master_that_is_told_to_go_leaves_the_others_training():

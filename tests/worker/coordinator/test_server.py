@@ -216,7 +216,7 @@ async def test_who_does_not_come_to_a_new_coordinator_is_lost_though_its_name_is
         line = await door.dial(0, parts=True, runs=7, group=parts[0])
         await door.dial(1, parts=True, runs=7, group=parts[1])
         assert await hear(line, "stop") == 7
-        assert door.state.why == "Loss"
+        assert door.state.change_reason == "Loss"
 
 
 async def test_a_member_that_comes_back_with_an_old_group_stops_it(tmp_path):

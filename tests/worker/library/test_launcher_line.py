@@ -10,7 +10,7 @@ import pytest
 from elastic_worker.contract import IN_PLACE
 from elastic_worker.library import launcher_line
 from elastic_worker.library.goodput import Goodput
-from elastic_worker.library.launcher_line import LauncherLine, Leave
+from elastic_worker.library.launcher_line import LauncherLine, PodLeaves
 from elastic_worker.library.reports import Reports
 from elastic_worker.library.trainers import TrainerLine
 from elastic_worker.protocol.process_orders import GroupPlace
@@ -82,7 +82,7 @@ def line(launcher):
 
 def wait_until_heard(line, launcher):
     assert launcher.hears_nothing_more()
-    assert line._state.attention
+    assert line._state.must_ask
 
 
 def test_a_process_forms_the_next_group_agrees_and_goes_over(line, launcher):
@@ -112,9 +112,9 @@ def test_a_process_that_the_others_leave_behind_waits_for_another_group(line, la
     assert launcher.hear() == {"agreed": True, "tick": 1, "at": AT}
     launcher.say(bind={**PLACE, "rank": -1}, at=AT)
     launcher.say(leave=1)
-    with pytest.raises(Leave):
+    with pytest.raises(PodLeaves):
         line.boundary(lambda: None)
-    assert line.passed == 1
+    assert line.boundaries_passed == 1
 
 
 def test_what_is_cancelled_is_not_waited_for(line, launcher):
@@ -139,7 +139,7 @@ def test_the_first_process_saves_and_leaves_when_it_is_told_to(line, launcher):
     launcher.say(leave=1)
     wait_until_heard(line, launcher)
     saved = []
-    with pytest.raises(Leave):
+    with pytest.raises(PodLeaves):
         line.boundary(lambda: saved.append("alone"))
     assert saved == ["alone"]
     assert launcher.hear() == {"saved": 1}
@@ -181,7 +181,7 @@ def test_what_a_process_cannot_read_is_passed_over_and_the_next_line_is_heard(li
     launcher.say(prepare=7)
     launcher.say(propose=1, at=AT)
     assert launcher.hear() == {"agreed": True, "tick": 1, "at": AT}
-    assert line._state.attention
+    assert line._state.must_ask
 
 
 def test_a_process_that_waits_or_has_lost_its_peers_says_so(line, launcher):

@@ -12,6 +12,7 @@ from elastic_worker.coordinator.part import part_of
 from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.life import ALIVE_BYTES, Life, Seen
 from elastic_worker.launcher.trainees import Trainee, Trainees
+from elastic_worker.processes.steps import Steps
 from elastic_worker.protocol.codec import to_line
 from elastic_worker.protocol.process_reports import Position
 from tests.worker.coordinator.states import make_group
@@ -79,7 +80,7 @@ def test_whoever_is_looked_at_only_after_a_while_may_have_read_until_then():
 
 def test_only_who_has_done_no_step_for_a_quarter_of_the_limit_must_read_and_write():
     def process(pid, last, *, ended=False):
-        return SimpleNamespace(pid=pid, steps=(5, last, 0.0), exited=SimpleNamespace(done=lambda: ended))
+        return SimpleNamespace(pid=pid, steps=Steps(5, last, 0.0), exited=SimpleNamespace(done=lambda: ended))
 
     processes = [process(1, None), process(2, 74.0), process(3, 76.0), process(4, 0.0, ended=True)]
     group = SimpleNamespace(settings=SimpleNamespace(stall_seconds=100), processes=processes)

@@ -26,7 +26,7 @@ def test_what_the_library_tells_is_shown():
     goodput = Goodput()
     goodput.spend("startup")
     goodput.step_done()
-    read = as_read({**SAID, "goodput": goodput.shown()})
+    read = as_read({**SAID, "goodput": goodput.to_status()})
     assert (read["epoch"], read["samplesSeen"], read["loss"]) == (2, 90, 0.25)
     assert set(read["goodput"]["seconds"]) == set(goodput.seconds)
     assert 0 <= read["goodput"]["share"] <= 1

@@ -47,9 +47,9 @@ class Aligning:
             return
         uid = member.pod.uid
         (self._whole if whole else self._in_vain).add(uid)
-        if whole and self._state.still_until is None:
+        if whole and self._state.still_deadline is None:
             self._round += 1
-            self._state.still_until = now + STILL_SECONDS
+            self._state.still_deadline = now + STILL_SECONDS
             self._send(self._state.connected_in_group() - self._whole, StandStill(self._round, marked))
         self._update()
 
@@ -58,7 +58,7 @@ class Aligning:
         if self._state.phase != Phase.ALIGNING or round_ != self._round:
             return
         uid = member.pod.uid
-        if self._state.still_until is None:
+        if self._state.still_deadline is None:
             if still:  # another pod's "no" has ended the round before this answer came
                 self._wait({uid}, now)
             return
@@ -74,11 +74,11 @@ class Aligning:
 
     def _update(self) -> None:
         connected, state = self._state.connected_in_group(), self._state
-        if state.still_until is not None:
+        if state.still_deadline is not None:
             state.aligned = connected <= self._whole | self._still
         else:
             state.aligned = connected <= self._in_vain
-            state.in_vain = state.aligned
+            state.no_checkpoint_came = state.aligned
 
     def _wait(self, uids: set[str], now: float) -> None:
         seconds, last_call = (None if limit is None else max(0.0, limit - now) for limit in self._limits)
@@ -87,4 +87,4 @@ class Aligning:
 
     def _end_round(self) -> None:
         self._still.clear()
-        self._state.aligned, self._state.in_vain, self._state.still_until = False, False, None
+        self._state.aligned, self._state.no_checkpoint_came, self._state.still_deadline = False, False, None

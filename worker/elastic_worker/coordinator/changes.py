@@ -36,9 +36,9 @@ class Change:
         names = list(self.marks)
         return {name: round(self.marks[name] - self.marks[before], 4) for before, name in zip(names, names[1:])}
 
-    def shown(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """Return the change as /status shows it."""
-        shown: dict[str, Any] = {
+        status: dict[str, Any] = {
             "generation": self.generation,
             "time": round(self.time, 3),
             "reason": self.reason,
@@ -46,10 +46,10 @@ class Change:
             "to": self.to,
         }
         if self.pause is not None:
-            shown["pauseSeconds"] = round(self.pause, 3)
+            status["pauseSeconds"] = round(self.pause, 3)
         if self.lost is not None:
-            shown["lostSteps"] = self.lost
-        return shown
+            status["lostSteps"] = self.lost
+        return status
 
 
 class Changes:
@@ -104,6 +104,6 @@ class Changes:
         """Return the change that led to that generation."""
         return next((change for change in self._all if change.generation == generation), None)
 
-    def shown(self) -> list[dict[str, Any]]:
+    def to_status(self) -> list[dict[str, Any]]:
         """Return the changes that led to a group, as /status shows them."""
-        return [change.shown() for change in self._all if change.generation]
+        return [change.to_status() for change in self._all if change.generation]

@@ -117,9 +117,9 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     """Return why these pods may not train by themselves; "" if they may.
 
     Two halves of a cut network must not both train, so more than half of the last group has to be connected. Pods that
-    said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. A wish newer than
-    the group's is the operator's consent. Where no other master is made while this one runs, its part of the group is
-    the only one that can train (134).
+    said goodbye do not count. A connected pod obeys this coordinator, whether it can train or not. They may train
+    anyway if the wish is newer than the group's, since the operator has then agreed, or if no other master is started
+    while this one runs (134).
     """
     group = state.group
     if state.wish is None:

@@ -91,7 +91,7 @@ def _checkpoint_and_restart(state: CoordinatorState, group: Generation, now: flo
             restarts=True,
             margin=1,
         )
-        return Decision("park", decision.sentence, reason=decision.reason, attempt=attempt)
+        return Decision("prepare_wait", decision.sentence, reason=decision.reason, attempt=attempt)
     return continue_to_checkpoint(state, state.attempt, decision, now)
 
 
@@ -156,14 +156,14 @@ def _planned(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
     reason = "Leave" if going else "Join"
     sentence = describe_change(state, going, coming)
     if state.rules.align_seconds is None or state.aligned:
-        remark = _without_checkpoint(state) if state.in_vain else ""
+        remark = _without_checkpoint(state) if state.no_checkpoint_came else ""
         return Decision("stop", f"{sentence}{remark}", reason=reason)
-    if state.still_until is not None and now >= state.still_until:
+    if state.still_deadline is not None and now >= state.still_deadline:
         return Decision("stop", f"{sentence}; some did not say whether they write", reason=reason)
     limit, last_call = _checkpoint_deadlines(state, going, now)
     if last_call is not None and now >= last_call:
         return Decision("stop", f"{sentence}{_without_checkpoint(state)}", reason=reason)
-    if state.phase == Phase.ALIGNING and state.why == reason:
+    if state.phase == Phase.ALIGNING and state.change_reason == reason:
         return _wait_for_checkpoint(state, sentence, last_call, now)
     begins, ends = (None if time is None else time - now for time in (limit, last_call))
     return Decision("align", f"{sentence} after the next checkpoint", reason=reason, seconds=begins, last_call=ends)
@@ -174,7 +174,7 @@ def _wait_for_checkpoint(state: CoordinatorState, sentence: str, last_call: floa
     due = None if state.asked_at is None else state.asked_at + REQUESTED_CHECKPOINT_SECONDS
     is_late = due is not None and now >= due
     remark = f", for which the script was asked more than {REQUESTED_CHECKPOINT_SECONDS:.0f} s ago" if is_late else ""
-    times = [time for time in (last_call, state.still_until, due) if time is not None and time > now]
+    times = [time for time in (last_call, state.still_deadline, due) if time is not None and time > now]
     return Decision("stay", f"{sentence} after the next checkpoint{remark}", until=min(times, default=None))
 
 
@@ -194,7 +194,7 @@ def _checkpoint_deadlines(state: CoordinatorState, going: list[Pod], now: float)
         return None, None
     rules = state.rules
     assert rules.align_seconds is not None
-    began = state.planned_at if state.phase == Phase.ALIGNING and state.why == "Leave" else now
+    began = state.planned_at if state.phase == Phase.ALIGNING and state.change_reason == "Leave" else now
     ends = [m.presence.leaving_until for m in state.members_of(going)]
     leave = [end - LEAVE_MARGIN_SECONDS for end in ends if end is not None]
     last_call = min([began + max(rules.align_seconds, rules.grace_seconds), *leave])
@@ -247,7 +247,7 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
     until = newcomer_deadline(state)
     if awaited and now < until and not _survivors_suffice(state, pods):
         return Decision("stay", f"{len(pods)} pods are ready; {len(awaited)} more are expected", until=until)
-    return Decision("form", f"{len(pods)} pods", group=next_generation(state, pods, state.why))
+    return Decision("form", f"{len(pods)} pods", group=next_generation(state, pods, state.change_reason))
 
 
 def _survivors_suffice(state: CoordinatorState, pods: tuple[Pod, ...]) -> bool:

@@ -16,7 +16,7 @@ class Decision:
     """What to do (`act`), and why (`sentence`).
 
     `act` is stay, adopt, align, resume, stop, stopped, give_up, form, done or fail; for changes in place also
-    candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, park or count.
+    candidates, host, prepare, ask, propose, bind, cancel, retry, refuse, prepare_wait, wait_broken or count_failure.
 
     `until`: when the decision may differ though nothing new has happened. `reason`: that of the change, as users see
     it. To align: the checkpoint has to begin within `seconds`, and to be complete within `last_call` seconds.

@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 30.0
 """How long processes may take to end after SIGTERM in a planned change, as under torchrun."""
+BROKEN_STOP_SECONDS = 5.0
+"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
 LINGER_SECONDS = 2.0
 """How long a leaving master stays while the others train on: pods that are asked to go together learn of it one after
 the other, and a master that waits costs the training nothing."""
-BROKEN_STOP_SECONDS = 5.0
-"""The same after the loss of a peer: no collective can complete any more, so nothing is gained by waiting."""
 
 
 class Executor:
@@ -72,7 +72,7 @@ class Executor:
     def _align(self, decision: Decision, now: float) -> None:
         assert self.state.group is not None
         again = self.state.phase == Phase.ALIGNING
-        self.state.why, self.state.planned_at = decision.reason, now
+        self.state.change_reason, self.state.planned_at = decision.reason, now
         if not again:
             self.changes.decided(decision, len(self.state.group.pods), now)
         self._enter(Phase.ALIGNING, now)
@@ -87,9 +87,9 @@ class Executor:
 
     def _stop(self, decision: Decision, now: float) -> None:
         state = self.state
-        state.why, state.failure = decision.reason, decision.failure
+        state.change_reason, state.failure = decision.reason, decision.failure
         state.end_change()
-        is_whole = state.aligned and not state.in_vain
+        is_whole = state.aligned and not state.no_checkpoint_came
         self.changes.decided(decision, len(state.group.pods) if state.group else 0, now)
         if (is_whole or decision.seconds == 0.0) and self.changes.latest is not None:
             self.changes.latest.lost = 0
@@ -112,7 +112,7 @@ class Executor:
         state = self.state
         assert state.group is not None
         self.changes.mark("stopped", now)
-        if state.why == "Failure":
+        if state.change_reason == "Failure":
             self._count_failure(state.group, now)
         self._enter(Phase.WAITING, now)
         for member in state.members.values():
@@ -122,7 +122,7 @@ class Executor:
         """Count a failure, unless a pod that went has caused it."""
         state = self.state
         if not is_script_failure(state, group, now):
-            state.why, state.failure = "Loss", None
+            state.change_reason, state.failure = "Loss", None
             return
         state.failures = 1 if state.progressed else state.failures + 1
         state.restart_at = now + backoff(state.failures)
@@ -258,13 +258,13 @@ class Executor:
                 if m.is_connected and isinstance(m.readiness, GivenUp)
             ],
             "training": {**({"step": state.step} if state.step else {}), **self.training},
-            "changes": self.changes.shown(),
+            "changes": self.changes.to_status(),
         }
 
     def _enter(self, phase: str, now: float) -> None:
         state = self.state
         state.phase, state.phase_since = phase, now
-        state.aligned, state.in_vain, state.still_until, state.asked_at = False, False, None, None
+        state.aligned, state.no_checkpoint_came, state.still_deadline, state.asked_at = False, False, None, None
 
     def _send_to_all(self, message: Message) -> None:
         self._send(self.state.members, message)

@@ -39,8 +39,9 @@ class InPlaceExecutor:
             "cancel": lambda _decision, _now: self.cancel(),
             "retry": lambda _decision, _now: self._retry(),
             "refuse": self._refuse,
-            "park": self._park,
-            "count": self._count,
+            "prepare_wait": self._prepare_wait,
+            "wait_broken": self._wait_broken,
+            "count_failure": self._count_failure,
         }
         self.handlers: dict[type[Message], Callable[[Member, Any, float], None]] = {
             reports.Ready: self._on_ready,
@@ -140,19 +141,21 @@ class InPlaceExecutor:
                 state.members[pod.uid].refuse()
         self.cancel()
 
-    def _park(self, decision: Decision, now: float) -> None:
-        """Have all processes wait after the same step, as too few pods are left or all leave."""
+    def _prepare_wait(self, decision: Decision, now: float) -> None:
+        """Begin to have all processes wait after the same step: too few pods are left, or all leave or restart."""
+        assert decision.attempt is not None
+        self._decided(decision, now)
+        decision.attempt.since = now
+        self._state.attempt = decision.attempt
+
+    def _wait_broken(self, decision: Decision, _now: float) -> None:
+        """Have the processes of a broken group wait, with the state in memory."""
         state = self._state
         assert state.group is not None
-        if decision.attempt is not None:
-            self._decided(decision, now)
-            decision.attempt.since = now
-            state.attempt = decision.attempt
-            return
         state.parked = decision.sentence
         self._send_to_group(orders.Broken(state.group.number))
 
-    def _count(self, decision: Decision, now: float) -> None:
+    def _count_failure(self, decision: Decision, now: float) -> None:
         """Count a failure, after which the job goes on without the process; without a step in between they add up."""
         state, failure = self._state, decision.failure
         assert failure is not None

@@ -40,6 +40,7 @@ SAVE_MARGIN_SECONDS = 2.0
 """What stopping the processes of a leaving pod takes of the time that it has left."""
 MOST_ATTEMPTS = 3
 """After so many failed attempts newcomers are left out until they reconnect; without newcomers all restart."""
+ASKED = "all pods are asked how far they are"
 
 
 def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> Decision:
@@ -79,7 +80,7 @@ def decide_in_place(state: CoordinatorState, group: Generation, now: float) -> D
 def _decide_on_failure(state: CoordinatorState, group: Generation) -> Decision | None:
     """Count a process that failed; fail the job after too many in a row."""
     if first := first_failure(state, group):
-        return Decision("count", f"{first.pod}: {first.message}", failure=first)
+        return Decision("count_failure", f"{first.pod}: {first.message}", failure=first)
     return failed_for_good(state)
 
 
@@ -203,7 +204,7 @@ def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
         waiting = f"{late[0].pod.name} gets ready" if late and not pods else problem
         if state.parked:
             return Decision("stay", f"the state is kept in memory: {waiting}")
-        return Decision("park", f"{broken}; {waiting}", reason=reason)
+        return Decision("wait_broken", f"{broken}; {waiting}", reason=reason)
     if (no_store := _wait_for_store(state, pods[0])) is not None:
         return no_store
     return Decision("prepare", broken, reason=reason, attempt=_new_attempt(state, pods, reason, 0.0, broken=True))
@@ -222,7 +223,7 @@ def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
 def _park_all(state: CoordinatorState, sentence: str, now: float) -> Decision:
     """Have all processes wait after the same step, in no group."""
     attempt = replace(_new_attempt(state, (), "Leave", now, broken=False), sentence=sentence)
-    return Decision("park", sentence, reason="Leave", attempt=attempt)
+    return Decision("prepare_wait", sentence, reason="Leave", attempt=attempt)
 
 
 def _new_attempt(
@@ -236,7 +237,7 @@ def _continue_attempt(
 ) -> Decision:
     """Decide on the next stage of the attempt under way, or its end."""
     if pods != attempt.group.pods or bool(broken) != attempt.broken:
-        return Decision("cancel", "who takes part has changed meanwhile")
+        return Decision("cancel", "the members have changed meanwhile")
     limit = FORM_SECONDS + (0.0 if attempt.stage == Stage.FORMING else AGREE_SECONDS)
     if attempt.problem or now >= attempt.since + limit:
         why = attempt.problem or "not all answered in time"
@@ -248,19 +249,20 @@ def _continue_attempt(
             return Decision("stay", waiting, until=attempt.since + FORM_SECONDS)
         if attempt.broken:
             return Decision("bind", _switch_sentence(attempt))
-        return Decision("ask", "when the group may change")
+        return Decision("ask", ASKED)
     assert state.group is not None
     old = [pod.uid for pod in state.group.pods]
     until = attempt.since + FORM_SECONDS + AGREE_SECONDS
     if attempt.stage == Stage.ASKING:
         if all(uid in attempt.boundaries for uid in old):
-            return Decision("propose", f"step {max(attempt.boundaries.values()) + attempt.margin} from now")
-        return Decision("stay", "its moment is asked for", until=until)
+            at = max(attempt.boundaries.values()) + attempt.margin
+            return Decision("propose", f"all are to switch at boundary {at}")
+        return Decision("stay", ASKED, until=until)
     if any(agreed is False for agreed in attempt.agreed.values()):
-        return Decision("ask", "some were faster; a later moment is asked for")
+        return Decision("ask", f"some have passed boundary {attempt.boundary}; a later one is proposed")
     if all(attempt.agreed.get(uid) for uid in old):
         return Decision("bind", _switch_sentence(attempt))
-    return Decision("stay", "its moment is being agreed on", until=until)
+    return Decision("stay", f"not all have agreed to switch at boundary {attempt.boundary} yet", until=until)
 
 
 def continue_to_checkpoint(state: CoordinatorState, attempt: RegroupAttempt, change: Decision, now: float) -> Decision:

@@ -62,7 +62,7 @@ class Inbox:
         if group is not None and (state.group is None or group.order > state.group.order):
             state.failures, state.step = group.failures, max(state.step, group.step)
             if group.epoch < state.epoch:
-                state.why = "MasterLost"
+                state.change_reason = "MasterLost"
         state.group = group
         log.info("%s is here: %d processes at %s", pod.name, pod.processes, pod.address)
         self._executor.check_processes(member)
@@ -77,7 +77,7 @@ class Inbox:
             try:
                 handle(member, kind.from_json(line), now)
             except wire.UNREADABLE as error:
-                log.warning("%s says what cannot be read: %r in %.300s", member.pod.name, error, line)
+                log.warning("a report of %s cannot be read: %r in %.300s", member.pod.name, error, line)
         if self._state.group and now - self._state.phase_since >= PROGRESS_SECONDS:
             self._state.progressed = True
 

@@ -83,8 +83,8 @@ class CoordinatorState:
 
     `own_uid` is the master's pod, in which this coordinator runs. `group` is the last generation that was formed or
     reported. `aligned`: its processes can be stopped, as a checkpoint was just completed or none is waited for any more
-    (`in_vain`). `still_until`: how long the pods may take to answer StandStill. `asked_at`: when the script was asked
-    for a checkpoint, if it was.
+    (`no_checkpoint_came`). `still_deadline`: until when the pods may answer StandStill. `asked_at`: when the script was
+    asked for a checkpoint, if it was.
     """
 
     own_uid: str
@@ -96,12 +96,12 @@ class CoordinatorState:
     group: Generation | None = None
     phase: str = Phase.WAITING
     phase_since: float = 0.0
-    why: str = "Start"
+    change_reason: str = "Start"
     """The reason of the change under way: Start, Join, Leave, Loss, Failure, MasterLost."""
     planned_at: float = 0.0
     aligned: bool = False
-    in_vain: bool = False
-    still_until: float | None = None
+    no_checkpoint_came: bool = False
+    still_deadline: float | None = None
     asked_at: float | None = None
     failures: int = 0
     failure: Failure | None = None

@@ -52,7 +52,7 @@ class Health:
         if self._group.trainees.change_mode:
             return []
         long = SILENT_SHARE * self._group.settings.stall_seconds
-        return [p.pid for p in self._running() if p.steps[1] is not None and now >= p.steps[1] + long]
+        return [p.pid for p in self._running() if p.steps.last is not None and now >= p.steps.last + long]
 
     def look(self, now: float, moved: Mapping[int, int]) -> None:
         """Check once. `moved` are the bytes that the silent processes have read and written so far, by pid."""

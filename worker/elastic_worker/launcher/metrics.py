@@ -69,7 +69,7 @@ def _of_library(training: Mapping[str, Any]) -> Iterator[str]:
     yield from _one("loss", "gauge", "The loss, as the script last reported it.", training.get("loss"))
     goodput = training.get("goodput")
     if goodput:
-        about = "Part of the time of this process in which steps were done that counted, 0 to 1."
+        about = "Share of this process's time that was spent on steps that counted, 0 to 1."
         yield from _one("goodput_ratio", "gauge", about, goodput["share"])
         yield from _head("time_seconds_total", "counter", "Time of this training process, by what it went into.")
         for part, seconds in goodput["seconds"].items():

@@ -31,7 +31,7 @@ class Calls:
         self.given_up = False
 
     def wait(self, work: Any) -> None:
-        """Wait for the collective to end. Raises its error; GivenUpError."""
+        """Wait for the collective to end. Raises its error, or GivenUpError if the group was aborted."""
         ended = threading.Event()
         future = work.get_future()
         self._follow(future, ended.set)
@@ -86,7 +86,7 @@ class Calls:
         return done
 
     def check(self) -> None:
-        """Raise the error of a reduction that failed; GivenUpError where the group was aborted."""
+        """Raise the error of a reduction that failed, or GivenUpError if the group was aborted."""
         if self._error is not None:
             raise self._error
         if self.given_up:

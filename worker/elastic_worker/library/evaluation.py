@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class EvalBatch:
-    """`indices` of samples for this rank; empty where there are more ranks than samples left."""
+    """`indices` of samples for this rank; empty if there are more ranks than samples left."""
 
     indices: list[int]
 

@@ -200,7 +200,7 @@ def add_gloo(group: Any, members: Members, device: Any, *, kinds: list[str]) -> 
 
 
 def _start_sequence(backend: Any) -> None:
-    """Start the sequence numbers where torch does not do so itself: in versions without `_set_default_backend`."""
+    """Start the sequence numbers if torch does not do so itself: in versions without `_set_default_backend`."""
     if not hasattr(dist.ProcessGroup, "_set_default_backend"):
         backend._set_sequence_number_for_group()
 
@@ -222,7 +222,7 @@ def _add_nccl(group: Any, members: Members, device: torch.device) -> None:
 
 
 def nccl2() -> Any:
-    """torch's second backend for NCCL, which the name "nccl" means in 2.15; None where torch has a single one.
+    """torch's second backend for NCCL, which the name "nccl" means in 2.15; None if torch has a single one.
 
     This was read in torch's own sources, and not tried on a GPU. It takes the old backend's options, and the device.
     Its `abort` does not end the process, and neither does the old one's.

@@ -40,7 +40,7 @@ class Goodput:
         """Median of the latest steps in seconds; 0.0 before the first."""
         return sorted(self._steps)[len(self._steps) // 2] if self._steps else 0.0
 
-    def shown(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """The report for the launcher: seconds by part, and the productive share."""
         total = sum(self.seconds.values())
         share = round(self.seconds["productive"] / total, 4) if total else 0.0

@@ -80,7 +80,7 @@ def default_store() -> Any:
 
 
 def collectives_begun() -> int | None:
-    """Number of collectives begun in all of torch's groups; None where one of them does not count."""
+    """Number of collectives begun in all of torch's groups; None if one of them does not count."""
     try:
         return sum(int(group._get_sequence_number_for_group()) for group in c10d._world.pg_map)
     except (RuntimeError, AttributeError):

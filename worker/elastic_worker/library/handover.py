@@ -5,7 +5,7 @@ state goes along a chain of the ranks that need it and to no other: first the pi
 then the bytes of the tensors in pieces, large ones without a copy, small ones together. A receiver that has a
 contiguous tensor of the same kind in its model or optimizer receives into that.
 
-With NCCL, and where a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
+With NCCL, and if a pod is of a release that knows no chain, the state goes to all ranks by broadcast instead.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def hand_over(
 ) -> HandOver:
     """Hand the state over; all ranks of the installed group call this. `mark` is the checksum from `mark_of`.
 
-    `capture` gives nested dicts, lists and tuples of tensors and plain values; `apply` gets the same with tensors of
-    its own, on the host unless NCCL brought them or they are of `existing`: that part of the same whose tensors may be
-    written to, after which this rank has no state until `apply` has returned. A rank that needs nothing does not
-    wait. Raises RuntimeError on source and receivers if `capture` raised on the source.
+    `capture` gives nested dicts, lists and tuples of tensors and plain values; `existing` gives the part of them whose
+    tensors may be overwritten. `apply` gets the received state. Its tensors are new ones on the host (with NCCL: on the
+    device), or those of `existing`, which are overwritten. From then until `apply` returns, this rank has no state. A
+    rank that needs nothing does not wait. Raises RuntimeError on source and receivers if `capture` raised on the
+    source.
     """
     began = time.monotonic()
     releases.announce(formed)

@@ -46,7 +46,7 @@ def send_along(chain: Chain, capture: Callable[[], Any]) -> None:
 
 
 def receive_along(chain: Chain, source: int, existing: Any) -> Any:
-    """Receive the state, into tensors of `existing` where they fit. Raises RuntimeError if `capture` failed."""
+    """Receive the state, into tensors of `existing` if they fit. Raises RuntimeError if `capture` failed."""
     length = chain.number()
     if length == FAILED:
         chain.end()
@@ -79,7 +79,7 @@ def _receive(chain: Chain, rows: list[Any]) -> None:
 
 
 def _row(tensor: Any) -> Any:
-    """Bytes of the tensor on its own device; a view where it is contiguous."""
+    """Bytes of the tensor on its own device; a view if it is contiguous."""
     return bytes_of(tensor, direct=True)
 
 

@@ -73,7 +73,7 @@ def _like(original: Any, items: dict[Any, Any]) -> Any:
 
 
 def bytes_of(tensor: Any, *, direct: bool) -> Any:
-    """Contiguous bytes of the tensor, on the host unless `direct`; a view where the tensor is contiguous."""
+    """Contiguous bytes of the tensor, on the host unless `direct`; a view if the tensor is contiguous."""
     resolved = tensor.resolve_conj().resolve_neg()
     return (resolved if direct else resolved.cpu()).reshape(-1).contiguous().view(torch.uint8)
 

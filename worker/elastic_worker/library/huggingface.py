@@ -36,7 +36,11 @@ TrainerCallback: Any = import_module("transformers").TrainerCallback
 
 
 class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
-    """The callback for a Trainer. Raises ValueError at the start of a training that does not resume, or never could."""
+    """The callback for a Trainer.
+
+    Raises ValueError at the start if the training does not resume although there is a checkpoint, or if its checkpoints
+    can never be resumed from (`save_only_model`).
+    """
 
     def __init__(self) -> None:
         self._line = TrainerLine()

@@ -46,7 +46,7 @@ def init(
     """Return the job that this process takes part in; `job.restore` forms the group.
 
     Started by the operator's launcher, by torchrun, by srun, or alone. Checkpoints go to a folder that all pods see;
-    the newest `keep` are kept. `backend` is gloo, or nccl where there is a GPU. Groups of gloo change in place, others
+    the newest `keep` are kept. `backend` is gloo, or nccl if there is a GPU. Groups of gloo change in place, others
     by starting all processes again from a checkpoint of that moment; with `in_place=False` all do, and the group is
     formed here, as `fully_shard` needs it. Each `compare_every` steps (0: never) all ranks make sure that they
     had the same weights at the last comparison. Raises SurroundingsError.
@@ -154,8 +154,8 @@ class Job:
     def restore(self, state: State) -> None:
         """Form or join the group, and load the state from a peer that trains, else from the newest checkpoint.
 
-        Raises CheckpointError where there are checkpoints and none can be used, StateError where one does not fit,
-        where none could hold this state, or where changes need a folder for checkpoints, TypeError for hooks whose
+        Raises CheckpointError if there are checkpoints and none can be used, StateError if one does not fit,
+        if none could hold this state, or if changes need a folder for checkpoints, TypeError for hooks whose
         state newcomers would lack.
         """
         if self._checkpoints is None and self._regrouping.needs_checkpoints:
@@ -269,7 +269,7 @@ class Job:
             self._regrouping.formed.calls.check()
 
     def collectives_begun(self) -> int | None:
-        """Collectives begun so far; None without a group or where torch does not count them. See StepJob."""
+        """Collectives begun so far; None without a group or if torch does not count them. See StepJob."""
         return groups.collectives_begun() if self._regrouping.formed is not None else None
 
     @property

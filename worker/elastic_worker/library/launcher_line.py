@@ -34,7 +34,7 @@ CONFIRM_SECONDS = 60.0
 """An error of communication is the script's own if no loss of a pod is announced within this time."""
 
 
-class Leave(SystemExit):
+class PodLeaves(SystemExit):
     """This process has to end, since its pod leaves."""
 
 
@@ -62,9 +62,9 @@ class LauncherLine:
     # -- the main thread -----------------------------------------------------------------------------------------------
 
     @property
-    def passed(self) -> int:
+    def boundaries_passed(self) -> int:
         """Boundaries of the present group."""
-        return self._state.passed
+        return self._state.boundaries_passed
 
     @property
     def bound(self) -> AttemptKey:
@@ -73,19 +73,19 @@ class LauncherLine:
 
     @property
     def master(self) -> int:
-        """The epoch of the master that this process obeys, where the group is that of an earlier one."""
+        """The epoch of the master that this process obeys, if the group is that of an earlier one."""
         return self._state.master
 
     def boundary(self, save: Callable[[], None]) -> Verdict | None:
-        """Pass a boundary; returns None to go on in the same group. Raises Leave.
+        """Pass a boundary; returns None to go on in the same group. Raises PodLeaves.
 
         `save` writes a checkpoint, if one is requested.
         """
-        self._state.passed += 1
-        return self.wait(save) if self._state.attention else None
+        self._state.boundaries_passed += 1
+        return self.wait(save) if self._state.must_ask else None
 
     def wait(self, save: Callable[[], None]) -> Verdict | None:
-        """Wait until it is decided how to go on; returns as `boundary`. Raises Leave."""
+        """Wait until it is decided how to go on; returns as `boundary`. Raises PodLeaves."""
         self._state.in_wait = True
         try:
             return self._wait(save)
@@ -105,7 +105,7 @@ class LauncherLine:
                 save()
                 self.send(SavedAlone())
             if turn.leave:
-                raise Leave(0)
+                raise PodLeaves(0)
             if turn.is_out:
                 self.send(Waits())
             elif turn.verdict is not None and (turn.verdict.place is not None or turn.verdict.save):
@@ -163,7 +163,7 @@ class LauncherLine:
         """Report how long the present step has taken so far. The main thread may hang in it."""
         began, median = self.step_began, self.median_step
         seconds = 0.0 if began is None or median is None else time.monotonic() - began
-        self.send(Position(self._state.passed, round(seconds, 1), median or 0.0))
+        self.send(Position(self._state.boundaries_passed, round(seconds, 1), median or 0.0))
 
     def form(self, place: GroupPlace, key: AttemptKey, name: str) -> None:
         """Form a group on a thread, so that no error disturbs the group that trains."""

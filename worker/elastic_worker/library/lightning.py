@@ -13,13 +13,13 @@ epoch as a number of each process's batches, and would begin the data of that ep
 batches for the present world and skips them. With `accumulation_steps`, a sampler that gives the same order again
 (Lightning's own DistributedSampler does), and a multiple of the global batch in an epoch, each sample comes once in an
 epoch, across changes in its midst. Not exact: without that line a step has more or fewer samples in another
-world, and an epoch as many fewer or more steps; where the place in the epoch does not come out even, some samples come
+world, and an epoch as many fewer or more steps; if the place in the epoch does not come out even, some samples come
 again. Random numbers are not in Lightning's checkpoints: dropout and augmentation go on from the seed. A loader without
 a sampler begins the epoch anew, one with `load_state_dict` is the Trainer's own business. FSDP and DeepSpeed were not
 tried.
 
 The save is in `on_train_batch_end`, which callbacks further down the list and the module do not see for that batch
-again: put this callback last. Epochs end undisturbed: their last step is no moment for a change, unless it is the only.
+again: put this callback last. The group does not change after the last step of an epoch, unless that is its only one.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class LineState:
         self._actions = actions
         self.current: Any = None
         self.generation = 0
-        self.passed = 0
+        self.boundaries_passed = 0
         """Number of boundaries of the present group that were passed."""
-        self.attention = False
+        self.must_ask = False
         """Whether the main thread has to `ask` at the next boundary."""
         self.bound: AttemptKey = []
         """The key of the change that was agreed on last."""
@@ -119,22 +119,22 @@ class LineState:
         verdict, self._verdict = self._verdict, None
         saving, self._save = self._save, False
         if verdict is not None:
-            self._settle(verdict)
+            self._follow(verdict)
         return Turn(saving, self.is_leaving and not saving, verdict)
 
     def park(self) -> None:
         """Leave the group, and report that this process can join one."""
-        self._settle(Verdict(None))
+        self._follow(Verdict(None))
         self._actions.send(process_reports.Waits())
 
     def enter(self, generation: int, formed: Any) -> None:
         """Enter the first group, which is formed without the coordinator's help."""
-        self._settle(Verdict(GroupPlace(generation, 0, 1, "", 0), formed))
+        self._follow(Verdict(GroupPlace(generation, 0, 1, "", 0), formed))
 
     def lose(self) -> None:
         """Note, and report, that the group can do no further step."""
         self.is_broken = True
-        self._look()
+        self._update_must_ask()
         self._actions.send(process_reports.Lost(self.generation))
 
     def take_formed(self, key: AttemptKey, formed: Any) -> bool:
@@ -152,7 +152,7 @@ class LineState:
         for kind, handle in self._handlers.items():
             if kind.key in line:
                 handle(kind.from_json(line))
-        self._look()
+        self._update_must_ask()
 
     def _on_prepare(self, order: process_orders.Prepare) -> None:
         """Form the next group beside the present one."""
@@ -165,16 +165,16 @@ class LineState:
             self._actions.form(order.place, key, f"library-{key[0]}.{key[1]}")
 
     def _on_ask_boundary(self, order: orders.AskBoundary) -> None:
-        self._actions.send(reports.AtBoundary(self.passed, order.at))
+        self._actions.send(reports.AtBoundary(self.boundaries_passed, order.at))
 
     def _on_propose(self, order: orders.Propose) -> None:
         """Agree to wait at that boundary if it was not passed yet.
 
-        The main thread counts a boundary first and reads `attention` then, without a lock. So the order is reversed
-        here: `attention` is set first, and the count is read then.
+        The main thread counts a boundary first and reads `must_ask` then, without a lock. So the order is reversed
+        here: `must_ask` is set first, and the count is read then.
         """
-        self._wanted_at, self.attention = order.boundary, True
-        agreed = self.passed < order.boundary
+        self._wanted_at, self.must_ask = order.boundary, True
+        agreed = self.boundaries_passed < order.boundary
         if not agreed:
             self._wanted_at = None
         self._actions.send(reports.Agreed(agreed, order.boundary, order.at))
@@ -220,18 +220,18 @@ class LineState:
 
     # -- for both ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, verdict: Verdict) -> None:
+    def _follow(self, verdict: Verdict) -> None:
         """Follow a verdict, and count the boundaries of the next group from 0."""
         self._wanted_at, self.is_broken = None, False
         self._parked = verdict.place is None or verdict.place.rank < 0
         if verdict.place is not None and not self._parked:
-            self.generation, self.passed, self.current = verdict.place.generation, 0, verdict.formed
-        self._look()
+            self.generation, self.boundaries_passed, self.current = verdict.place.generation, 0, verdict.formed
+        self._update_must_ask()
 
-    def _look(self) -> None:
+    def _update_must_ask(self) -> None:
         waits = self.is_broken or self._parked or self.is_leaving or self._save or self._verdict is not None
-        self.attention = waits or self._wanted_at is not None
+        self.must_ask = waits or self._wanted_at is not None
 
     def _has_to_wait(self) -> bool:
         free = self._wanted_at is None
-        return self.is_broken or self._parked or (self.is_leaving and free) or self._wanted_at == self.passed
+        return self.is_broken or self._parked or (self.is_leaving and free) or self._wanted_at == self.boundaries_passed

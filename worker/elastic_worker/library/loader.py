@@ -6,8 +6,9 @@ on the micro-batch alone.
 
 Workers are forked by default (by Python up to 3.13), also from a process with threads, as with any DataLoader: they
 touch nothing but the data set. They inherit the process's connections, though, and a connection ends only when its last
-holder does: each worker has the kernel end it together with the training process, since peers would learn of that one's
-death only seconds later from the worker's own. `multiprocessing_context="forkserver"` inherits none.
+holder does. So each worker has the kernel end it together with the training process: otherwise the connections would
+stay open in the workers, and peers would notice the death seconds later. `multiprocessing_context="forkserver"`
+inherits none.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def write_durably(file: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; does nothing where the file system cannot. Raises OSError."""
+    """Make the names in a folder durable; does nothing if the file system cannot. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

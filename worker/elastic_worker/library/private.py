@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _C10D, _DDP = "torch.distributed.distributed_c10d", "torch.nn.parallel.distributed"
 PrivateName = str
-"""`MODULE:NAME.NAME`; the last one may be what objects of that class keep, where the class declares it."""
+"""`MODULE:NAME.NAME`; the last one may be what objects of that class keep, if the class declares it."""
 GROUPS: tuple[tuple[PrivateName, ...], ...] = (
     # groups.py: being torch's default group
     (f"{_C10D}:_world",),
@@ -61,7 +61,7 @@ OF_NCCL: tuple[tuple[PrivateName, ...], ...] = (
     (f"{_C10D}:ProcessGroupNCCL.Options._timeout",),
     (f"{_C10D}:ProcessGroupNCCL.eager_connect_single_device",),
 )
-"""Names needed where torch has NCCL (`forming.py`)."""
+"""Names needed if torch has NCCL (`forming.py`)."""
 MAY_LACK = ("_abort", "_ddp_params_and_buffers_to_ignore")
 """Names that may be absent: of a backend in some versions, and what DDP leaves in a module for a script."""
 

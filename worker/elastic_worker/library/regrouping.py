@@ -117,7 +117,7 @@ class Regrouping:
             self._enter_next(self._await_next())
 
     def _public_group(self) -> groups.Formed | None:
-        """Form torch's own group where our launcher is absent. A process alone needs no group."""
+        """Form torch's own group if our launcher is absent. A process alone needs no group."""
         if self._own.world == 1:
             return None
         if not dist.is_initialized():
@@ -128,7 +128,7 @@ class Regrouping:
     # -- from group to group -------------------------------------------------------------------------------------------
 
     def pass_boundary(self) -> bool:
-        """Pass a boundary, where the group may change; returns whether it did. Raises Leave."""
+        """Pass a boundary, where the group may change; returns whether it did. Raises PodLeaves."""
         if self._at_boundary or self.line is None:
             self._at_boundary = False
             return False
@@ -142,7 +142,7 @@ class Regrouping:
         return True
 
     def _save_together(self, line: LauncherLine) -> None:
-        """Save a checkpoint with all ranks, and wait for the end: a new process continues from it. Raises Leave."""
+        """Save a checkpoint with all ranks, and wait for the end: a new process continues from it. Raises PodLeaves."""
         try:
             self.save_together()
         except BaseException:

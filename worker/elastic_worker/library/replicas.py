@@ -43,7 +43,7 @@ class Comparison:
     """Compares one rank with all others of its group every `every` steps (0: never).
 
     Ranks publish their fingerprints in the group's store and read at the next comparison what all published at the last
-    one. So no rank waits, and a rank of a release without this does no harm, where a collective that only some ranks
+    one. So no rank waits, and a rank of a release without this does no harm, while a collective that only some ranks
     call would hang (102).
     """
 
@@ -111,9 +111,9 @@ def _difference(marks: list[tuple[int, str]], *, step: int, every: int) -> str:
     usuals = [rank for rank, mark in enumerate(found) if mark == usual]
     return (
         f"step {step}: {_ranks(others)} ({pods}) has other weights than {_ranks(usuals)}, sometime since step "
-        f"{step - every}. Parameters were changed beside the optimizers, or by what differs between ranks, or a "
-        "machine computes wrong. If its ranks cannot be bit for bit alike, as on processors of several kinds, or on "
-        "CPUs with other numbers of threads, use elastic.init(compare_every=0)"
+        f"{step - every}. Possible causes: code that changes parameters outside of an optimizer, values that differ "
+        "between ranks, or a faulty machine. If the ranks cannot be bit for bit alike, as on processors of several "
+        "kinds, or on CPUs with other numbers of threads, use elastic.init(compare_every=0)"
     )
 
 

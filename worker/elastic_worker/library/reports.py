@@ -48,9 +48,9 @@ class Reports:
             step=state.step,
             epoch=state.data.epoch,
             samples=state.data.epoch * state.data.length + state.data.cursor,
-            boundary=line.passed,
+            boundary=line.boundaries_passed,
             median=round(self._goodput.median_step(), 4),
-            goodput=self._goodput.shown(),
+            goodput=self._goodput.to_status(),
             loss=None if loss is None else float(loss),
         )
         line.send(progress)

@@ -9,11 +9,11 @@ through `.data` or NumPy, none of a CUDA graph. And DDP's broadcast counts altho
    in the step after one that it was copied for.
 3. In the first steps, and now and then later, bits are compared with the copies. A module with a write that was not
    counted is copied in each step from then on.
-4. Where such a write is found only when a step is undone, it may be of this step or of an earlier one:
-   an error, and the training continues from a checkpoint, rather than with a write that is lost or done twice.
+4. If such a write is found only when a step is undone, it may be of this step or of an earlier one. RollbackError is
+   raised, and the training continues from a checkpoint, since here the write could be lost or done twice.
 
-Known limit: the first uncounted write to a module comes after the first steps, and its first counted write within the
-next hundred, in a step that is aborted: then the uncounted write is undone too.
+Known limit: an uncounted write can be undone by mistake. This needs a module that is first written to after
+FIRST_STEPS, and whose next, counted write is in a step that is aborted, before the next comparison.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Kept:
         self.writes = {name: _writes(buffer) for name, buffer in self.buffers.items() if buffer is not None}
 
     def make_copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield pairs (copy, buffer) where the old copy fits and is to be overwritten; copy the other buffers here."""
+        """Yield the pairs (copy, buffer) whose old copy fits and is to be overwritten; copy the other buffers here."""
         for name, buffer in self.buffers.items():
             if buffer is None:
                 continue

@@ -38,7 +38,7 @@ class StepJob(Protocol):
         """Raise if a reduction has failed or the group was aborted."""
 
     def collectives_begun(self) -> int | None:
-        """Collectives begun so far; None without a group or where torch does not count them."""
+        """Collectives begun so far; None without a group or if torch does not count them."""
 
     def has_lost_a_peer(self) -> bool:
         """Whether an error of communication means that a peer is lost."""
@@ -50,7 +50,7 @@ class StepJob(Protocol):
         """Count the batch as applied."""
 
     def compare_replicas(self) -> None:
-        """Raises DivergedError where a rank has other weights."""
+        """Raises DivergedError if a rank has other weights."""
 
 
 class Batch:
@@ -151,7 +151,7 @@ class Step:
                 optimizer.step()
             else:
                 scaler.step(optimizer)
-            self._done.add(name)  # also where the scaler left it out
+            self._done.add(name)  # also if the scaler left it out
             optimizer.zero_grad(set_to_none=True)
         if scaler is not None:
             scaler.update()
@@ -216,10 +216,10 @@ class Step:
             self._commit()
         else:
             raise StepError(
-                f"a pod was lost between the steps of two optimizers, or within one: {self._kinds(self._begun)} had "
-                "begun. The batch may be half applied here, so this process ends; it gets the state from one that had "
-                "not begun, or all go on from the newest checkpoint. Where not all optimizers step in a batch, do "
-                "collectives of your own before the first optimizer's step"
+                f"a pod was lost while the optimizers stepped ({self._kinds(self._begun)} had begun), so the batch may "
+                "be half applied in this process. It ends, and gets the state from another one or from the newest "
+                "checkpoint. If a batch does not step all optimizers, run your own collectives before the first one "
+                "steps"
             ) from error
         return True
 

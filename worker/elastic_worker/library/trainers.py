@@ -45,7 +45,7 @@ class TrainerLine:
     def begin(self, *, step: int, newest: str | None, remedy: str) -> None:
         """Begin after `step`, in the formed group. Once per process.
 
-        Raises ValueError where another group than the first is about to forget what was saved in `newest`.
+        Raises ValueError if another group than the first is about to forget what was saved in `newest`.
         """
         path = os.environ.get(contract.ENV_LIBRARY, "")
         if not path or self._line is not None:
@@ -60,7 +60,7 @@ class TrainerLine:
     def boundary(self) -> bool:
         """Pass a boundary; returns whether all ranks must save now, and call `saved_together` after that.
 
-        All ranks call this after the same steps. Raises Leave.
+        All ranks call this after the same steps. Raises PodLeaves.
         """
         verdict = self._line.boundary(_nothing) if self._line is not None else None
         return verdict is not None and verdict.save
@@ -77,7 +77,7 @@ class TrainerLine:
             return
         self._reported_at = now
         known_loss = None if loss is None else float(loss)
-        self._line.send(Progress(step, epoch, boundary=self._line.passed, loss=known_loss))
+        self._line.send(Progress(step, epoch, boundary=self._line.boundaries_passed, loss=known_loss))
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""
@@ -85,7 +85,7 @@ class TrainerLine:
             self._line.send(LastCheckpointStep(step))
 
     def saved_together(self, step: int) -> None:
-        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises Leave."""
+        """Report that this rank has saved for a change, and wait for the other ranks and the end. Raises PodLeaves."""
         assert self._line is not None, "there is no change without a launcher"
         barrier()
         log.info("step %d is saved; the processes start again in another group", step)

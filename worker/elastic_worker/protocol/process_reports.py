@@ -72,7 +72,8 @@ class Progress(Message):
 class Position(Message):
     """The answer to AskPosition, given also while a step hangs.
 
-    `boundary`: the latest one passed. `seconds`: since the present step began. `median`: of the seconds of a step.
+    `boundary` (`tick` in JSON): the latest one passed. `seconds`: since the present step began. `median`: of the
+    seconds of a step.
     """
 
     key = "where"

@@ -79,8 +79,8 @@ class Step(Message):
 class Ready(Message):
     """Whether all of the pod's processes can be brought into a group, and the generation that they are in (`joined`).
 
-    `holds`: one of them has the state of the training. `change_mode`: how they change groups (`contract.IN_PLACE`,
-    `RESTART`), "" if they do not use the library.
+    `holds`: one of them has the state of the training. `change_mode` (`kind` in JSON): how they change groups
+    (`contract.IN_PLACE`, `RESTART`), "" if they do not use the library.
     """
 
     key = "ready"
