@@ -257,7 +257,7 @@ def test_a_message_names_a_few_flags_and_counts_the_others():
     [
         (["deepspeed", "--num_gpus=4", "train.py"], "command[0]", "deepspeed"),
         (["/opt/conda/bin/mpirun", "-np", "4", "python", "train.py"], "command[0]", "/opt/conda/bin/mpirun"),
-        (["bash", "-c", "cd /work\ncomposer -n 8 train.py"], "command[2]", "composer"),
+        (["bash", "-c", "cd /workspace\ncomposer -n 8 train.py"], "command[2]", "composer"),
         (["bash", "-c", "source venv/bin/activate && A=1 deepspeed train.py"], "command[2]", "deepspeed"),
         (["bash", "-c", "set -e\n# it's all\ndeepspeed train.py"], "command[2]", "deepspeed"),
     ],
