@@ -85,6 +85,7 @@ ABSENT_MEANS_NONE = {
         ".spec.replicaStep",
         ".spec.master",
         ".spec.worker",
+        ".spec.recovery.maxRestarts",
         ".spec.activeDeadlineSeconds",
         ".spec.ttlSecondsAfterFinished",
     },

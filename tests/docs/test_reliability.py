@@ -16,6 +16,7 @@ MARKS = {
     "tests/network/": "",
     "tests/apiserver/": "¹",
     "tests/worker/": "²",
+    "tests/simulate/": "³",
     "tests/virtual/": "³",
 }
 """Where a row's test is, and how the row says so."""

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from elastic_operator.build import names
@@ -26,6 +27,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.requests import Requests
 from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
+from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -184,6 +186,32 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     world.pod(reservation=once)
     request, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
+
+
+def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_is_tried_again():
+    first = Reservation("n1", NOW, NOW).ran_out(NOW)
+    second = msgspec.structs.replace(first, node="n2").ran_out(NOW)
+    third = msgspec.structs.replace(second, node="n3").ran_out(NOW)
+    fourth = msgspec.structs.replace(third, node="n3").ran_out(NOW)
+    found = [one.rests_until for one in (first, second, third, fourth)]
+    assert found == [0.0, 0.0, NOW + FIRST_REST_SECONDS, NOW + 2 * FIRST_REST_SECONDS]
+    world = World()
+    world.pod(reservation=msgspec.json.encode(third).decode())
+    request, later = world.look(NOW + FIRST_REST_SECONDS - 1), world.look(NOW + FIRST_REST_SECONDS)
+    assert (bool(request.unplannable), later.unplannable) == (True, "")
+
+
+def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_down():
+    avoid = {name: Avoided(NOW - 1) for name in ("n3", "n4")}
+    world = World()
+    world.pod(reservation=Reservation("n1", NOW - 60, NOW - 30, avoid), nominated="n1")
+    assert world.look().unplannable
+
+
+def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
+    world = World()
+    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MOST_REST_SECONDS)).decode())
+    assert not world.look().unplannable
 
 
 @pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])

@@ -196,6 +196,11 @@ class Api:
         for admit in self.admission:
             admit(request, place.plural, body)
         self._fill_in(place.plural, body)
+        if (
+            "dryRun" in request.query
+            and self.server.find(place.plural, place.namespace, body["metadata"]["name"]) is None
+        ):
+            return _ok(place.plural, body, status=201)
         try:
             return _ok(place.plural, self.server.create(place.plural, body), status=201)
         except AlreadyExists as error:

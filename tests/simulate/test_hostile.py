@@ -18,12 +18,8 @@ from tests.simulate.test_histories import GOES, batches
 from tests.simulate.violation import ViolationError
 
 FEW, SEEDS, MANY = 12, 300, 5_000
-_NOT_WAITING = (
-    "a plain pod that kube-scheduler never places is nominated for another node though it does not wait for GPUs"
-)
 KNOWN = {
     **dict.fromkeys((60, 171, 192), GOES),
-    **dict.fromkeys((22, 293), _NOT_WAITING),
     159: "a forged pod that no node has counts as leaving, and a plain pod is nominated for the room that it never had",
     238: "a job is suspended, a forged pod of its could not be deleted, and its place is given away in the same pass",
 }

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.api.leftovers import removal
-from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import AlreadyExists, BadRequest, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
@@ -41,6 +41,21 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
             raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
     _require_ours("pod", pod.metadata, manifest, job_uid)
     return pod
+
+
+async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
+    """Ask whether a pod would be taken, without making it. Raises as `create_pod` does, but for names that are in use.
+
+    A webhook of old that cannot be asked so is no answer.
+    """
+    params = {"fieldValidation": "Strict", "dryRun": "All"}
+    try:
+        await session.post(_core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
+    except AlreadyExists:
+        return
+    except BadRequest as error:
+        if "does not support dry run" not in error.message:
+            raise
 
 
 async def delete_pod(

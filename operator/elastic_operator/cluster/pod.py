@@ -216,6 +216,7 @@ class PodStatus(Struct, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
     start_time: str | None = None
     nominated_node_name: str = ""

@@ -63,7 +63,8 @@ class FailureLogs:
         said = self._said.get(pod.uid)
         if said is not None:
             told = _in_words(said) or pod.main.message
-            return replace(pod, main=replace(pod.main, message=told, is_consequence=said.secondary))
+            main = replace(pod.main, message=told, is_consequence=said.secondary, script_exit_code=said.exit_code)
+            return replace(pod, main=main)
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
         return replace(pod, phase="Running", main=running)
 

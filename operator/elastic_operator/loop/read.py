@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import JobSpec
+from elastic_operator.api.job import PLURAL, JobSpec
 from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
@@ -30,6 +30,7 @@ from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
@@ -118,7 +119,9 @@ class Reader:
         clock: ServerClock,
         times: StatusTimes,
         bulkhead: Bulkhead | None = None,
+        unkept: Unkept | None = None,
     ) -> None:
+        self._unkept = unkept or Unkept(PLURAL)
         self.stores, self.ledger, self.settings = stores, ledger, settings
         self.clock, self.times = clock, times
         self.bulkhead = bulkhead or Bulkhead()
@@ -240,6 +243,8 @@ class Reader:
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
+            start_seconds=self.settings.start_timeout_seconds,
+            unkept=self._unkept.fields,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -290,11 +295,17 @@ class Reader:
         def now(time: float | None) -> float | None:
             return self.clock.current(time, of=pod.uid) if time else time
 
-        main = replace(pod.main, running_since=now(pod.main.running_since), finished_at=now(pod.main.finished_at))
+        main = replace(
+            pod.main,
+            running_since=now(pod.main.running_since),
+            finished_at=now(pod.main.finished_at),
+            waiting_since=now(pod.main.waiting_since),
+        )
         return replace(
             pod,
             main=main,
             created=now(pod.created) or 0.0,
+            bound_since=now(pod.bound_since),
             deleting_since=now(pod.deleting_since),
             unschedulable_since=now(pod.unschedulable_since),
         )

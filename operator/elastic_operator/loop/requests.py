@@ -5,7 +5,7 @@ node because GPUs are taken. Each is made anew only when something of its pod ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,11 +19,11 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.plan.demand import job_shape
 from elastic_operator.plan.model import PodShape, Request
-from elastic_operator.plan.shape import VolumeFacts, shape_of
+from elastic_operator.plan.shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-NAME_FIELD = "metadata.name"
+RESTS = "nodes were kept for it in vain"
 FEW_PODS = 100
 """So many pods that are new or changed are looked at in one go."""
 
@@ -146,6 +146,9 @@ class Requests:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)
+        left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+        if left.rests(now):
+            barred = max(barred or (0.0, ""), (left.rests_until, RESTS))
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
         promised = holds or (not reserved.node and self._is_there(nominated))
         unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
@@ -154,7 +157,7 @@ class Requests:
             namespace=meta.namespace,
             name=meta.name,
             created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
-            shape=_kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+            shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
             flavor=own.flavor,
             priority=pod.spec.priority or 0,
             nominated=nominated if not reserved.node and self._is_there(nominated) else "",
@@ -185,12 +188,3 @@ def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | 
         yield flavor_problem
     if barred is not None and now < barred[0]:
         yield barred[1]
-
-
-def _kept_from(shape: PodShape, nodes: list[str]) -> PodShape:
-    """The shape, for none of these nodes. Terms of affinity are alternatives, so this is added to each."""
-    if not nodes:
-        return shape
-    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": nodes}, shape.affinity or ({},)
-    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
-    return replace(shape, affinity=added)

@@ -59,6 +59,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
     return status.model_copy(
         update={
             "start_time": status.start_time and status.start_time + by,
+            "active_since": status.active_since and status.active_since + by,
             "completion_time": status.completion_time and status.completion_time + by,
             "last_resize_time": status.last_resize_time and status.last_resize_time + by,
             "running_since": status.running_since and status.running_since + by,
@@ -67,6 +68,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "training": training and _training_moved(training, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
+            "avoided_nodes": [one.model_copy(update={"until": one.until + by}) for one in status.avoided_nodes],
             "conditions": [
                 c.model_copy(update={"last_transition_time": c.last_transition_time + by}) for c in status.conditions
             ],

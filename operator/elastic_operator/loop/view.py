@@ -69,6 +69,7 @@ class _Demanded:
     shape: JobShape | None = None
     assumed: tuple[Assumed, ...] = ()
     demand: JobDemand | None = None
+    takes: bool = True
 
 
 @dataclass(slots=True)
@@ -95,6 +96,8 @@ class View:
     ) -> None:
         self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
         self._bulkhead = reader.bulkhead
+        self.may_take: Callable[[Job], bool] = lambda _: True
+        """Whether others may be asked to go for a job."""
         self._asides: dict[str, _Aside] = {}
         self._going: dict[str, tuple[objects.CustomObject, Observation]] = {}
         """Jobs that are deleted and still there, as last seen."""
@@ -305,6 +308,9 @@ class View:
         """What the job demands; None if it may have no pods."""
         job = seen.job
         known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
+        takes = self.may_take(job)
+        if known is not None and known.takes is not takes:
+            known = None
         if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand
         if not seen.wants_pods:
@@ -314,11 +320,11 @@ class View:
             known.stamp = stamp
             return known.demand
         demand = self.reader.demand(seen, shape, assumed)
-        if not self._bulkhead.may_take(job.uid, job.generation):
+        if not takes or not self._bulkhead.may_take(job.uid, job.generation):
             demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
+        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand, takes)
         self._good[job.uid] = demand
         return demand
 

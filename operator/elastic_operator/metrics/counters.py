@@ -67,7 +67,7 @@ class Counters:
 
     def stand_by(self) -> None:
         """This process does not lead any more: what is so now is told by another."""
-        for gauge in (self.leader, self.reservations, self.breaker_open):
+        for gauge in (self.leader, self.reservations, self.breaker_open, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
@@ -143,7 +143,12 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge("reclaim_breaker_open", "1 while too many evictions have stopped reclaim.")
+        self.breaker_open = self._gauge("reclaim_breaker_open", "Jobs and pods for which too many others would go.")
+        self.reclaim_unanswered = self._gauge(
+            "reclaim_unanswered",
+            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"
+            " of these.",
+        )
 
     def _counter(self, name: str, about: str, labels: str = "") -> Counter:
         return Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)

@@ -7,19 +7,21 @@ decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from itertools import chain, count
 from math import inf
 
 from elastic_operator.plan.accounts import Accounts
+from elastic_operator.plan.braking import Braked
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
-from elastic_operator.plan.model import JobDemand, Member, Snapshot
+from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
 from elastic_operator.plan.rounds import serve
+from elastic_operator.plan.staying import staying
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
 
@@ -81,6 +83,43 @@ class Allocation(Mapping[str, Grant]):
         losing = (claim for claim in self._table.touched if claim.gives and claim.takers)
         found = (_eviction(claim, self.share(claim.job.uid)) for claim in sorted(losing, key=lambda c: c.rank))
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
+
+    @cached_property
+    def taken(self) -> Mapping[str, Taker]:
+        """The pods (uids) that other teams lose, or anybody to foreign pods, and for whom they go."""
+        return self._table.tally.going
+
+    @cached_property
+    def going(self) -> frozenset[str]:
+        """All pods (uids) that go for somebody else."""
+        return frozenset(uid for uid, _, _ in self._table.going())
+
+    @cached_property
+    def _takers(self) -> Mapping[Claim, Mapping[str, Claim]]:
+        found: dict[Claim, dict[str, Claim]] = {}
+        for uid, owner, taker in self._table.going():
+            found.setdefault(owner, {})[uid] = taker
+        return found
+
+    @cached_property
+    def braked(self) -> tuple[tuple[Claim, Braked], ...]:
+        """Those for whom more pods of others would go than may, in the order in which jobs are served."""
+        return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
+
+    def takers(self, uid: str) -> tuple[str, ...]:
+        """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
+        found = {taker for taker in self._takers.get(self._claims[uid], {}).values() if taker.request is None}
+        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+
+    def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """Those of the job's released pods (uids) that stay while the jobs `waiting` are to get nothing."""
+        claim = self._claims[uid]
+        takers = {pod: taker.job.uid for pod, taker in self._takers.get(claim, {}).items()}
+        return staying(claim.job, self.share(uid), takers, waiting)
+
+    def rank(self, uid: str) -> int:
+        """The job's place in the order in which jobs are served."""
+        return self._claims[uid].rank
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
@@ -152,6 +191,7 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
     yield job.failed_until
     yield job.grow_after
+    yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
     if team and job.running_since:

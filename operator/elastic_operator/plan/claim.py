@@ -112,6 +112,10 @@ class Claim:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
+    def takes(self, now: float) -> bool:
+        """Whether others may go for it."""
+        return self.job.takes and now >= self.job.takes_from
+
     def failed_at(self, size: int, now: float) -> bool:
         """Whether that size failed and must still wait."""
         failed = self.job.failed_size

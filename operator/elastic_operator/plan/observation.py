@@ -7,7 +7,8 @@ all pods, and whoever reads it later, another replica of this operator included,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
@@ -22,6 +23,7 @@ class Observation:
     `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
     be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
     the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
+    `avoided` are nodes on which none is to be created now, each with why and until when, in words.
     Of the nodes of its pods `unready_nodes` are not Ready, and `lost_nodes` have been so for too long; `kept_nodes`
     would be lost, too, if not so many were away at once, and `training_nodes` if the master did not say that pods there
     train.
@@ -35,6 +37,7 @@ class Observation:
     lost_nodes: frozenset[str] = frozenset()
     kept_nodes: frozenset[str] = frozenset()
     training_nodes: frozenset[str] = frozenset()
+    avoided: Mapping[str, str] = field(default_factory=dict)
     hold_until: float = 0.0
     held_back: bool = False
     finishing: bool = False
@@ -83,9 +86,11 @@ def set_condition(
     return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
 
 
-def record(status: JobStatus, now: float, before: int, after: int, reason: str, message: str) -> JobStatus:
+def record(
+    status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
+) -> JobStatus:
     """The status with one more change of size in its history."""
-    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message)
+    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
     return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
 
 

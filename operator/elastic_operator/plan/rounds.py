@@ -122,13 +122,13 @@ def _right(table: Table, claim: Claim) -> Tier:
 def _alike(table: Table, claim: Claim) -> Hashable | None:
     """Equal for those that are tried in the same way while nothing moves; None for who has anything of its own."""
     job, request = claim.job, claim.request
-    if claim.size or claim.displaced or (request and request.reserved):
+    if claim.size or claim.displaced or (request and request.reserved) or job.uid in table.going_on:
         return None
     waits_for_nodes = job.waiting or job.nodes_from is not None or claim.asked is not None
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
         return None
     asks = claim.master, claim.worker, claim.minimum
-    takes = job.takes, request and request.preempts, table.spares_whole_jobs(claim)
+    takes = claim.takes(table.now), request and request.preempts, table.spares_whole_jobs(claim)
     return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
@@ -152,6 +152,7 @@ def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool
     while head := queue.first():
         group, claim = head
         if grow(table, claim, tier, too_many) is Growth.DONE:
+            table.braked.pop(claim, None)
             queue.grew(group, claim)
             return True
         queue.give_up(group)

@@ -22,6 +22,7 @@ KINDS = (
     ConditionType.FLAGS_NOT_USED,
     ConditionType.POD_PRIORITY_IGNORED,
     ConditionType.PODS_GIVEN_UP,
+    ConditionType.PODS_NOT_STARTED,
 )
 
 
@@ -64,6 +65,9 @@ def _reasons(seen: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     given_up = _given_up(seen)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
+    known, retry = seen.status.condition(ConditionType.PODS_NOT_STARTED), seen.status.retry
+    if known is not None and retry is not None and retry.reason == known.message:
+        yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
 
 
 def _still_training(seen: Observation) -> str:
