@@ -286,7 +286,7 @@ def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
-    assert [pod.metadata.uid for pod in world.requests.renewable] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.requests.renewable] == ["u"]
     world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert (world.look().reserved, world.requests.renewable) == ("n1", ())
     assert world.look(NOW + 30).reserved == ""

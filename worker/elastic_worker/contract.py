@@ -21,6 +21,7 @@ LABEL_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
 
 ANNOTATION_CONTRACT = f"{GROUP}/contract"
 ANNOTATION_RESERVED = f"{GROUP}/reserved"
+ANNOTATION_GANG = f"{GROUP}/gang"
 ANNOTATION_NNODES = f"{GROUP}/nnodes"
 """`min:max` of the incarnation, as frozen in the pod's environment."""
 

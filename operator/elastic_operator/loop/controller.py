@@ -107,7 +107,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead, unkept=actor.unkept)
-        reader.requests.barred = reclaimer.barred
+        reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
         reclaimer.grace_ceiling = reader.grace_ceiling
         self.view = View(reader, logs, troubles, progress.report, progress.heard)
         self.dispatcher = Dispatcher(

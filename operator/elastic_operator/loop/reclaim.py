@@ -109,6 +109,9 @@ class Reclaimer:
         self._planned: dict[str, list[Reclaim]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
+        self._nominating: dict[str, str] = {}
+        """The node for which each pod (uid) is being nominated now."""
+        self._making_way = frozenset[str]()
         self._told: frozenset[str] = frozenset()
         self.grace_ceiling: Callable[[str], int] = lambda _namespace: settings.max_grace_period_seconds
 
@@ -214,6 +217,7 @@ class Reclaimer:
     def plan(self, allocation: Allocation) -> None:
         """A pass is over: whoever loses pods to a foreign one does so once that is nominated."""
         self._planned = {}
+        self._making_way = frozenset(reclaim.node for reclaim in allocation.reclaims if reclaim.losers)
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
         for reclaim in allocation.reclaims:
@@ -221,6 +225,10 @@ class Reclaimer:
                 self._planned.setdefault(loser, []).append(reclaim)
             if reclaim.reserved and reclaim.is_new and not reclaim.losers:
                 self._nomination(reclaim)  # its node has been lost to somebody, and there is room on another
+
+    def makes_way(self, node: str) -> bool:
+        """Whether pods on that node are about to be told to go for a foreign pod."""
+        return node in self._making_way
 
     def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
         """What must be done before the job with that uid lets pods go; it tells whether they may go then."""
@@ -241,11 +249,11 @@ class Reclaimer:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
-    def renew(self, renewable: Iterable[objects.Pod]) -> None:
+    def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
         """Nominate again those whose reservation holds, but not as it should: see `is_renewable`."""
-        for pod in renewable:
+        for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
-                self._start(pod.metadata.uid, self._renew(pod.metadata.uid))
+                self._start(pod.metadata.uid, self._renew(pod.metadata.uid, reserved))
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -254,9 +262,17 @@ class Reclaimer:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _nomination(self, reclaim: Reclaim) -> asyncio.Task[bool]:
-        """One for each pod, however many jobs make way for it."""
-        return self._writing.get(reclaim.uid) or self._start(reclaim.uid, self._nominate(reclaim))
+    def _nomination(self, reclaim: Reclaim) -> asyncio.Future[bool]:
+        """One for each pod, however many jobs make way for it.
+
+        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one nobody
+        may go for it. The end of that has everything decided again.
+        """
+        task = self._writing.get(reclaim.uid)
+        if task is None:
+            self._nominating[reclaim.uid] = reclaim.node
+            return self._start(reclaim.uid, self._nominate(reclaim))
+        return task if self._nominating.get(reclaim.uid) == reclaim.node else _in_vain()
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
         task = asyncio.ensure_future(work)
@@ -266,6 +282,7 @@ class Reclaimer:
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
+        self._nominating.pop(uid, None)
         self._changed()
 
     async def _nominate(self, reclaim: Reclaim) -> bool:
@@ -295,11 +312,11 @@ class Reclaimer:
         )
         return max(graces, default=0)
 
-    async def _renew(self, uid: str) -> bool:
+    async def _renew(self, uid: str, reserved: Reservation) -> bool:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(uid)
-        if pod is None or not is_renewable(pod, reserved := reservation_of(pod), self._now()):
+        if pod is None or reservation_of(pod).node != reserved.node or not is_renewable(pod, reserved, self._now()):
             return False
         try:
             renewed = await self._put(pod, reserved)
@@ -353,6 +370,12 @@ class Reclaimer:
             return False
         self._pods.observe(written)
         return True
+
+
+def _in_vain() -> asyncio.Future[bool]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(False)
+    return future
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:

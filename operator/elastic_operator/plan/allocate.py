@@ -17,6 +17,7 @@ from elastic_operator.plan.braking import Braked
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
 from elastic_operator.plan.explain import Explainer
+from elastic_operator.plan.gangs import split_gangs
 from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
@@ -154,19 +155,22 @@ class Allocator:
         """The table after a pass in which no whole job goes in vain (112).
 
         A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
-        has no whole job go.
+        has no whole job go. So it is if others took the places of a part of a gang: it gets none then, and before the
+        last try no gang gets any (144).
         """
-        table, in_vain = self._table, frozenset[str]()
-        for _ in range(_MOST_TRIES):
+        table, in_vain, split = self._table, frozenset[str](), frozenset[str]()
+        for tries in range(_MOST_TRIES):
             table = table.renewed(snapshot) if table else Table(snapshot)
-            table.in_vain = in_vain
+            table.in_vain, table.split_gangs = in_vain, split
             serve(table)
             broken = [claim for claim in table.displaced if claim.displaced and claim.gives]
             more = {taker.job.uid for claim in broken for taker in claim.takers if not taker.size}
             self.unsettled = frozenset(more - in_vain)
-            if not self.unsettled:
+            newly_split = split_gangs(table)
+            if not self.unsettled and not newly_split:
                 break
             in_vain |= self.unsettled
+            split |= newly_split if tries < _MOST_TRIES - 2 else table.roster.gangs.keys()
         assert table is not None, "served once at least"
         return table
 

@@ -44,7 +44,7 @@ class Braked:
 
 def taker_of(claim: Claim) -> Taker:
     """Who it is to the brakes. Namespaces without a policy are one team, as to all other teams (111)."""
-    return Taker(claim.account.outward[0].team.name if claim.account else claim.team, claim.job.uid)
+    return Taker(claim.account.outward[0].team.name if claim.account else claim.team, claim.taker)
 
 
 class Tally:

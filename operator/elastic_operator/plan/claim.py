@@ -61,6 +61,16 @@ class Claim:
     at_rest: Share | None = None
 
     @property
+    def gang(self) -> str:
+        """The gang of the foreign pod that it is; "" for all others."""
+        return self.request.gang if self.request else ""
+
+    @property
+    def taker(self) -> str:
+        """The uid by which the brakes know it; pods of a gang are one."""
+        return self.gang or self.job.uid
+
+    @property
     def size(self) -> int:
         """Pods it has and gets."""
         return len(self.kept) + len(self.seats)

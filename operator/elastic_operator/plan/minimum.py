@@ -20,7 +20,8 @@ from elastic_operator.plan.victims import Cost, Victims
 MOST_NEW_PLACES = 32
 """For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
 
-The next pass goes on. It follows at once, since each pod that is planned for is nominated, and that is news.
+A gang is served as a whole where it is served at all. The next pass goes on. It follows at once, since each pod that is
+planned for is nominated, and that is news.
 """
 Hopeless = dict[tuple[str, int, tuple[bool, int] | None, Ask | None, Ask], int]
 """For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
@@ -83,9 +84,9 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     shapes = (claim.team, claim.job.priority, foreign, claim.master if master else None, claim.worker)
     if request and _goes_where_reserved(table, claim, request):
         return True
-    going_on = claim.job.uid in table.going_on
+    going_on = claim.taker in table.going_on
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (request and table.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (request and not request.gang and table.new_places >= MOST_NEW_PLACES):
         return False
     if _displace_any(table, claim, only=None):
         table.new_places += request is not None

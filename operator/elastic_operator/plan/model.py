@@ -164,7 +164,7 @@ class Request:
     has nominated it for: what is free there, or becomes free, is its. `preempts`:
     kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
     priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
-    volumes, claims).
+    volumes, claims). Those of one `gang` ("" = the pod is on its own) get all their places in one pass, or none (144).
     """
 
     uid: str
@@ -178,6 +178,7 @@ class Request:
     reserved: str = ""
     preempts: bool = True
     unplannable: str = ""
+    gang: str = ""
 
     @property
     def promised(self) -> bool:
@@ -196,7 +197,7 @@ class Brake(StrEnum):
 
 
 class Taker(NamedTuple):
-    """Who has pods of others go: the team, and the job or foreign pod (uid)."""
+    """Who has pods of others go: the team, and the job or foreign pod (uid), or the gang of foreign pods."""
 
     team: str
     uid: str

@@ -23,8 +23,9 @@ class Table:
 
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
     `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
-    this pass was served before, and nothing in the end. `new_places` is how many foreign pods got a place by having
-    others go that had none before. `taken` are the pods (uids) that were taken: from whom, and who was the last to.
+    this pass was served before, and nothing in the end, and `split_gangs` the gangs that get nothing, as only a part of
+    each had places then. `new_places` is how many foreign pods got a place by having others go that had none before.
+    `taken` are the pods (uids) that were taken: from whom, and who was the last to.
     `braked` are those who get less than they would take, `going_on` the takers (uids) for whom pods were told to go in
     the last minute.
     """
@@ -41,6 +42,7 @@ class Table:
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
+        self.split_gangs = frozenset[str]()
         self.taken: dict[str, tuple[Claim, Member, Claim]] = {}
         self.tally = Tally({})
         self.braked: dict[Claim, Braked] = {}
@@ -311,8 +313,11 @@ class Table:
 
     def brake(self, taker: Claim, *, since: int) -> bool:
         """Whether what it took after its first `since` pods is too much; remembered until it has all the same."""
-        going = self.tally.going
-        wanted = len({member.uid for _, member in taker.took[since:] if member.uid in going})
+        return self.brake_taken(taker, (member.uid for _, member in taker.took[since:]))
+
+    def brake_taken(self, taker: Claim, pods: Iterable[str]) -> bool:
+        """Whether it is too much that these pods (uids) go for it."""
+        wanted = len(self.tally.going.keys() & set(pods))
         if not wanted:
             return False
         found = braked(self.snapshot.brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))

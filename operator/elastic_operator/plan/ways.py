@@ -115,9 +115,10 @@ def _is_promised(table: Table, node: int, taker: Claim) -> bool:
     """Whether somebody makes way there for another foreign pod already.
 
     kube-scheduler counts a pod that is nominated for a node as if it were there: two of them would keep each other out
-    until the room of both is free.
+    until the room of both is free. Those of one gang wait for all of it anyway.
     """
     others = (claim for claim, _ in table.seated[node] if claim is not taker and claim.request)
+    others = (claim for claim in others if not taker.gang or claim.gang != taker.gang)
     return any((other.request and other.request.promised) or other.took for other in others)
 
 
