@@ -51,7 +51,6 @@ def test_what_is_not_written_gets_the_defaults(jobs: Jobs):
         },
         "recovery": {
             "maxFailuresWithoutProgress": 3,
-            "finalExitCodes": [],
             "masterLossTimeoutSeconds": 300,
             "nodeLossSeconds": 40,
             "stallSeconds": 1800,
@@ -67,7 +66,6 @@ def test_a_section_that_is_written_in_part_gets_the_rest_of_its_defaults(jobs: J
     stored = accepted(jobs.create(make_job(recovery={"nodeLossSeconds": 5})))["spec"]
     assert stored["recovery"] == {
         "maxFailuresWithoutProgress": 3,
-        "finalExitCodes": [],
         "masterLossTimeoutSeconds": 300,
         "nodeLossSeconds": 5,
         "stallSeconds": 1800,

@@ -90,11 +90,32 @@ def test_where_a_pod_is_bound_counts_more_than_where_it_is_pinned():
 
 
 @pytest.mark.parametrize(
-    "reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity", "Evicted", "Preempting"]
+    "reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity", "Preempting"]
 )
 def test_pods_that_the_cluster_refused_or_ended_were_disrupted(reason):
     status = {"reason": reason, "message": "why"}
     assert own(phase="Failed", status=status).disrupted == f"{reason}: why"
+
+
+def test_a_pod_that_a_node_under_pressure_did_not_admit_was_refused():
+    said = "The node had condition: [DiskPressure]. "
+    refused = own(phase="Failed", status={"reason": "Evicted", "message": said})
+    assert (refused.refused, refused.disrupted) == (True, f"Evicted: {said}")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+        'Container pytorch exceeded its local ephemeral storage limit "1Gi". ',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+    ],
+)
+def test_a_pod_that_outgrew_a_limit_of_its_own_was_not_disrupted_but_failed(said):
+    ended = container_status(terminated={"exitCode": 137, "reason": "Error"})
+    failed = own(phase="Failed", status={**ended, "reason": "Evicted", "message": said})
+    assert (failed.disrupted, failed.refused) == ("", False)
+    assert (failed.main.exit_code, failed.main.reason, failed.main.message) == (137, "Evicted", said)
 
 
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated", "Shutdown"])

@@ -397,9 +397,9 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
         status = planned.status.model_copy(update={"retry": waits})
     assert tried == [True] * 5 + [False] * 2
     assert "the wait goes on" in planned.events[-1].message
-    runs = started(waits_ended=5)
-    assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended == 5
-    assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended is None
+    runs = started(waits_ended_by_edits=5)
+    assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
+    assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None
 
 
 def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():

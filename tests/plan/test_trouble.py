@@ -171,15 +171,24 @@ def test_what_is_no_failure_does_not_count_in_all():
         ({"exit_code": 1, "script_exit_code": 42}, True),
         ({"exit_code": 1, "script_exit_code": -9}, True),
         ({"exit_code": 1}, False),
-        ({"exit_code": 42, "script_exit_code": 1}, False),
+        ({"exit_code": 42, "script_exit_code": 2}, False),
         ({"exit_code": 42, "is_consequence": True}, False),
+        ({"exit_code": 1, "script_exit_code": 1}, True),
     ],
-    ids=["its own", "in torchrun's summary", "of a signal", "another", "another in the summary", "a consequence"],
+    ids=[
+        "its own",
+        "in torchrun's summary",
+        "of a signal",
+        "torchrun's own without a summary, as where the log could not be read",
+        "another in the summary",
+        "a consequence",
+        "torchrun's own, which the summary names",
+    ],
 )
 def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
     job = failed_job()
     pods = (job.pods[0], replace(job.pods[1], main=replace(job.pods[1].main, **main)))
-    spec = make_spec(recovery={"finalExitCodes": [42, 137]})
+    spec = make_spec(recovery={"finalExitCodes": [1, 42, 137]})
     planned = plan(replace(job, pods=pods, spec=spec), make_grant())
     assert (reasons(planned)["Failed"] == ("True", "FinalExitCode")) is over
     assert planned.status.finished is over

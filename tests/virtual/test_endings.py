@@ -130,10 +130,10 @@ def test_an_exit_code_that_is_final_ends_the_job_at_once(codes: list[int], ended
 NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "registry.example/train:1"'}
 MOUNTS = {"reason": "ContainerCreating", "message": ""}
 TOLD = (
-    "toy-master-0 has not started on node n1 in 300 s (7 more have not, either):"
+    "toy-master-0 has not started on node n1 in 300 s (7 more have not started):"
     f" container pytorch: {NO_IMAGE['reason']}: {NO_IMAGE['message']}"
 )
-TOLD_LATE = "in 3600 s (7 more have not, either): container pytorch: ContainerCreating. Its events say more"
+TOLD_LATE = "in 3600 s (7 more have not started): container pytorch: ContainerCreating. Its events say more"
 
 
 def kubelets_say(why: dict[str, str] | None) -> Deed:

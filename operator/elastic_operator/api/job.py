@@ -187,10 +187,10 @@ class Recovery(ApiModel):
         max_length=MAX_FINAL_CODES,
         description="Exit codes of a training process after which the job is Failed at once, since another try would"
         " fare no better; not right after a pod joined, left or was lost. In Torchrun mode the one that torchrun's"
-        " summary in the log names, else the main container's own. 128 and the number of a signal, as in a shell, for a"
-        " process that one ended. In Elastic mode the master judges, by what they were when it was made: an edit takes"
-        " effect with the next master.",
-        json_schema_extra={"default": [], "x-kubernetes-list-type": "set"},
+        " summary in the log names, else the main container's own, unless that is 1, with which torchrun ends whatever"
+        " happened. 128 and the number of a signal, as in a shell, for a process that one ended. In Elastic mode the"
+        " master judges, by what they were when it was made: an edit takes effect with the next master.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     master_loss_timeout_seconds: int = Field(
         default=300, ge=10, le=86_400, description="Seconds the other pods wait for a master to run."

@@ -249,7 +249,7 @@ class JobStatus(StatusModel):
         default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
-    waits_ended: int | None = Field(
+    waits_ended_by_edits: int | None = Field(
         default=None,
         description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
     )

@@ -20,7 +20,6 @@ from elastic_worker import contract
 
 _CLUSTER_REASONS = frozenset(
     {
-        "Evicted",
         "NodeAffinity",
         "NodeLost",
         "NodePorts",
@@ -33,6 +32,12 @@ _CLUSTER_REASONS = frozenset(
     }
 )
 """status.reason of pods that the kubelet, not the program in them, ended or refused; beside these, `OutOf...`."""
+
+EVICTED = "Evicted"
+_NOT_ADMITTED = "The node had condition"
+"""Of a kubelet's evictions, the message begins so where it did not admit the pod. Those for the node's sake have the
+condition DisruptionTarget. All others are of pods that outgrew a limit of their own: of an emptyDir, or of storage.
+"""
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody says that a node is off, and that its pods may go."""
@@ -182,16 +187,17 @@ def disruption(pod: Pod) -> str:
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
     reason = pod.status.reason
-    if pod.status.phase == "Failed" and (reason in _CLUSTER_REASONS or reason.startswith("OutOf")):
-        return _sentence(reason, pod.status.message)
-    return ""
+    ended = reason in _CLUSTER_REASONS or reason.startswith("OutOf") or _was_refused(pod)
+    return _sentence(reason, pod.status.message) if pod.status.phase == "Failed" and ended else ""
 
 
 def _was_refused(pod: Pod) -> bool:
     """Whether the kubelet refused it: it ended there without having begun."""
-    reason = pod.status.reason
-    began = any(status.state.running or status.state.terminated for status in pod.status.container_statuses or ())
-    return pod.status.phase == "Failed" and not began and (reason in _REFUSALS or reason.startswith("OutOf"))
+    status = pod.status
+    began = any(one.state.running or one.state.terminated for one in status.container_statuses or ())
+    evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
+    refused = evicted or status.reason in _REFUSALS or status.reason.startswith("OutOf")
+    return status.phase == "Failed" and not began and refused
 
 
 def main_container_name(pod: Pod) -> str:
@@ -208,7 +214,9 @@ def main_container(pod: Pod) -> MainContainer:
         return MainContainer()
     if (end := state.terminated) is not None:
         finished = None if _clock_is_behind(pod) else _time(end.finished_at)
-        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=end.reason, message=end.message)
+        evicted = pod.status.phase == "Failed" and pod.status.reason == EVICTED
+        reason, message = (EVICTED, pod.status.message) if evicted else (end.reason, end.message)
+        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=reason, message=message)
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
         return MainContainer(running_since=_time(since))

@@ -170,6 +170,7 @@ class Reclaimer:
         self._note_waiting(allocation)
         self._braked = frozenset((claim.job.uid, one.waits_for_a_person) for claim, one in allocation.braked)
         self._metrics.breaker_open.set(len(allocation.braked))
+        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.braked))
         for claim, one in allocation.braked:
             job = claim.job
             if (job.uid, one.waits_for_a_person) in before:

@@ -67,7 +67,7 @@ class Counters:
 
     def stand_by(self) -> None:
         """This process does not lead any more: what is so now is told by another."""
-        for gauge in (self.leader, self.reservations, self.breaker_open, self.reclaim_unanswered):
+        for gauge in (self.leader, self.reservations, self.breaker_open, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
@@ -143,7 +143,11 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge("reclaim_breaker_open", "Jobs and pods for which too many others would go.")
+        self.breaker_open = self._gauge(
+            "reclaim_breaker_open", "Jobs and pods that wait since a limit of reclaim is reached."
+        )
+        text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
+        self.too_large = self._gauge("reclaim_too_large", text)
         self.reclaim_unanswered = self._gauge(
             "reclaim_unanswered",
             "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"

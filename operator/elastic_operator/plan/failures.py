@@ -15,6 +15,7 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY
 DISTURBANCE_SECONDS = 120.0
 """An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
 MAX_BACKOFF_SECONDS = 60
+TORCHRUN_FAILED = 1
 
 
 def failed_pods(seen: Observation) -> list[OwnPod]:
@@ -52,10 +53,14 @@ def over_for_good(seen: Observation, failed: Sequence[OwnPod], now: float) -> Ob
 
 
 def _exit_code(pod: OwnPod) -> int | None:
-    """The code of the process that failed, as a shell tells it: torchrun itself ends with 1 whatever that was."""
+    """The code of the process that failed, as a shell tells it; None where nobody knows it.
+
+    torchrun itself ends with 1 whatever that was, and where it gave up without any process having failed. So a 1 counts
+    where torchrun's summary in the log names it.
+    """
     code = pod.main.script_exit_code
     if code is None:
-        return pod.main.exit_code
+        return pod.main.exit_code if pod.main.exit_code != TORCHRUN_FAILED else None
     return code if code >= 0 else 128 - code
 
 

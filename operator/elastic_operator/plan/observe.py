@@ -204,8 +204,8 @@ def _steady(seen: Observation, now: float) -> Observation:
         seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
     elif status.failures and progressed is None:
         seen = _forgets(seen, now, running_since, **FORGOTTEN)
-    if status.waits_ended:
-        seen = _forgets(seen, now, running_since, waits_ended=None)
+    if status.waits_ended_by_edits:
+        seen = _forgets(seen, now, running_since, waits_ended_by_edits=None)
     if status.retry:
         seen = _forgets(
             seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
@@ -227,13 +227,13 @@ def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a r
     For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
     have it make pods, and hold GPUs, without end.
     """
-    retry, ended = seen.status.retry, seen.status.waits_ended or 0
+    retry, ended = seen.status.retry, seen.status.waits_ended_by_edits or 0
     if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
         return seen
     if ended >= MOST_WAITS_ENDED:
         told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
         return replace(seen, events=(*seen.events, Event("ScaleUpBlocked", told)))
-    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended": ended + 1}))
+    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))
 
 
 _TORCHRUN = (

@@ -141,7 +141,7 @@ def _start_seconds(seen: Observation, pod: OwnPod) -> int:
 def _why_not_started(seen: Observation, due: list[OwnPod]) -> str:
     """Names the first pod, the container and the reason."""
     pod, main = due[0], due[0].main
-    more = f" ({len(due) - 1} more have not, either)" if len(due) > 1 else ""
+    more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
     if main.waiting_reason in STARTS:
         said = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more: kubectl describe pod {pod.name}"
     else:
