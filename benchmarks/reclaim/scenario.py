@@ -105,13 +105,13 @@ def plain_pod(name: str) -> Body:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", **_container(1)}]}}
 
 
-def gang(pods: int) -> Body:
+def gang(pods: int, *, name: str = GANG) -> Body:
     """A Job of the cluster's own kind: pods of a whole node each, all at once."""
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", **_container(GPUS_PER_NODE)}]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": GANG},
+        "metadata": {"name": name},
         "spec": {"parallelism": pods, "completions": pods, "template": {"spec": spec}},
     }
 
