@@ -87,7 +87,7 @@ def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:
         _until_full(place, plan)
     with progress.step("the operator goes"):
         place.merge(f"{OPERATORS}/scale", {"spec": {"replicas": 0}})
-        place.until("the operators to be gone", lambda: not place.get(OPERATORS)["status"].get("replicas"), seconds=60)
+        place.until("the operators' end", lambda: not place.items(pods_of(install.NAMESPACE)), seconds=60)
     victims = _pods_on_nodes(place, plan.gang)
 
     def delete_all() -> None:
