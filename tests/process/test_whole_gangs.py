@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.cluster.gang import gang_of
-from elastic_operator.loop.whole import GROWS, MOST_PODS, OTHERS_WAIT, SETTLED_SECONDS, TOO_LARGE, WholeGangs
+from elastic_operator.loop.whole import GROWS, MOST_PODS, NO_ROOM, OTHERS_WAIT, SETTLED_SECONDS, TOO_LARGE, WholeGangs
 from elastic_operator.plan.model import Request
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_request
@@ -62,6 +62,25 @@ def test_a_gang_of_too_many_pods_is_not_served() -> None:
     gangs = WholeGangs()
     reasons(gangs, gang(MOST_PODS + 1), NOW)
     assert set(reasons(gangs, gang(MOST_PODS + 1), SETTLED).values()) == {TOO_LARGE}
+
+
+def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
+    gangs, large = WholeGangs(), gang(64)
+    reasons(gangs, large, NOW)
+    times = []
+    now = SETTLED
+    for _ in range(8):
+        assert reasons(gangs, large, now) == {}
+        gangs.note_served(frozenset(), now)
+        times.append(gangs.again_at - now)
+        assert set(reasons(gangs, large, now).values()) == {NO_ROOM}
+        now = gangs.again_at
+    assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert reasons(gangs, large, now) == {}
+    gangs.note_served(frozenset({"g0"}), now)
+    assert reasons(gangs, large, now) == {}
+    gangs.note_served(frozenset(), now)
+    assert gangs.again_at == now + 2.0
 
 
 def test_the_same_requests_are_held_back_as_the_same_objects() -> None:

@@ -209,6 +209,7 @@ class Controller:
             self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
             self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
+            self.view.reader.requests.note_served(_served(allocation), now)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
@@ -433,3 +434,9 @@ class Controller:
         told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
             self._settle(seen, allocation, now)
+
+
+def _served(allocation: Allocation) -> frozenset[str]:
+    """The foreign pods (uids) that have got places, or wait for the brakes."""
+    waiting = (claim.job.uid for claim, _ in allocation.braked)
+    return frozenset([*(reclaim.uid for reclaim in allocation.reclaims), *waiting])

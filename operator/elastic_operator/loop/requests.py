@@ -4,7 +4,7 @@ node because GPUs are taken. Each is made anew only when something of its pod ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -106,6 +106,11 @@ class Requests:
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
+
+    def note_served(self, uids: Set[str], now: float) -> None:
+        """A pass is over in which these pods (uids) have got places; see `WholeGangs.note_served`."""
+        self._gangs.note_served(uids, now)
+        self.again_at = min(self.again_at, self._gangs.again_at)
 
     def look_ahead(self, now: float) -> Iterator[None]:
         """Look at pods that are new or changed, one at a step, if they are many; the next look remembers them."""

@@ -3,11 +3,14 @@
 Nothing says how many pods a gang will have: a controller makes them one after the other, and kube-scheduler tries them
 one after the other. So a gang is whole when it has not grown for a second and kube-scheduler has found no room for any
 of its pods.
+
+To find out that there is no room for a large gang takes a plan for most of its pods. So one that got nothing rests: its
+first rest takes a second for 32 pods, each later one twice as long, up to a minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -16,24 +19,32 @@ from elastic_operator.plan.model import Request
 SETTLED_SECONDS = 1.0
 """At the 20 requests a second that kube-controller-manager makes by default, it makes twenty pods in that time."""
 MOST_PODS = 1_000
+PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
 GROWS = "its gang is still being made"
 OTHERS_WAIT = "another pod of its gang is not known to wait for GPUs alone"
+NO_ROOM = "there was no room for all of its gang"
 TOO_LARGE = f"its gang has more than {MOST_PODS:,} pods"
 
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that were seen waiting, and when (epoch seconds) one was seen first."""
+    """The pods (uids) that were seen waiting, and when (epoch seconds) one was seen first.
+
+    It `rests` until then (epoch seconds), for the time of that number.
+    """
 
     uids: frozenset[str]
     grown: float
+    rests: float = 0.0
+    times: int = 0
 
 
 class WholeGangs:
-    """Gangs as last looked at. `again_at` is when (epoch seconds) time alone makes one of them whole."""
+    """Gangs as last looked at. `again_at` is when (epoch seconds) time alone has one of them planned for."""
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
+        self._planned: dict[str, frozenset[str]] = {}
         self._held_back: dict[str, tuple[Request, Request]] = {}
         self.again_at = inf
 
@@ -46,19 +57,35 @@ class WholeGangs:
             now: Epoch seconds.
         """
         before, held_before = self._gangs, self._held_back
-        self._gangs, self._held_back, self.again_at = {}, {}, inf
+        self._gangs, self._held_back, self._planned, self.again_at = {}, {}, {}, inf
         for name, pods in waiting.items():
-            known = before.get(name)
-            is_new = known is None or not pods.keys() <= known.uids or known.grown > now
-            grown = now if is_new or known is None else known.grown
-            self._gangs[name] = _Gang(frozenset(pods) if is_new or known is None else known.uids, grown)
-            if now < grown + SETTLED_SECONDS:
-                self.again_at = min(self.again_at, grown + SETTLED_SECONDS)
-            reason = _reason(pods.values(), settled=now >= grown + SETTLED_SECONDS)
+            gang = before.get(name)
+            if gang is None or not pods.keys() <= gang.uids or gang.grown > now:
+                gang = _Gang(frozenset(pods), now)
+            self._gangs[name] = gang
+            times = [time for time in (gang.grown + SETTLED_SECONDS, gang.rests) if now < time]
+            self.again_at = min(self.again_at, *times, inf)
+            reason = _reason(pods.values(), settled=now >= gang.grown + SETTLED_SECONDS)
+            if not reason and now < gang.rests <= now + MOST_REST_SECONDS:
+                reason = NO_ROOM
+            if not reason:
+                self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
             for uid, request in pods.items() if reason else ():
                 if request is not None and not request.promised:
                     self._held_back[uid] = _because(request, reason, held_before.get(uid))
         return {uid: held for uid, (_, held) in self._held_back.items()}
+
+    def note_served(self, uids: Set[str], now: float) -> None:
+        """A pass is over in which these pods have got places: those gangs rest that have got none."""
+        for name, pods in self._planned.items():
+            gang = self._gangs[name]
+            if pods & uids or not pods:
+                self._gangs[name] = replace(gang, times=0)
+            elif now >= gang.rests:
+                seconds = min(len(pods) / PODS_A_SECOND * 2 ** min(gang.times, 10), MOST_REST_SECONDS)
+                self._gangs[name] = replace(gang, rests=now + seconds, times=gang.times + 1)
+                self.again_at = min(self.again_at, now + seconds)
+        self._planned = {}
 
 
 def _reason(requests: Iterable[Request | None], *, settled: bool) -> str:
