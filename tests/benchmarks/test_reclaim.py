@@ -141,12 +141,13 @@ def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_ro
     assert figures(large=[gang], gang=gang, by_hand=by_hand).gang_over_plain == pytest.approx(2.0)
 
 
-def test_the_jobs_fill_the_cluster_and_hold_twice_what_their_teams_are_guaranteed():
+def test_the_jobs_fill_the_cluster_and_hold_more_than_twice_what_their_teams_are_guaranteed():
     plan = Scenario()
     held = plan.jobs * plan.size
     borrowers = {name: gpus for name, gpus in plan.guarantees.items() if name != OWNER}
     assert held == plan.gpus == 4000
-    assert sum(borrowers.values()) == held // 2 == plan.guarantees[OWNER] == plan.gang * 8
+    assert held // 2 == plan.guarantees[OWNER] == plan.gang * 8
+    assert sum(borrowers.values()) == 1800
     assert {name for name, _ in plan.job_names} == borrowers.keys()
     assert {plan.job(name)["spec"]["minReplicas"] for _, name in plan.job_names} == {1, 2}
 

@@ -10,7 +10,9 @@ from elastic_operator.plan.model import Request
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_request
 
-NOW = 1_800_000_000.0
+CREATED = 1000.0
+"""When the pods of `make_request` were made, to the second."""
+NOW = CREATED + 0.999
 SETTLED = NOW + SETTLED_SECONDS
 
 
@@ -32,6 +34,11 @@ def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
     assert set(reasons(gangs, three, SETTLED).values()) == {GROWS}
     assert reasons(gangs, three, SETTLED + 1.0) == {}
     assert gangs.again_at == float("inf")
+
+
+def test_a_new_leader_waits_for_no_gang_that_was_made_long_before() -> None:
+    assert reasons(WholeGangs(), gang(2), NOW) == {"g0": GROWS, "g1": GROWS}
+    assert reasons(WholeGangs(), gang(2), NOW + 60) == {}
 
 
 def test_one_that_has_a_node_or_is_gone_does_not_make_the_others_wait_anew() -> None:

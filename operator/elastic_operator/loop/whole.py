@@ -61,7 +61,7 @@ class WholeGangs:
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or not pods.keys() <= gang.uids or gang.grown > now:
-                gang = _Gang(frozenset(pods), now)
+                gang = _Gang(frozenset(pods), _grown(pods.values(), now) if gang is None else now)
             self._gangs[name] = gang
             times = [time for time in (gang.grown + SETTLED_SECONDS, gang.rests) if now < time]
             self.again_at = min(self.again_at, *times, inf)
@@ -86,6 +86,11 @@ class WholeGangs:
                 self._gangs[name] = replace(gang, rests=now + seconds, times=gang.times + 1)
                 self.again_at = min(self.again_at, now + seconds)
         self._planned = {}
+
+
+def _grown(requests: Iterable[Request | None], now: float) -> float:
+    """When the youngest of pods that nobody has seen before was made, at the latest: the API tells whole seconds."""
+    return min(now, max(request.created + 1.0 if request else now for request in requests))
 
 
 def _reason(requests: Iterable[Request | None], *, settled: bool) -> str:

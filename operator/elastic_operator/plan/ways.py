@@ -108,7 +108,7 @@ class Ways:
             if trial and unit.claim.account:
                 trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
         chosen = _needed(table, taker, role, node, chosen)
-        return Way(node, tuple(chosen), _price(chosen, node, taking))
+        return Way(node, tuple(chosen), _price(chosen, node, taking, gang=bool(taker.gang)))
 
 
 def _is_promised(table: Table, node: int, taker: Claim) -> bool:
@@ -136,13 +136,18 @@ def _needed(table: Table, taker: Claim, role: str, node: int, chosen: list[Unit]
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, taking: Taking | None) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority."""
+def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
+    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority.
+
+    For a gang, few GPUs lost come before that: it takes many nodes, and parts of jobs elsewhere that end with it would
+    be lost in vain (144).
+    """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)
     lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
-        return cost, excess, worst.claim.job.priority, *lost, *weakness, node
+        first, then = (lost, (excess, worst.claim.job.priority)) if gang else ((excess, worst.claim.job.priority), lost)
+        return cost, *first, *then, *weakness, node
     return cost, *lost, excess, *weakness, node
 
 
