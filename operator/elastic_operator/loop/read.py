@@ -33,7 +33,7 @@ from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
-from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
+from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held, stays
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
+    nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator does not count, and
     `left_out` what of its templates its pods are made without, in sentences.
     """
 
@@ -99,6 +99,7 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    closed: tuple[tuple[str, str], ...]
     uncounted: str
     left_out: str
 
@@ -170,6 +171,7 @@ class Reader:
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
+            self.nodes.openness(),
             self.policies,
             self.uncounted.served(),
         )
@@ -209,9 +211,16 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
+            closed=self._closed(pods),
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
         )
+
+    def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The nodes that pods without one are pinned to, and that are closed, each with why."""
+        pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
+        openness = self.nodes.openness() if pinned else None
+        return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -240,6 +249,7 @@ class Reader:
             report=facts.report,
             heard=facts.heard,
             disruption=facts.disruption,
+            closed=dict(facts.closed),
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,

@@ -38,7 +38,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck, takes_from
+from elastic_operator.plan.taken_back import blocked, not_started, refused, shut_out, stuck, takes_from
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -244,6 +244,7 @@ _TORCHRUN = (
     _suspension,
     _outdated,
     warn,
+    shut_out,
     losses,
     refused,
     blocked,
@@ -260,6 +261,7 @@ _ELASTIC = (
     _suspension,
     _outdated,
     warn,
+    shut_out,
     elastic.losses,
     elastic.absence,
     refused,
