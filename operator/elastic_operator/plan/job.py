@@ -99,6 +99,14 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
+class Quiet:
+    """Since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns."""
+
+    since: float
+    in_turns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the stores show it.
 
@@ -117,6 +125,7 @@ class Job:
     the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
     it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
     limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
+    `quiet` is there where its size was changed so often that it matters.
     """
 
     namespace: str
@@ -149,6 +158,7 @@ class Job:
     grace_ceiling: int | None = None
     start_seconds: int = 0
     unkept: frozenset[str] = frozenset()
+    quiet: Quiet | None = None
 
     @property
     def key(self) -> str:

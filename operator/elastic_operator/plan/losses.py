@@ -59,6 +59,7 @@ def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "Pod
     why = _why_lost(seen, lost)
     avoided, excused = _avoid(seen, now), _is_excused(seen, lost, now)
     update = {"restarts": seen.status.restarts + lost, "replicas": len(seen.live), "avoided_nodes": avoided}
+    update |= {"held_until": None}
     status = seen.status.model_copy(update=update)
     reasons = (reason,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)

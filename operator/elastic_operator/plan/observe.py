@@ -23,6 +23,7 @@ from elastic_operator.plan.failures import (
     short_failure,
     was_told_to_go,
 )
+from elastic_operator.plan.flapping import hold_still
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.losses import avoiding, losses
 from elastic_operator.plan.observation import (
@@ -243,6 +244,7 @@ _TORCHRUN = (
     give_up_after_failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
     shut_out,
     losses,
@@ -260,6 +262,7 @@ _ELASTIC = (
     elastic.failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
     shut_out,
     elastic.losses,
