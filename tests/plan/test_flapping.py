@@ -85,6 +85,10 @@ def test_turns_of_a_team_that_shares_time_are_due():
     turns = history(*((100 + i, 2 * (i % 2), 2 * (1 - i % 2), "Started" if i % 2 == 0 else DOWN) for i in range(6)))
     assert held_for(see(job(turns, in_turns=True))) is None
     assert held_for(see(job(turns))) == HELD_SECONDS
+    in_vain = history(
+        *((100 + i, 2 * (i % 2), 2 * (1 - i % 2), "ScaledDown" if i % 2 else "Started") for i in range(4))
+    )
+    assert held_for(see(job(in_vain, in_turns=True))) == HELD_SECONDS
 
 
 def test_tries_of_a_size_that_failed_have_a_back_off_of_their_own():

@@ -75,10 +75,12 @@ def _too_many(status: JobStatus, quiet: Quiet, now: float) -> list[Change]:
     """The changes that count, of those since it is quiet: those that were due are left out, and those that only go on
     in the direction of the one before.
     """
-    counted, direction = [], 0
+    counted, direction, turn_is_over = [], 0, False
     for change in _since(status, max(now - WITHIN_SECONDS, quiet.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
-        if not _was_due(change, in_turns=quiet.in_turns) and (direction == 0 or direction != before):
+        next_turn, turn_is_over = turn_is_over, quiet.in_turns and change.to == 0 and change.reason == "PreemptedByJob"
+        taken_back = direction < 0 and change.reason == "QuotaReclaimed"
+        if not (taken_back or turn_is_over or next_turn) and (direction == 0 or direction != before):
             counted.append(change)
     return counted
 
@@ -86,10 +88,3 @@ def _too_many(status: JobStatus, quiet: Quiet, now: float) -> list[Change]:
 def _since(status: JobStatus, time: float) -> Iterator[Change]:
     """The changes that were decided here after that time, the oldest first."""
     return (change for change in reversed(status.history) if change.reason in _OWN and seconds(change.time) > time)
-
-
-def _was_due(change: Change, *, in_turns: bool) -> bool:
-    """Whether an owner took back what is its own, or a turn began or was over."""
-    if change.reason == "QuotaReclaimed" and change.to < change.from_:
-        return True
-    return in_turns and 0 in (change.from_, change.to)
