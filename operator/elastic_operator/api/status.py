@@ -105,6 +105,7 @@ class Limit(StrEnum):
     BORROWING_DISABLED = "BorrowingDisabled"
     NO_QUOTA_POLICY = "NoQuotaPolicy"
     RECLAIM_TOO_LARGE = "ReclaimTooLarge"
+    WOULD_NOT_LAST = "WouldNotLast"
     CHANGED_TOO_OFTEN = "ChangedTooOften"
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
