@@ -459,6 +459,30 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     assert not seen.wants_pods
 
 
+def waiting(name, node):
+    """The pod, pinned to that node and not bound to it."""
+    return make_pod(name, node=node, bound=False, phase="Pending", ready=False, main=MainContainer())
+
+
+def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_meanwhile_is_counted_all_the_same():
+    before = [*group(2), waiting("worker-2", "n2")]
+    status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
+    seen = see(make_job(before, status=status, closed={"n2": "cordoned"}))
+    assert [pod.name for pod, _ in seen.gone] == ["toy-worker-2"]
+    assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
+    assert seen.commit
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, closed={"n2": "cordoned"}))
+    assert lost.status.restarts == 1
+
+
+def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
+    pods = [waiting("master-0", "n2"), make_pod("worker-0")]
+    seen = see(make_job(pods, status=make_status(), closed={"n2": "cordoned"}))
+    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
+
+
 def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     leaving = make_pod("worker-0", deleting_since=START + 99)
     job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)

@@ -13,7 +13,6 @@ FEW, SOME, MANY = 20, 60, 10_000
 SOME_WITH_ERRORS = 12
 KNOWN = {
     138: "a worker goes though its room stays free, in a pass in which a pod of a job below its minimum goes, too",
-    205: "while a pod sticks in Terminating, a job that does not run is planned in every other pass, and never made",
 }
 """Histories in which a rule does not hold yet, with why: each must go on failing until it is mended."""
 GOES = "a job goes whose pods no node has yet, and their places are given away before they are deleted"

@@ -16,7 +16,7 @@ from elastic_operator.api.job import ApiModel
 
 MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
-MAX_CONDITIONS = 16
+MAX_CONDITIONS = 20
 MAX_AVOIDED = 16
 MAX_MESSAGE = 4096
 """Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
@@ -67,6 +67,7 @@ class ConditionType(StrEnum):
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
     PODS_GIVEN_UP = "PodsGivenUp"
     PODS_NOT_STARTED = "PodsNotStarted"
+    FLAPPING = "Flapping"
 
 
 class Phase(StrEnum):
@@ -104,6 +105,8 @@ class Limit(StrEnum):
     BORROWING_DISABLED = "BorrowingDisabled"
     NO_QUOTA_POLICY = "NoQuotaPolicy"
     RECLAIM_TOO_LARGE = "ReclaimTooLarge"
+    WOULD_NOT_LAST = "WouldNotLast"
+    CHANGED_TOO_OFTEN = "ChangedTooOften"
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
@@ -249,6 +252,10 @@ class JobStatus(StatusModel):
         default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    held_until: Time | None = Field(
+        default=None,
+        description="Until when the job is held at what it has, as its size was changed too often without a cause.",
+    )
     waits_ended_by_edits: int | None = Field(
         default=None,
         description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",

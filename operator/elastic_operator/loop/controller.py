@@ -49,6 +49,7 @@ from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
 from elastic_operator.plan.decisions import Event, Route, Share
+from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job import Job
 from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
@@ -130,7 +131,7 @@ class Controller:
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
-        self._allocator, self._dry_allocator = Allocator(), Allocator()
+        self._allocator, self._dry_allocator = Foresight(), Allocator()
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
@@ -247,7 +248,7 @@ class Controller:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
         if not self._to_resync and self._snapshot is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self.stores.jobs]
-            self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+            self._allocator, self._dry_allocator, self._allocation = Foresight(), Allocator(), None
         some, self._to_resync = self._to_resync[:MOST_SETTLED], self._to_resync[MOST_SETTLED:]
         self.view.forget_some(some)
         for uid in some:
@@ -258,7 +259,7 @@ class Controller:
         """Decide everything again."""
         self.view.forget()
         self._settled.clear()
-        self._allocator, self._dry_allocator = Allocator(), Allocator()
+        self._allocator, self._dry_allocator = Foresight(), Allocator()
 
     def _look_and_allocate(self, now: float) -> tuple[Sight, Allocation]:
         """What there is, and who gets what; without a job or a waiting pod at which the allocation raises."""
@@ -267,7 +268,7 @@ class Controller:
             try:
                 return sight, self._allocate(sight.snapshot, now)
             except Exception as error:
-                self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+                self._allocator, self._dry_allocator, self._allocation = Foresight(), Allocator(), None
                 if not self._blame(replace(sight.snapshot, now=now, reclaiming=self.reclaimer.stopped is None), error):
                     raise
         sight = self.view.look(now)
@@ -311,13 +312,25 @@ class Controller:
     def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:
         """Who gets what; nobody takes anything from others where that is stopped."""
         if reclaiming:
-            allocation = self._allocator.allocate(snapshot)
+            allocation = self._look_ahead_and_decide(snapshot)
             if self._allocator.unsettled:
                 log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self._allocator.unsettled))
             return allocation
         if self.reclaimer.only_told:
             self.reclaimer.tell(self._dry_allocator.allocate(replace(snapshot, brakes=Brakes())), self._subject)
-        return self._allocator.allocate(replace(snapshot, reclaiming=False))
+        return self._look_ahead_and_decide(replace(snapshot, reclaiming=False))
+
+    def _look_ahead_and_decide(self, snapshot: Snapshot) -> Allocation:
+        """Who gets what; where only the look ahead raises, without it."""
+        try:
+            allocation = self._allocator.allocate(snapshot)
+        except Exception:
+            self._allocator = Foresight()
+            allocation = self._allocator.as_it_comes(snapshot)  # raises again where that is no matter of looking ahead
+            self.metrics.pass_errors.inc()
+            log.exception("what is decided cannot be looked at as if it were carried out; it is done all the same")
+        self.metrics.not_lasting.inc(len(allocation.left_out))
+        return allocation
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""

@@ -23,6 +23,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
+from elastic_operator.loop.outside import Outside
 from elastic_operator.loop.pod_priority import PodPriorities
 from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.priority import Priority, priority_of
@@ -33,8 +34,9 @@ from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
-from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.flapping import may_flap
+from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held, stays
+from elastic_operator.plan.job import Job, OwnPod, Quiet
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -82,8 +84,8 @@ class Facts(NamedTuple):
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
     `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
-    `left_out` what of its templates its pods are made without, in sentences.
+    nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator does not count, and
+    `left_out` what of its templates its pods are made without, in sentences; `quiet` as in `Job`.
     """
 
     body: objects.CustomObject
@@ -99,8 +101,10 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    closed: tuple[tuple[str, str], ...]
     uncounted: str
     left_out: str
+    quiet: Quiet | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -141,6 +145,7 @@ class Reader:
             bulkhead=self.bulkhead,
             volumes=lambda pod: self._shapes.volumes(pod.metadata.namespace, claims_of(pod)),
         )
+        self.outside = Outside(stores.jobs, ledger)
         self._gpu_resources = settings.gpu_resources
 
     def keep_only(self, present: Set[str]) -> None:
@@ -170,6 +175,7 @@ class Reader:
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
+            self.nodes.openness(),
             self.policies,
             self.uncounted.served(),
         )
@@ -209,9 +215,25 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
+            closed=self._closed(pods),
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
+            quiet=self._quiet(body),
         )
+
+    def _quiet(self, body: objects.CustomObject) -> Quiet | None:
+        """Since when it is quiet, where that matters for the job."""
+        if not may_flap(self.status(body), self.clock.time()):
+            return None
+        name = self.policies.team_of.get(body.metadata.namespace)
+        in_turns = any(team.name == name and team.quantum_seconds is not None for team in self.policies.teams)
+        return Quiet(self.outside.since, in_turns)
+
+    def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The nodes that pods without one are pinned to, and that are closed, each with why."""
+        pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
+        openness = self.nodes.openness() if pinned else None
+        return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -240,11 +262,13 @@ class Reader:
             report=facts.report,
             heard=facts.heard,
             disruption=facts.disruption,
+            closed=dict(facts.closed),
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
             start_seconds=self.settings.start_timeout_seconds,
             unkept=self._unkept.fields,
+            quiet=facts.quiet,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -349,7 +373,7 @@ class Reader:
         demand = demand_of(seen, shape)
         if assumed:
             demand = with_members(demand, tuple(one.member for one in assumed))
-        return as_it_is(demand) if seen.job.stands else demand
+        return as_it_is(demand) if seen.job.stands or seen.status.held_until else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
         """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""

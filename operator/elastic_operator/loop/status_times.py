@@ -65,6 +65,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "running_since": status.running_since and status.running_since + by,
             "turn_started": status.turn_started and status.turn_started + by,
             "master_lost_time": status.master_lost_time and status.master_lost_time + by,
+            "held_until": status.held_until and status.held_until + by,
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "training": training and _training_moved(training, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],

@@ -170,6 +170,7 @@ class View:
             self.forget()
         self.reader.look_at_policies()
         unready = self.reader.nodes.unready_since(now)
+        self.reader.outside.look(self.reader.nodes.openness(), self.reader.policies, now)
         surroundings = self.reader.surroundings(unready)
         if surroundings != self._surroundings:
             self._surroundings = surroundings
@@ -257,6 +258,7 @@ class View:
             seen = observe(self.reader.job(facts), unready, now)
             known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now), stamp, plain=False)
         known.stamp, known.plain = stamp, facts.pods is own and not trouble
+        known.plain &= known.seen.status.held_until is None
         return known.seen
 
     def _deleted(self, body: objects.CustomObject) -> Observation:

@@ -85,6 +85,11 @@ class Counters:
     def _of_passes(self) -> None:
         self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, hand out.", PASS)
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
+        self.not_lasting = self._counter(
+            "not_lasting",
+            "Jobs that got nothing in an allocation, since the next one would have taken it away from them, or given"
+            " back what others were to lose for them.",
+        )
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )

@@ -12,11 +12,12 @@ from functools import cached_property
 from itertools import chain, count
 from math import inf
 
+from elastic_operator.api.status import Limit
 from elastic_operator.plan.accounts import Accounts
 from elastic_operator.plan.braking import Braked
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
-from elastic_operator.plan.explain import Explainer
+from elastic_operator.plan.explain import Explainer, Why
 from elastic_operator.plan.gangs import split_gangs
 from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.place import Spot
@@ -26,6 +27,7 @@ from elastic_operator.plan.staying import staying
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
 
+_KEEPS = "So it keeps what it has, and is decided on again with the next change."
 _MOST_TRIES = 4
 """So often a pass is served until no job is broken up in vain."""
 
@@ -39,6 +41,8 @@ class Allocation(Mapping[str, Grant]):
         self._claims = {job.uid: table.roster.of(job.uid) for job in table.snapshot.jobs}
         self._shares: dict[str, Share] = {}
         self._grants: dict[str, Grant] = {}
+        self.left_out: Mapping[str, str] = {}
+        """The jobs (uids) that get nothing because it would not last, each with why in words (`foresight.py`)."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._claims)
@@ -52,7 +56,7 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             claim = self._claims[uid]
-            share, why = self.share(uid), self._explainer.why(claim)
+            share, why = self.share(uid), self._why(claim)
             takers = claim.takers if share.release else ()
             self._grants[uid] = Grant(
                 *share,
@@ -64,6 +68,15 @@ class Allocation(Mapping[str, Grant]):
                 givers=_names(o for o, member in claim.took if member not in o.kept and o.team != claim.team),
             )
         return self._grants[uid]
+
+    def _why(self, claim: Claim) -> Why:
+        told = self.left_out.get(claim.job.uid)
+        return self._explainer.why(claim) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether anybody is to lose a pod."""
+        return any(claim.gives for claim in self._table.touched)
 
     @property
     def accounts(self) -> Accounts:

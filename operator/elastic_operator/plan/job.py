@@ -99,6 +99,14 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
+class Quiet:
+    """Since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns."""
+
+    since: float
+    in_turns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the stores show it.
 
@@ -112,10 +120,12 @@ class Job:
     aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
     `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
     whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is there while too many
-    nodes are away for any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out`
+    nodes are away for any to be given up. `closed` are nodes that pods of it are pinned to and not bound to, and that
+    take none by now, each with why. `uncounted` names the devices it asks for that are not counted, `left_out`
     the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
     it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
     limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
+    `quiet` is there where its size was changed so often that it matters.
     """
 
     namespace: str
@@ -142,11 +152,13 @@ class Job:
     report: Report | None = None
     heard: float | None = -inf
     disruption: Disruption | None = None
+    closed: Mapping[str, str] = field(default_factory=dict)
     uncounted: str = ""
     left_out: str = ""
     grace_ceiling: int | None = None
     start_seconds: int = 0
     unkept: frozenset[str] = frozenset()
+    quiet: Quiet | None = None
 
     @property
     def key(self) -> str:

@@ -51,7 +51,7 @@ def losses(seen: Observation, now: float) -> Observation:
 
 def lost_count(seen: Observation) -> int:
     """How many of the members that the last status counts are not there any more."""
-    return seen.status.replicas - len(_reported(seen))
+    return seen.status.replicas - len(reported(seen))
 
 
 def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
@@ -59,6 +59,7 @@ def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "Pod
     why = _why_lost(seen, lost)
     avoided, excused = _avoid(seen, now), _is_excused(seen, lost, now)
     update = {"restarts": seen.status.restarts + lost, "replicas": len(seen.live), "avoided_nodes": avoided}
+    update |= {"held_until": None}
     status = seen.status.model_copy(update=update)
     reasons = (reason,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
@@ -73,7 +74,7 @@ def node_is_lost(seen: Observation) -> bool:
     return any(pod.node in seen.lost_nodes for pod, _ in seen.gone)
 
 
-def _reported(seen: Observation) -> list[OwnPod]:
+def reported(seen: Observation) -> list[OwnPod]:
     """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
     listed = {pod.name for pod in seen.status.pods}
     return [pod for pod in seen.live if not listed or seen.status.pods_not_listed or pod.name in listed]

@@ -49,10 +49,11 @@ class Observation:
     def wants_pods(self) -> bool:
         """Whether the allocator may give the job pods: not suspended, not ended, not waiting to be tried.
 
-        One that cannot be read any more, or more of whose pods are refused, may keep those that it has.
+        One that cannot be read any more, or is held, or more of whose pods are refused, may keep those that it has.
         """
         spec = self.job.spec
-        over = self.status.finished or self.held_back or (self.job.stands and not self.live)
+        waits = self.job.stands or self.status.held_until
+        over = self.status.finished or self.held_back or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
 
@@ -96,7 +97,13 @@ def record(
 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     """The status under which every present pod is on its way out."""
-    update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, **more}
+    update = {
+        "incarnation": status.incarnation + 1,
+        "running_since": None,
+        "replicas": 0,
+        "held_until": None,
+        **more,
+    }
     if status.master_epoch is not None:
         update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
     return status.model_copy(update=update)

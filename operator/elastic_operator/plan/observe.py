@@ -23,6 +23,7 @@ from elastic_operator.plan.failures import (
     short_failure,
     was_told_to_go,
 )
+from elastic_operator.plan.flapping import hold_still
 from elastic_operator.plan.job import Job, OwnPod
 from elastic_operator.plan.losses import avoiding, losses
 from elastic_operator.plan.observation import (
@@ -38,7 +39,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, not_started, refused, stuck, takes_from
+from elastic_operator.plan.taken_back import blocked, not_started, refused, shut_out, stuck, takes_from
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
@@ -243,7 +244,9 @@ _TORCHRUN = (
     give_up_after_failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
+    shut_out,
     losses,
     refused,
     blocked,
@@ -259,7 +262,9 @@ _ELASTIC = (
     elastic.failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
+    shut_out,
     elastic.losses,
     elastic.absence,
     refused,

@@ -146,7 +146,7 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     """
     before, after, status = seen.status.target_replicas, grant.replicas, seen.status
     if before == after or seen.finishing:
-        return _tell_of_exchange(seen, grant)
+        return _tell_of_exchange(seen, grant, now)
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -176,12 +176,14 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     return replace(seen, status=status, commit=commit, events=(*seen.events, event))
 
 
-def _tell_of_exchange(seen: Observation, grant: Grant) -> Observation:
+def _tell_of_exchange(seen: Observation, grant: Grant, now: float) -> Observation:
     """As many pods as before, but some make way for others, and come again elsewhere."""
     if seen.finishing or not grant.takers or not any(pod.uid in grant.release for pod in seen.live):
         return seen
     reason, why = _why_smaller(grant)
-    return replace(seen, events=(*seen.events, Event(reason, f"{why} As many pods come elsewhere.")))
+    told, size = f"{why} As many pods come elsewhere.", grant.replicas
+    status = record(seen.status, now, size, size, reason, told)
+    return replace(seen, status=status, events=(*seen.events, Event(reason, told)))
 
 
 def _why_smaller(grant: Grant) -> tuple[str, str]:

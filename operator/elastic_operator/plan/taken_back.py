@@ -1,6 +1,7 @@
 """Pods that cannot be had now: refused by the API server, without a node, or with one and not able to start there.
 
-They are taken back, and what they were for is tried again later, by itself.
+They are taken back, and what they were for is tried again later, by itself; where only the node was chosen in vain, at
+once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import Literal
 
 from elastic_operator.api.status import ConditionType, Retry
 from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.elastic import next_master
 from elastic_operator.plan.job import STARTS, OwnPod
+from elastic_operator.plan.losses import reported
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -21,6 +24,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.resting import rest_seconds
+from elastic_operator.plan.words import listed
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
@@ -38,6 +42,30 @@ LONGEST_NOT_STARTED_SECONDS = 3600
 UNNAMED = 12
 """Where the kubelet names no trouble, pods get so many times as long: a volume is attached, or its files get another
 owner, or an older kubelet pulls an image."""
+
+
+def shut_out(seen: Observation, now: float) -> Observation:
+    """Pods that were planned for a node that has closed since, and are not bound to it, are made elsewhere (142).
+
+    They have done no work, and nobody is to blame: nothing is counted, and nothing waits. Where the master is among
+    them, the others of a Torchrun job have not trained yet, those of an Elastic one wait for the next master.
+    """
+    assert seen.job.spec is not None
+    waiting = [(pod, pod.node) for pod in seen.live if not pod.bound and pod.node in seen.job.closed]
+    if not waiting:
+        return seen
+    why = {pod.uid: f"node {node} takes no pods any more ({seen.job.closed[node]})" for pod, node in waiting if node}
+    going = [pod for pod, _ in waiting]
+    told = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. Not started yet, so planned anew."
+    event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in seen.live if pod.uid not in why)
+    counted = len(reported(seen)) - len(reported(replace(seen, live=left)))
+    status = seen.status.model_copy(update={"replicas": max(0, seen.status.replicas - counted)})
+    if left and left[0].role != "master" and going[0].role == "master":
+        if not seen.job.spec.is_elastic:
+            return replace_all(seen, end_incarnation(status), event)
+        status = next_master(status, now)
+    gone = (*seen.gone, *((pod, why[pod.uid]) for pod in going))
+    return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
 
 
 def refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
