@@ -78,7 +78,8 @@ def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_h
     now = SETTLED
     for _ in range(8):
         assert reasons(gangs, large, now) == {}
-        gangs.note_served(frozenset(), now)
+        rest_first = gangs.note_served(frozenset(), now)
+        assert rest_first == ([] if times else [frozenset(large["g"])])
         times.append(gangs.again_at - now)
         assert set(reasons(gangs, large, now).values()) == {NO_ROOM}
         now = gangs.again_at

@@ -81,6 +81,8 @@ def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(see
         gang = await make_gang(world, size)
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (0, 0)
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
+        assert [f"all {size} pods" in note for note in notes] == [True]
 
     lived(seed, story)
 

@@ -210,7 +210,7 @@ class Controller:
             self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
             self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
-            self.view.reader.requests.note_served(_served(allocation), now)
+            self.reclaimer.tell_no_room(self.view.reader.requests.note_served(_served(allocation), now))
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)

@@ -193,6 +193,19 @@ class Reclaimer:
         served = before.keys() - self._waiting.keys()
         self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}
 
+    def tell_no_room(self, gangs: Iterable[frozenset[str]]) -> None:
+        """Say on one pod of each of these gangs that there is no room for all of it; `gangs` are their pods (uids)."""
+        for uids in gangs:
+            pod = self._pods.get(min(uids))
+            if pod is None:
+                continue
+            text = (
+                f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
+                " any. Nobody makes way for a part of a gang."
+            )
+            log.info("pod=%s/%s event=NoRoomForGang message=%r", *_name(pod), text)
+            self._events.record_for(_subject(pod), Event("NoRoomForGang", text))
+
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
         """Say what would be taken, once for each pod that would go."""
         evictions = allocation.evictions

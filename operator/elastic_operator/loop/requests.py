@@ -107,10 +107,11 @@ class Requests:
             self._all = found
         return self._all
 
-    def note_served(self, uids: Set[str], now: float) -> None:
+    def note_served(self, uids: Set[str], now: float) -> list[frozenset[str]]:
         """A pass is over in which these pods (uids) have got places; see `WholeGangs.note_served`."""
-        self._gangs.note_served(uids, now)
+        rest_first = self._gangs.note_served(uids, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
+        return rest_first
 
     def look_ahead(self, now: float) -> Iterator[None]:
         """Look at pods that are new or changed, one at a step, if they are many; the next look remembers them."""

@@ -75,8 +75,12 @@ class WholeGangs:
                     self._held_back[uid] = _because(request, reason, held_before.get(uid))
         return {uid: held for uid, (_, held) in self._held_back.items()}
 
-    def note_served(self, uids: Set[str], now: float) -> None:
-        """A pass is over in which these pods have got places: those gangs rest that have got none."""
+    def note_served(self, uids: Set[str], now: float) -> list[frozenset[str]]:
+        """A pass is over in which these pods (uids) have got places: those gangs rest that have got none.
+
+        Returns the pods (uids) that wait of each gang that rests for the first time in a row.
+        """
+        rest_first = []
         for name, pods in self._planned.items():
             gang = self._gangs[name]
             if pods & uids or not pods:
@@ -85,7 +89,9 @@ class WholeGangs:
                 seconds = min(len(pods) / PODS_A_SECOND * 2 ** min(gang.times, 10), MOST_REST_SECONDS)
                 self._gangs[name] = replace(gang, rests=now + seconds, times=gang.times + 1)
                 self.again_at = min(self.again_at, now + seconds)
+                rest_first += [pods] if not gang.times else []
         self._planned = {}
+        return rest_first
 
 
 def _grown(requests: Iterable[Request | None], now: float) -> float:
