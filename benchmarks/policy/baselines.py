@@ -19,9 +19,6 @@ from benchmarks.policy.traces import JobTrace
 from benchmarks.policy.training import Training
 from benchmarks.policy.world import Plain, World
 
-GROWTH_DELAY_SECONDS = 30.0
-"""After a change of size, as the operator's default."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
@@ -86,11 +83,15 @@ class WholeJobs(_FixedSizes):
     def __init__(self) -> None:
         super().__init__()
         self._started: dict[str, float] = {}
+        self._preempting: set[str] = set()
+        """Those for whom jobs were stopped: the room is theirs."""
 
     def decide(self, world: World) -> None:
         """Those within their guarantee first; then priority, then age. Who does not fit keeps nobody from starting."""
-        kept = [0] * len(world.places)
-        for one in sorted(_askers(world), key=lambda one: (not _is_entitled(world, one), one.order)):
+        kept, askers = [0] * len(world.places), _askers(world)
+        self._preempting &= {one.name for one in askers}
+        ranks = {one.name: (one.name not in self._preempting, not _is_entitled(world, one)) for one in askers}
+        for one in sorted(askers, key=lambda one: (ranks[one.name], one.order)):
             nodes = packed(_less(world.free(), kept), one.gpus, one.count)
             if nodes is not None:
                 one.start(world, nodes)
@@ -102,24 +103,27 @@ class WholeJobs(_FixedSizes):
     def _make_way(self, world: World, one: _Asker, kept: list[int]) -> None:
         """Keep for it what leaves already, or have jobs stopped for it, if that is enough."""
         coming = _less(_soon_free(world), kept)
-        nodes = packed(coming, one.gpus, one.count) if _is_entitled(world, one) else None
+        keeps = _is_entitled(world, one) or one.name in self._preempting
+        nodes = packed(coming, one.gpus, one.count) if keeps else None
         if nodes is None:
             victims = self._victims(world, one, coming)
+            nodes = packed(_with(coming, victims), one.gpus, one.count) if victims else None
             for victim in victims:
                 world.delete(victim, victim.staying)
-            nodes = packed(_with(coming, victims), one.gpus, one.count) if victims else None
+                self._preempting.add(one.name)
         for node in nodes or ():
             kept[node] += one.gpus
 
     def _victims(self, world: World, one: _Asker, free: Sequence[int]) -> list[Training]:
-        """The set of jobs to stop that costs least: in priority, then in work to do again, then in GPUs."""
+        """The set of jobs to stop that costs least: in priority, then in GPUs, then the latest starts."""
         sets = [self._weakest(world, one, free), *([job] for job in self._candidates(world, one))]
         enough = [jobs for jobs in sets if jobs and fits(_with(free, jobs), one.gpus, one.count)]
         return min(enough, key=self._cost, default=[])
 
     def _cost(self, jobs: Sequence[Training]) -> tuple[float, ...]:
         priority = max(job.trace.priority for job in jobs)
-        return priority, sum(job.at_stake for job in jobs), sum(job.held for job in jobs)
+        started = min(self._started.get(job.trace.name, 0.0) for job in jobs)
+        return priority, sum(job.held for job in jobs), -started
 
     def _weakest(self, world: World, one: _Asker, free: Sequence[int]) -> list[Training]:
         """The lowest priority and the latest start first, while their teams borrow; then without those not needed."""
@@ -130,7 +134,7 @@ class WholeJobs(_FixedSizes):
             given = sum(other.held for other in chosen if other.trace.team == job.trace.team)
             if job.trace.team == one.team or world.used[job.trace.team] - given > world.guaranteed[job.trace.team]:
                 chosen.append(job)
-        for job in sorted(chosen, key=lambda job: -job.at_stake):
+        for job in sorted(chosen, key=lambda job: -job.held):
             others = [other for other in chosen if other is not job]
             if fits(_with(free, others), one.gpus, one.count):
                 chosen = others
@@ -181,7 +185,7 @@ class FirstCome:
             assert node is not None, "asked for those that fit"
             _create(world, job, [node])
         self._note_changes(world)
-        times = (at + GROWTH_DELAY_SECONDS for _, at in self._changed.values())
+        times = (at + world.jobs[name].trace.delay for name, (_, at) in self._changed.items())
         self.wake = min((time for time in times if time > world.now), default=inf)
 
     def _note_changes(self, world: World) -> None:
@@ -199,12 +203,9 @@ class FirstCome:
             for name, job in world.jobs.items()
             if job.trace.gpus <= room
             and job.least <= len(job.staying) < job.trace.most
-            and (len(job.staying) > self._changed[name][0] or world.now >= self._grows_from(name))
+            and (len(job.staying) > self._changed[name][0] or world.now >= self._changed[name][1] + job.trace.delay)
         )
         return min(may, key=lambda job: (len(job.staying) / job.trace.most, job.trace.arrives), default=None)
-
-    def _grows_from(self, name: str) -> float:
-        return self._changed[name][1] + GROWTH_DELAY_SECONDS
 
 
 def _askers(world: World) -> list[_Asker]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks.policy.model import Assumptions, Mode, pace
+from benchmarks.policy.model import DELAY_SECONDS, Assumptions, Mode, pace
 
 HOUR = 3600.0
 GPUS_PER_NODE = 8
@@ -44,7 +44,7 @@ class Team:
 class JobTrace:
     """A job to come. Sizes are in pods of `gpus` each; `work` is in GPU-seconds of one GPU that works alone.
 
-    `wanted` is its size where that is fixed. `slope`: see `pace`.
+    `wanted` is its size where that is fixed. It does not grow for `delay` seconds after a change. `slope`: see `pace`.
     """
 
     name: str
@@ -58,6 +58,7 @@ class JobTrace:
     priority: int
     mode: Mode
     slope: float
+    delay: int
 
     @property
     def is_elastic(self) -> bool:
@@ -143,9 +144,7 @@ def _teams(count: int, gpus: int, dice: Random) -> tuple[Team, ...]:
     """Shares of unequal size; each team is guaranteed four GPUs at least."""
     weights = [dice.gammavariate(2.0, 1.0) for _ in range(count)]
     room = int(gpus * GUARANTEED_SHARE) - 4 * count
-    return tuple(
-        Team(f"team-{number}", 4 + int(room * weight / sum(weights))) for number, weight in enumerate(weights)
-    )
+    return tuple(Team(f"team-{number}", 4 + int(room * weight / sum(weights))) for number, weight in enumerate(weights))
 
 
 def _bursts(horizon: float, dice: Random) -> list[tuple[float, float]]:
@@ -175,16 +174,18 @@ def _jobs(team: Team, work: float, horizon: float, assumed: Assumptions, dice: R
         yield job
 
 
-def _job(
-    team: Team, number: int, arrives: float, seconds: float, assumed: Assumptions, dice: Random
-) -> JobTrace:
+def _job(team: Team, number: int, arrives: float, seconds: float, assumed: Assumptions, dice: Random) -> JobTrace:
     """A job that takes so many seconds at its wanted size."""
     sizes = {size: weight for size, weight in SIZES.items() if size <= team.guaranteed}
     size = dice.choices(list(sizes), list(sizes.values()))[0]
     gpus = dice.choices(list(GPUS_PER_POD), list(GPUS_PER_POD.values()))[0]
     gpus = gpus if size % gpus == 0 else 1
     slope, priority = dice.uniform(0.01, 0.08), 10 * (dice.random() < HIGH_PRIORITY)
-    wanted, changes, mode = size // gpus, dice.random() < assumed.elastic, dice.choice(assumed.modes)
+    wanted, changes, mode = (
+        size // gpus,
+        dice.random() < assumed.elastic,
+        assumed.modes[int(dice.random() * len(assumed.modes))],
+    )
     least, most = max(1, round(wanted * assumed.least)), max(1, round(wanted * assumed.most))
     return JobTrace(
         name=f"{team.name}-job-{number}",
@@ -198,6 +199,7 @@ def _job(
         priority=priority,
         mode=mode if changes and least < most else Mode.FIXED,
         slope=slope,
+        delay=assumed.torchrun_delay if mode is Mode.TORCHRUN else DELAY_SECONDS,
     )
 
 

@@ -9,7 +9,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from math import inf
 
-from benchmarks.policy.model import ALIGN_SECONDS, LEAVE_SECONDS, MISSED_SECONDS, NODE_LOSS_SECONDS, PAUSES, Assumptions, Mode, pace
+from benchmarks.policy.model import (
+    ALIGN_SECONDS,
+    LEAVE_SECONDS,
+    MISSED_SECONDS,
+    NODE_LOSS_SECONDS,
+    PAUSES,
+    SAVE_SECONDS,
+    Assumptions,
+    Mode,
+    pace,
+)
 from benchmarks.policy.traces import JobTrace
 
 MOMENT = 1e-6
@@ -68,7 +78,7 @@ class Training:
         self.finished: float | None = None
         self.begun = False
         self._keeps_state: set[Pod] = set()
-        self._interval = assumed.checkpoint_seconds
+        self._interval, self._listens = assumed.checkpoint_seconds, assumed.listens
         self._since_save = self._unsaved_gpu_seconds = 0.0
         self._paused_until = 0.0
 
@@ -86,11 +96,6 @@ class Training:
     def missing(self) -> int:
         """GPUs that it lacks of its wanted size."""
         return max(0, self.trace.wanted * self.trace.gpus - self.held)
-
-    @property
-    def at_stake(self) -> float:
-        """GPU-seconds that would be done again if it were stopped now."""
-        return self._unsaved_gpu_seconds
 
     @property
     def _pace(self) -> float:
@@ -118,7 +123,10 @@ class Training:
             self.finished = now
 
     def next_event(self) -> float:
-        """When something of it changes by itself: its end, a checkpoint that is waited for, a pod that starts or goes."""
+        """When something of it changes by itself: its end, a checkpoint that is waited for, a pod that starts or goes.
+
+        Infinity where nothing will.
+        """
         if not self.pods:
             return inf
         times = [pod.gone for pod in self.pods.values()]
@@ -126,14 +134,24 @@ class Training:
         times += [pod.ready for pod in self.pods.values() if pod.ready > self.at + MOMENT]
         if self.group:
             times.append(max(self.at, self._paused_until) + (self.trace.work - self.done) / self._pace)
-            if self.mode is Mode.ELASTIC and any(pod.stays for pod in self.pods.values() if pod not in self.group):
-                times.append(self.at + self._until_save)
+            if self.mode is Mode.ELASTIC and self._joining:
+                times += [self.at + self._until_save] if not self._listens else []
+                times += [max(self.at, pod.ready + SAVE_SECONDS) for pod in self._joining]
         return max(self.at, min(times, default=inf))
+
+    @property
+    def _joining(self) -> set[Pod]:
+        """Pods that are ready and not in the group yet."""
+        pods = self.pods.values()
+        return {pod for pod in pods if pod.stays and pod.ready <= self.at + MOMENT and pod not in self.group}
 
     @property
     def _until_save(self) -> float:
         """Seconds until the next checkpoint, if nothing comes between."""
         return max(0.0, self._paused_until - self.at) + self._interval - self._since_save
+
+    def _save(self) -> None:
+        self.saved, self._since_save, self._unsaved_gpu_seconds = self.done, 0.0, 0.0
 
     def _train(self, seconds: float, gpus: int) -> None:
         self.done += seconds * self._pace
@@ -164,10 +182,9 @@ class Training:
             self._keeps_state.discard(pod)
         if not self.group and not self._keeps_state:
             self._undo("change")
-        ready = {pod for pod in self.pods.values() if pod.stays and pod.ready <= self.at + MOMENT}
         if not self.group:
-            self._form(ready)
-        elif joining := ready - self.group:
+            self._form({pod for pod in self.pods.values() if pod.stays and pod.ready <= self.at + MOMENT})
+        elif joining := self._joining:
             self._join(joining)
 
     def tell_to_go(self, pods: Iterable[Pod]) -> None:
@@ -176,7 +193,7 @@ class Training:
         left = [pod for pod in self.group if pod.stays and pod not in going]
         waits = 0.0
         if self.mode is Mode.ELASTIC and len(left) >= self.least and self.group.intersection(going):
-            waits = min(ALIGN_SECONDS, self._until_save)
+            waits = SAVE_SECONDS if self._listens else min(ALIGN_SECONDS, self._until_save)
         for pod in going:
             pod.leaves = self.at + (waits if pod in self.group else 0.0)
             pod.gone = pod.leaves + LEAVE_SECONDS
@@ -215,6 +232,8 @@ class Training:
 
     def _leave(self, going: set[Pod]) -> None:
         left = self.group - going
+        if self.mode is Mode.ELASTIC and self._listens and len(left) >= self.least:
+            self._save()
         goes_on = len(left) >= self.least and (self.mode is Mode.LIBRARY or any(pod.index == 0 for pod in left))
         if not goes_on or self.mode is Mode.TORCHRUN or (self.mode is Mode.ELASTIC and self._since_save > MOMENT):
             self._undo("change")
@@ -222,8 +241,11 @@ class Training:
         self._go_on_with(left if goes_on else set(), PAUSES[self.mode].leave)
 
     def _join(self, joining: set[Pod]) -> None:
-        if self.mode is Mode.ELASTIC and self._since_save > MOMENT:
-            return  # right after the next checkpoint
+        if self.mode is Mode.ELASTIC:
+            if self._listens and any(pod.ready + SAVE_SECONDS <= self.at + MOMENT for pod in joining):
+                self._save()
+            if self._since_save > MOMENT:
+                return  # right after the next checkpoint
         if self.mode is Mode.TORCHRUN:
             self._undo("change")
         self._go_on_with(self.group | joining, PAUSES[self.mode].join)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarks.policy.training import Training
-    from benchmarks.policy.world import World
+    from benchmarks.policy.world import Plain, World
 
 FLAP_SECONDS = 600.0
 
@@ -38,18 +38,15 @@ class Watching:
         self._recovers: dict[str, tuple[int, float]] = {}
         self._sizes: dict[str, int] = {}
         self._last: dict[str, Change] = {}
-        self._closed = False
 
     def after(self, world: World) -> None:
         """The policy has done what it wanted to do now."""
-        if not self._closed:
-            self._look_at_sizes(world)
-            self._look_at_waits(world)
+        self._look_at_sizes(world)
+        self._look_at_waits(world)
 
     def close(self, world: World) -> None:
         """The horizon: whoever waits has waited until now."""
         self.waits += [world.now - since for since in self._since.values()]
-        self._closed = True
 
     def lost(self, job: Training) -> None:
         """Pods of the job are about to be lost: until it has as many again, its changes of size are no decisions."""
@@ -81,7 +78,8 @@ class Watching:
         used = world.used.copy()
         jobs = sorted(world.jobs.values(), key=lambda job: (-job.trace.priority, job.trace.arrives))
         owed: set[str] = set()
-        for one in (*jobs, *world.plain.values()):
+        everybody: list[Training | Plain] = [*jobs, *world.plain.values()]
+        for one in everybody:
             name, team, missing = one.trace.name, one.trace.team, one.missing
             if used[team] + missing > world.guaranteed[team]:
                 continue

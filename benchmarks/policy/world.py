@@ -20,9 +20,6 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Loss, Outage, Plai
 from benchmarks.policy.training import MOMENT, Pod, Training
 from benchmarks.policy.watching import Watching
 
-MOST_HORIZONS = 4
-"""What is not done after so many times the horizon is never done."""
-
 
 class Policy(Protocol):
     """Who gets how many pods, and where. `wake` is when it wants to be asked next although nothing happens."""
@@ -86,6 +83,8 @@ class World:
         """GPUs that each team has, those of pods that nobody told to go."""
         self.watching = Watching()
         self.plain_seconds = 0.0
+        self.pod_changes = 0
+        """How many pods of jobs were made or told to go."""
         self._uids, self._order = count(), count()
         self._coming: list[tuple[float, int, Callable[[], None]]] = []
         self._changed = False
@@ -98,19 +97,11 @@ class World:
         for outage in trace.outages:
             self._at(outage.at, self._go_away, outage)
 
-    def run(self, *, drain: bool = True) -> World:
-        """To the horizon; with `drain`, until every job is done."""
-        horizon = self.trace.horizon
-        self._until(horizon)
+    def run(self) -> World:
+        """To the horizon."""
+        self._until(self.trace.horizon)
         self.watching.close(self)
-        if drain:
-            self._until(horizon * MOST_HORIZONS)
         return self
-
-    @property
-    def all_done(self) -> bool:
-        """Whether no job is left."""
-        return len(self.ended) == len(self.trace.jobs)
 
     # -- what a policy may ask and do ----------------------------------------------------------------------------------
 
@@ -126,7 +117,7 @@ class World:
         self._occupy(place, pod.uid, gpus)
         self.used[job.trace.team] += gpus
         job.pods[pod.uid] = pod
-        self._changed = True
+        self.pod_changes += 1
         return pod
 
     def delete(self, job: Training, pods: Iterable[Pod]) -> None:
@@ -134,7 +125,7 @@ class World:
         going = list(pods)
         self.used[job.trace.team] -= sum(pod.gpus for pod in going)
         job.tell_to_go(going)
-        self._changed = True
+        self.pod_changes += len(going)
 
     def place(self, pod: Plain, node: int) -> None:
         """Start a plain pod there."""
@@ -147,7 +138,7 @@ class World:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _until(self, end: float) -> None:
-        while self.now < end and not self.all_done:
+        while self.now < end:
             next_job = min((job.next_event() for job in self.jobs.values()), default=inf)
             next_thing = self._coming[0][0] if self._coming else inf
             now = min(max(self.now, min(next_job, next_thing, self.policy.wake)), end)
@@ -162,9 +153,7 @@ class World:
 
     def _pass(self, now: float) -> None:
         """Time passes until `now`, and what is to happen then happens."""
-        if now < self.trace.horizon + MOMENT:
-            running = sum(pod.node is not None for pod in self.plain.values())
-            self.plain_seconds += running * (now - self.now)
+        self.plain_seconds += sum(pod.node is not None for pod in self.plain.values()) * (now - self.now)
         self.now = now
         for job in self.jobs.values():
             job.advance(now)
@@ -182,7 +171,8 @@ class World:
             self._changed |= before != (len(job.pods), job.generation)
 
     def _at(self, time: float, call: Callable[..., None], *what: object) -> None:
-        heappush(self._coming, (time, next(self._order), partial(call, *what)))
+        coming: tuple[float, int, Callable[[], None]] = (time, next(self._order), partial(call, *what))
+        heappush(self._coming, coming)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
