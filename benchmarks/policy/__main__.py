@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def policy(
     seeds: Annotated[int, typer.Option(help="Of the comparison and of its control.", min=2)] = 20,
     variants: Annotated[str, typer.Option(help="Other assumptions to try, separated by commas.")] = ",".join(VARIANTS),
-    variant_seeds: Annotated[int, typer.Option(help="Of each of those.", min=2)] = 5,
+    variant_seeds: Annotated[int, typer.Option(help="Of each of those.", min=2)] = 4,
     hours: Annotated[float, typer.Option(help="Of virtual time.", min=0.5)] = HOURS,
     workers: Annotated[int, typer.Option(help="Processes; 0 is one for each core.", min=0)] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,

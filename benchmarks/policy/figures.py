@@ -21,7 +21,7 @@ POLICIES: dict[str, Callable[[Trace], Policy]] = {
     Ours.name: Ours,
 }
 COMPARED = (WHOLE_JOBS, OURS)
-HOURS = 12.0
+HOURS = 8.0
 RESAMPLES = 2000
 
 
