@@ -135,8 +135,8 @@ class Training:
         if self.group:
             times.append(max(self.at, self._paused_until) + (self.trace.work - self.done) / self._pace)
             if self.mode is Mode.ELASTIC and self._joining:
-                times += [self.at + self._until_save] if not self._listens else []
-                times += [max(self.at, pod.ready + SAVE_SECONDS) for pod in self._joining]
+                asked = (pod.ready + SAVE_SECONDS for pod in self._joining)
+                times.append(min(asked) if self._listens else self.at + self._until_save)
         return max(self.at, min(times, default=inf))
 
     @property

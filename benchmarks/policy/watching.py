@@ -25,8 +25,8 @@ class Watching:
     """`outside` counts what happened that no policy did: arrivals, ends, losses.
 
     `waits` are the seconds from when a team that has unused guarantee asks until it has what it asked for; a job asks
-    for its wanted size, under every policy. A change of size is `undone` where the next one goes the other way within ten
-    minutes; it is one of the `flaps` where nothing happened from outside between the two.
+    for its wanted size, under every policy. A change of size is `undone` where the next one goes the other way within
+    ten minutes; it is one of the `flaps` where nothing happened from outside between the two.
     """
 
     def __init__(self) -> None:
