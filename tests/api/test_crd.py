@@ -86,6 +86,7 @@ ABSENT_MEANS_NONE = {
         ".spec.master",
         ".spec.worker",
         ".spec.recovery.maxRestarts",
+        ".spec.recovery.finalExitCodes",
         ".spec.activeDeadlineSeconds",
         ".spec.ttlSecondsAfterFinished",
     },

@@ -143,11 +143,18 @@ def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
 
 def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_then():
     waits = job(flaps(4), pods=(), quiet=90, replicas=0, **HELD)
-    seen = see(waits, now=300)
+    seen = see(waits, now=650)
     assert not seen.wants_pods
-    assert reasons(plan(waits, now=300))["Ready"] == ("False", "Queued")
-    assert see(job(flaps(4), pods=(), quiet=250, replicas=0, **HELD), now=300).wants_pods
-    assert see(job(flaps(4), quiet=250, **HELD), now=300).status.held_until is not None
+    assert reasons(plan(waits, now=650))["Ready"] == ("False", "Queued")
+    assert see(job(flaps(4), pods=(), quiet=645, replicas=0, **HELD), now=650).wants_pods
+    assert see(job(flaps(4), quiet=645, **HELD), now=650).status.held_until is not None
+
+
+def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():
+    slow, fast = flaps(6, every=20, first=80), flaps(4, first=160)
+    assert held_for(see(job(slow, pods=(), replicas=0))) is None
+    seen = see(job(fast, pods=(), replicas=0))
+    assert (held_for(seen), seen.status.target_replicas) == (60, 0)
 
 
 def test_only_of_a_job_that_changed_often_lately_it_matters_how_quiet_it_is():

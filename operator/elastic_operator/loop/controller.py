@@ -126,7 +126,7 @@ class Controller:
         )
         ask = Asker(actor.session, stores, actor.build).ask
         self.trials = Trials(ask, self._refused, again=self._decide_again)
-        self.making_way = MakingWay(self.trials, reclaimer, stores.pods)
+        self.making_way = MakingWay(self.trials, reclaimer, stores.pods, logs.reads)
         self.view.may_take = self.trials.may_take
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}

@@ -52,6 +52,10 @@ class FailureLogs:
         self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._said])
         return tuple(self._as_read(pod) if _is_worth_reading(pod) else pod for pod in pods)
 
+    def reads(self, job_uid: str) -> bool:
+        """Whether it is not known yet why pods of that job failed."""
+        return job_uid in self._reading
+
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Read the first ones. The others' turn comes when the job is looked at again, if they still matter then."""
         reading = self._reading.get(job_uid, {})

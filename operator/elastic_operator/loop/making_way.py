@@ -2,6 +2,8 @@
 
 Nobody goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and the
 place of a foreign pod is kept for it (`reclaim`). While the stores are not fresh nobody goes, as no pod is made (139).
+Nor does a job of which it is being read why a pod failed (14), or anybody for it: a moment later all of its pods may
+be replaced.
 
 Each change of size costs a job some time, so the answers about those who take from it are waited for, but not for long:
 then what it is to give to those whose pods pass goes, and the rest later.
@@ -49,8 +51,10 @@ class Held:
 class MakingWay:
     """By what a pass has seen and decided."""
 
-    def __init__(self, trials: Trials, reclaimer: Reclaimer, pods: Store[objects.Pod]) -> None:
-        self._trials, self._reclaimer, self._pods = trials, reclaimer, pods
+    def __init__(
+        self, trials: Trials, reclaimer: Reclaimer, pods: Store[objects.Pod], reads: Callable[[str], bool]
+    ) -> None:
+        self._trials, self._reclaimer, self._pods, self._reads = trials, reclaimer, pods, reads
         self._seen: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
@@ -66,6 +70,8 @@ class MakingWay:
         """Which pods of that job stay for now: of those who get the room, some cannot use it, as far as is known."""
         allocation = self._decided
         released = allocation.share(uid).release if uid in allocation else ()
+        if released and self._reads(uid):
+            return Held(frozenset(released))
         waiting = self._waiting(uid) if released and self._fresh else frozenset()
         if not released or (self._fresh and not waiting):
             self._waits_since.pop(uid, None)
@@ -113,6 +119,8 @@ class MakingWay:
     def _can_use_room(self, uid: str, giver: str) -> bool:
         """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
         seen, creates = self._seen.get(uid), self._creates(uid)
+        if self._reads(uid):
+            return False
         if seen is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)

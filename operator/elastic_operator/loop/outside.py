@@ -1,7 +1,8 @@
 """When something last changed that the operator did not do: what it does again without that goes in a circle (143).
 
 That is: a job comes, goes, is edited or ends; pods are lost or fail; a node comes, goes, opens or closes; a policy is
-edited; plain pods with GPUs come, go or end. Kept in memory: a new leader begins with its first look.
+edited; plain pods with GPUs come, go or end; the API server takes pods that it would not take before, or no more.
+Kept in memory: a new leader begins with its first look.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class Outside:
         if self._changed or seen != self._seen:
             self.since, self._changed = now, False
         self._seen = seen
+
+    def answered(self) -> None:
+        """The API server's answer about pods of some job (139) is another one than before."""
+        self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         is_same = old is not None and new is not None and old.says_the_same(new) and _ended_alike(old, new)

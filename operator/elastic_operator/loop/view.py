@@ -312,6 +312,7 @@ class View:
         known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
         takes = self.may_take(job)
         if known is not None and known.takes is not takes:
+            self.reader.outside.answered()
             known = None
         if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand

@@ -131,6 +131,10 @@ class Allocation(Mapping[str, Grant]):
         takers = {pod: taker.job.uid for pod, taker in self._takers.get(claim, {}).items()}
         return staying(claim.job, self.share(uid), takers, waiting)
 
+    def is_at_others_cost(self, uid: str) -> bool:
+        """Whether pods of others go for the job."""
+        return any(member not in owner.kept for owner, member in self._claims[uid].took)
+
     def rank(self, uid: str) -> int:
         """The job's place in the order in which jobs are served."""
         return self._claims[uid].rank

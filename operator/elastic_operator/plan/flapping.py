@@ -18,6 +18,8 @@ MOST_CHANGES = 3
 WITHIN_SECONDS = 600.0
 """More changes than that within so long are too many; what goes on in the same direction is one."""
 HELD_SECONDS = 600
+EMPTY_SECONDS = 60
+"""Both, for a job without pods: it has nothing to lose, and may be entitled to what it waits for."""
 _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", Limit.WAITING_FOR_NODES})
 """Reasons of changes that were decided here."""
 
@@ -37,14 +39,14 @@ def hold_still(seen: Observation, now: float) -> Observation:
     assert seen.job.spec is not None
     status, quiet = seen.status, seen.job.quiet
     if status.held_until is None:
-        if quiet is None or _waits_by_itself(status) or len(_too_many(status, quiet, now)) <= MOST_CHANGES:
+        if quiet is None or _waits_by_itself(status) or len(_too_many(seen, quiet, now)) <= MOST_CHANGES:
             return seen
-        until = at(now + HELD_SECONDS)
+        until = at(now + _held_seconds(seen))
         granted = status.target_replicas if seen.live else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(seen, status=status, wake_at=(*seen.wake_at, seconds(until)))
     until, edited = status.held_until, seen.job.generation != status.observed_generation
-    began = seconds(until) - HELD_SECONDS
+    began = seconds(until) - _held_seconds(seen)
     is_another = quiet is not None and quiet.since > began + 1 and len(seen.live) < seen.job.spec.min_replicas
     if now >= seconds(until) or edited or is_another:
         return replace(seen, status=status.model_copy(update={"held_until": None}))
@@ -56,8 +58,8 @@ def why_held(status: JobStatus) -> str:
     until = status.held_until
     if until is None:
         return ""
-    began = seconds(until) - HELD_SECONDS
-    changes = [one for one in _since(status, began - WITHIN_SECONDS) if seconds(one.time) <= began]
+    latest = seconds(until) - EMPTY_SECONDS
+    changes = [one for one in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(one.time) <= latest]
     sizes = [change.to for change in changes[-MOST_CHANGES - 2 :]]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
@@ -71,12 +73,17 @@ def _waits_by_itself(status: JobStatus) -> bool:
     return status.retry is not None and (status.retry.size is not None or status.retry.waits_for is not None)
 
 
-def _too_many(status: JobStatus, quiet: Quiet, now: float) -> list[Change]:
+def _held_seconds(seen: Observation) -> int:
+    return HELD_SECONDS if seen.live else EMPTY_SECONDS
+
+
+def _too_many(seen: Observation, quiet: Quiet, now: float) -> list[Change]:
     """The changes that count, of those since it is quiet: those that were due are left out, and those that only go on
     in the direction of the one before.
     """
     counted, direction, turn_is_over = [], 0, False
-    for change in _since(status, max(now - WITHIN_SECONDS, quiet.since)):
+    within = WITHIN_SECONDS if seen.live else EMPTY_SECONDS
+    for change in _since(seen.status, max(now - within, quiet.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = turn_is_over, quiet.in_turns and change.to == 0 and change.reason == "PreemptedByJob"
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"

@@ -1,8 +1,9 @@
 """What is decided is looked at as if it were carried out, before anybody loses a pod for it (143).
 
-Whoever would lose again right away what it is to get gets nothing, and whoever would get back what it is to lose keeps
-it. A table that decides otherwise from its own outcome is an error of the planner's, or one of its limits; it must cost
-nobody a pod. Only where somebody is to lose one is this looked at: all else is undone without harm.
+Whoever would lose again right away what it is to get gets nothing. Whoever would get back what it is to lose keeps it,
+unless others would go for that, as where an owner takes from the weakest, and that one from the next. A table that
+decides otherwise from its own outcome is an error of the planner's, or one of its limits; it must cost nobody a pod.
+Only where somebody is to lose one is this looked at: all else is undone without harm.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             found[job.uid] = "It would have two masters."
         elif share.create and after.release and all(slot.node for slot in share.create):
             found[job.uid] = f"Of the {share.replicas} pods that it would have, {len(after.release)} would go at once."
-        elif share.release and not share.create and after.create:
+        elif share.release and not share.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
             told = f"{name} would lose {len(share.release)} pods for it, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.takers(job.uid), told)

@@ -121,15 +121,19 @@ def _without_pods(seen: Observation, now: float) -> Plan:
 
 
 def _start_over_if_needed(seen: Observation, grant: Grant) -> Observation:
-    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation."""
+    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation.
+
+    One that is left below the job's minimum does not train at any size: those that stay wait for the others (16).
+    """
     if not seen.live or seen.finishing:
         return seen
+    may_run = seen.job.spec is None or grant.replicas >= seen.job.spec.min_replicas
     frozen = next((pod.nnodes for pod in seen.live if pod.nnodes), None)
     if grant.replicas == 0:
         why = f"All GPUs are given back: {grant.message}"
     elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
-    elif frozen and grant.replicas < frozen[0] and grant.release:
+    elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
     else:
         return seen
