@@ -303,7 +303,8 @@ class Controller:
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
             self._stopped = self.reclaimer.stopped
-            self._allocated_until = min(next_change(snapshot), now + self.reclaimer.relief(self._allocation))
+            relief = now + self.reclaimer.relief(self._allocation)
+            self._allocated_until = min(next_change(snapshot), relief, self._allocator.again_at)
             self._unsaid |= dict.fromkeys(self._allocation)
             self._reclaim_times.look(snapshot, self._allocation)
             self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))

@@ -4,6 +4,9 @@ Whoever would lose again right away what it is to get gets nothing. Whoever woul
 unless others would go for that, as where an owner takes from the weakest, and that one from the next. A table that
 decides otherwise from its own outcome is an error of the planner's, or one of its limits; it must cost nobody a pod.
 Only where somebody is to lose one is this looked at: all else is undone without harm.
+
+Nor may it cost anybody what it is entitled to: whoever was left out for ten seconds is served as it comes, and jobs
+that are changed again and again then are held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import inf
 
 from elastic_operator.plan.allocate import Allocation, Allocator
 from elastic_operator.plan.claim import MASTER, WORKER
@@ -19,6 +23,10 @@ from elastic_operator.plan.demand import with_members
 from elastic_operator.plan.holding import as_it_is
 from elastic_operator.plan.model import JobDemand, Member, Node, Resources, Snapshot
 
+PATIENCE_SECONDS = 10.0
+REMEMBERED_SECONDS = 60.0
+"""For so long after a pass in which somebody was to be left out, it is known since when."""
+TWO_MASTERS = "It would have two masters."
 _MOST_TRIES = 3
 """So often a pass is decided; then those are left out for whom it was not steady."""
 
@@ -31,6 +39,10 @@ class Foresight:
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
+        self._doubted: dict[str, tuple[float, float]] = {}
+        """When (epoch seconds) those were to be left out first and last."""
+        self.again_at = inf
+        """When (epoch seconds) time alone has one of those served that were left out."""
 
     @property
     def unsettled(self) -> frozenset[str]:
@@ -44,16 +56,30 @@ class Foresight:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """What each job gets. The allocation before this one is not to be read any more."""
         left_out: dict[str, str] = {}
+        self._forget_old(snapshot.now)
         for tries in range(_MOST_TRIES):
             allocation = self._now.allocate(_without(snapshot, left_out))
             if not allocation.takes_away or tries == _MOST_TRIES - 1:
                 break
             more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
+            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
             if more.keys() <= left_out.keys():
                 break
             left_out |= more
         allocation.left_out = left_out
+        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        self.again_at = min((time for time in times if time > snapshot.now), default=inf)
         return allocation
+
+    def _is_left_out(self, uid: str, why: str, now: float) -> bool:
+        """Whether it has not been for too long: no job ever gets two masters."""
+        since, _ = self._doubted.get(uid, (now, now))
+        self._doubted[uid] = since, now
+        return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
+
+    def _forget_old(self, now: float) -> None:
+        known = self._doubted.items()
+        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + REMEMBERED_SECONDS}
 
 
 def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
@@ -68,7 +94,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             continue
         after = second.share(job.uid)
         if _masters(job, share) > 1:
-            found[job.uid] = "It would have two masters."
+            found[job.uid] = TWO_MASTERS
         elif share.create and after.release and all(slot.node for slot in share.create):
             found[job.uid] = f"Of the {share.replicas} pods that it would have, {len(after.release)} would go at once."
         elif share.release and not share.create and after.create and not second.is_at_others_cost(job.uid):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 
 from elastic_operator.plan import rounds
 from elastic_operator.plan.allocate import Allocator, allocate
-from elastic_operator.plan.foresight import Foresight, carried_out, unsteady
+from elastic_operator.plan.foresight import PATIENCE_SECONDS, TWO_MASTERS, Foresight, carried_out, unsteady
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
 
@@ -53,6 +54,22 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     assert found["taker"].limit == "WouldNotLast"
     assert "Of the 2 pods that it would have, 2 would go at once" in found["taker"].message
     assert found.left_out.keys() == {"taker"}
+
+
+def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
+    found, before = foresight(Mistaken()), world(OWNER, TAKER)
+    assert found.allocate(before).left_out.keys() == {"taker"}
+    assert found.again_at == before.now + PATIENCE_SECONDS
+    soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
+    assert found.allocate(soon).left_out.keys() == {"taker"}
+    late = found.allocate(replace(before, now=found.again_at))
+    assert (late.left_out, notation(late["taker"])) == ({}, "~m0@n1 ~w0@n1")
+    assert found.again_at == inf
+
+
+def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
+    found = Foresight()
+    assert all(found._is_left_out("one", TWO_MASTERS, now) for now in (0.0, 5.0, 50.0, 500.0))
 
 
 def test_others_get_what_is_theirs_in_the_same_pass():
