@@ -34,7 +34,7 @@ from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -81,8 +81,8 @@ class Facts(NamedTuple):
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
+    `disruption` that too many nodes are away for those to be given up; `heard` and `group` as in `Job`, and as where
+    nobody asks while all of its nodes are Ready; `uncounted` what it asks for that the operator does not count, and
     `left_out` what of its templates its pods are made without, in sentences.
     """
 
@@ -99,6 +99,7 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    group: Group | None
     uncounted: str
     left_out: str
 
@@ -189,6 +190,7 @@ class Reader:
         unready: Unready,
         report: Report | None = None,
         heard: float | None = -inf,
+        group: Group | None = NOBODY_ASKS,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
@@ -209,6 +211,7 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
+            group=group if down else NOBODY_ASKS,
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
         )
@@ -239,6 +242,7 @@ class Reader:
             provisioning=self.settings.pending_pods,
             report=facts.report,
             heard=facts.heard,
+            group=facts.group,
             disruption=facts.disruption,
             uncounted=facts.uncounted,
             left_out=facts.left_out,
