@@ -17,7 +17,7 @@ KEEP = make_grant(keep=["master-0", "worker-0", "worker-1"])
 DUE = 140
 
 
-def job_of(pods=PODS, *, asked=110.0, shown=frozenset(), **fields):
+def job_of(pods=PODS, *, asked=120.0, shown=frozenset(), **fields):
     """A job of which the logs are read since then, and show that these pods are a group."""
     known = None if asked is None else Group(START + asked, shown)
     return make_job(pods, status=started(3), group=known, **fields)
@@ -50,7 +50,7 @@ def test_all_pods_are_replaced_where_it_is_not_shown_that_just_those_that_are_le
 
 def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_node_is_given_up():
     before, begins, due = (
-        see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 105), (None, 110), (110, DUE))
+        see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
     assert (before.asked, min(before.wake_at)) == (None, START + DUE - ASK_SECONDS)
     assert begins.asked.uids == LEFT

@@ -16,9 +16,9 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.job import Job, Survivors
 from elastic_operator.plan.observation import is_running
 
-ASK_SECONDS = 30.0
-"""For so long the logs are read before a node is given up: torchrun's keep-alive takes 6 s, and processes that do not
-stop are killed after 25 s."""
+ASK_SECONDS = 20.0
+"""For so long at least the logs are read before a node is given up. A group takes 10 s to form without a pod that is
+gone, and process 1 and the reading of logs some more. Kubernetes misses a node that is off after 40 s only."""
 BEGIN_SECONDS = 5.0
 """Within that time the reading begins, if the operator works."""
 
