@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_operator.build.group import POLL_SECONDS, last_place
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.build.containers import (
@@ -22,6 +23,7 @@ from tests.build.containers import (
     start,
     state_of,
 )
+from tests.build.groups import says
 
 
 @pytest.fixture
@@ -248,6 +250,39 @@ def test_a_torchrun_of_which_the_python_is_not_known_is_run_as_it_is(shell, firs
     code, _, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
     assert code != EXIT_DO_NOT_RETRY
     assert "PyTorch" not in err
+
+
+TRAIN = """\
+in_group() { env GROUP_RANK=$1 GROUP_WORLD_SIZE=$2 MASTER_ADDR=10.0.0.1 MASTER_PORT=$3 sh -c "$4"; }
+in_group 1 3 40000 "setsid sleep 60 & exec sleep 1"
+in_group 0 2 40001 "env GROUP_RANK=0 GROUP_WORLD_SIZE=1 MASTER_PORT=40002 sleep 1 & exec sleep 1"
+sleep 1
+"""
+"""A command that trains in one group, of which a process stays behind, and in another one, which has one within it."""
+
+
+@EVERY_SHELL
+def test_each_group_that_torchrun_puts_the_pod_into_is_said_once(shell):
+    often = RUN_COMMAND.replace(f"sleep {POLL_SECONDS}", "sleep 0.1")
+    assert often != RUN_COMMAND
+    told = says(1, 3, port=40_000), says(0, 2, port=40_001)
+    assert run(shell, often, "/bin/sh", "-c", TRAIN) == (0, "", "".join(f"{line}\n" for line in told))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("lacks", ["sleep", "grep", "tr"])
+def test_where_the_image_lacks_what_it_takes_no_group_is_said_and_the_command_runs(shell, lacks, tmp_path):
+    """In busybox they are part of the shell."""
+    for name in {"sleep", "grep", "tr", "env", "setsid", "sh"} - {lacks}:
+        (tmp_path / name).symlink_to(required(name))
+    (tmp_path / "wait").symlink_to(required("sleep"))
+    often = RUN_COMMAND.replace(f"sleep {POLL_SECONDS}", "sleep 0.1")
+    command = "env GROUP_RANK=1 GROUP_WORLD_SIZE=3 MASTER_ADDR=10.0.0.1 MASTER_PORT=40000 ./wait 0.5; exit 4"
+    container = start(shell, often, required("sh"), "-c", command, env={"PATH": str(tmp_path)}, folder=tmp_path)
+    code, out, err = container.end()
+    assert (code, out) == (4, "")
+    assert last_place(err) is None
 
 
 @pytest.mark.parametrize("script", [RUN_COMMAND, RUN_TORCHRUN])

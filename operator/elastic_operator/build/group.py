@@ -20,7 +20,7 @@ POLL_SECONDS = 2
 # 2. A training process is the topmost one below PID that has the variables. Those that it starts have them, too, and
 #    may outlive it, or start a torchrun of their own.
 # 3. The same is said once: a data loader that was found ends before its process does.
-# 4. It needs sleep, tr and GNU's grep. Where they lack, or /proc does not show the environment, nothing is said.
+# 4. It needs sleep, grep and tr. Where one of them lacks, or /proc does not show the environment, nothing is said.
 SAY_GROUP = f"""\
 parent_of() {{
   read -r line </proc/$1/stat || return
