@@ -254,19 +254,25 @@ def test_a_torchrun_of_which_the_python_is_not_known_is_run_as_it_is(shell, firs
 
 TRAIN = """\
 in_group() { env GROUP_RANK=$1 GROUP_WORLD_SIZE=$2 MASTER_ADDR=10.0.0.1 MASTER_PORT=$3 sh -c "$4"; }
-in_group 1 3 40000 "setsid sleep 60 & exec sleep 1"
-in_group 0 2 40001 "env GROUP_RANK=0 GROUP_WORLD_SIZE=1 MASTER_PORT=40002 sleep 1 & exec sleep 1"
-sleep 1
+in_group 1 3 40000 "setsid sleep 60 & until [ -e first ]; do sleep 0.05; done"
+in_group 0 2 40001 "env GROUP_WORLD_SIZE=1 MASTER_PORT=40002 sleep 60 & until [ -e second ]; do sleep 0.05; done"
+sleep 0.5
 """
 """A command that trains in one group, of which a process stays behind, and in another one, which has one within it."""
 
 
 @EVERY_SHELL
-def test_each_group_that_torchrun_puts_the_pod_into_is_said_once(shell):
+def test_each_group_that_torchrun_puts_the_pod_into_is_said_once(shell, tmp_path, begin):
     often = RUN_COMMAND.replace(f"sleep {POLL_SECONDS}", "sleep 0.1")
     assert often != RUN_COMMAND
-    told = says(1, 3, port=40_000), says(0, 2, port=40_001)
-    assert run(shell, often, "/bin/sh", "-c", TRAIN) == (0, "", "".join(f"{line}\n" for line in told))
+    errors = tmp_path / "errors"
+    container = begin(shell, often, "/bin/sh", "-c", TRAIN, folder=tmp_path, errors=errors)
+    told = f"{says(1, 3, port=40_000)}\n", f"{says(0, 2, port=40_001)}\n"
+    eventually(lambda: errors.read_text() == told[0], "the first is said")
+    (tmp_path / "first").touch()
+    eventually(lambda: errors.read_text() == told[0] + told[1], "the second is said")
+    (tmp_path / "second").touch()
+    assert container.end() == (0, "", told[0] + told[1])
 
 
 @pytest.mark.processes
