@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.proc import descendants_of
 from tests.kit.wait import until
 
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "bash-posix": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -110,10 +111,6 @@ def children_of(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
-
-
-def descendants_of(pid: int) -> list[int]:
-    return [found for child in children_of(pid) for found in (child, *descendants_of(child))]
 
 
 def state_of(pid: int) -> str:
