@@ -168,7 +168,7 @@ def test_orphans_do_not_stay_as_zombies(shell, tmp_path, begin):
     text = f"{orphans}\nsleep 0.5\necho ready > {tmp_path}/parent.ready\nexec sleep 60"
     container = begin(shell, RUN_COMMAND, program(tmp_path / "parent.sh", text))
     ready(tmp_path, "parent")
-    eventually(lambda: len(children_of(container.pid)) == 2, "only the command is left, and who looks for groups")
+    eventually(lambda: len(children_of(container.pid)) == 2, "only the command is left, and the look-out for groups")
     assert "Z" not in [state_of(child) for child in children_of(container.pid)]
 
 

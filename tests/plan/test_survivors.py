@@ -83,7 +83,7 @@ def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
     ],
     ids=["without the master", "below the minimum", "Elastic"],
 )
-def test_nobody_is_asked_who_could_be_no_group(pods, fields):
+def test_no_log_is_asked_for_where_those_that_are_left_could_be_no_group(pods, fields):
     seen = see(job_of(pods, asked=None, **fields), now=DUE, unready={"n2": 100})
     assert seen.asked is None
     assert seen.lost_nodes == {"n2"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elastic_operator.cluster.apply import _LONG_LOG_BYTES
+from elastic_operator.cluster.apply import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop.logs import MOST_OF_A_JOB, READ_SECONDS, FailureLogs
 from elastic_operator.loop.survivors import AGAIN_SECONDS, BEFORE_SECONDS, SurvivorLogs
@@ -85,7 +85,7 @@ async def test_pods_that_all_say_that_they_are_one_group_of_their_number_are_one
         {NAMES[1]: said_by(*NAMES)[NAMES[2]]},
         {NAMES[1]: said_by(*NAMES, port=40_001)[NAMES[1]]},
         {NAMES[2]: Unreachable("no answer")},
-        {NAMES[2]: b"x" * _LONG_LOG_BYTES + said_by(*NAMES)[NAMES[2]]},
+        {NAMES[2]: b"x" * LONG_LOG_BYTES + said_by(*NAMES)[NAMES[2]]},
         {NAMES[2]: RecursionError("nobody thought of this")},
     ],
     ids=["a larger group", "no word", "a rank twice", "another group", "no answer", "too long", "a mistake of ours"],

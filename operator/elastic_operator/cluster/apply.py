@@ -20,8 +20,9 @@ from elastic_worker.contract import LABEL_JOB_NAME
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
-_LONG_LOG_BYTES = 1 << 22
 """The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
+LONG_LOG_BYTES = 1 << 21
+"""Most that is read of a log from a point in time on: what is cut off might be what counts."""
 
 
 async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
@@ -254,10 +255,10 @@ async def read_log_since(session: Session, namespace: str, pod: str, container: 
 
     Raises ClusterError where there is no log, ValueError where it is longer than what is read of one.
     """
-    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(_LONG_LOG_BYTES)}
+    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
-    if len(log) >= _LONG_LOG_BYTES:
-        raise ValueError(f"more than {_LONG_LOG_BYTES} bytes in {seconds} s")
+    if len(log) >= LONG_LOG_BYTES:
+        raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
     return log.decode(errors="replace")
 
 

@@ -84,7 +84,7 @@ class SurvivorLogs:
             asked.task.cancel()
 
     async def _read_again_and_again(self, asked: _Asked) -> None:
-        self._changed()  # whoever looks again sees since when
+        self._changed()  # the next look sees since when
         while True:
             left = asked.left
             try:

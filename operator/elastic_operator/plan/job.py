@@ -142,10 +142,10 @@ class Job:
     aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
     `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
     whichever is later: None where that is about to begin, -inf where nobody asks. `group` is what the logs of its pods
-    say since they are read: None where that is about to begin. `disruption` is there while too many
-    nodes are away for any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out`
-    the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
-    it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
+    show since they are read: None where that is about to begin. `disruption` is there while too many nodes are away for
+    any to be given up. `uncounted` names the devices it asks for that are not counted, `left_out` the priorities in its
+    templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the
+    pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
     limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
     """
 
