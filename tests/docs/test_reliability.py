@@ -16,6 +16,7 @@ MARKS = {
     "tests/network/": "",
     "tests/apiserver/": "¹",
     "tests/worker/": "²",
+    "tests/build/": "²",
     "tests/simulate/": "³",
     "tests/virtual/": "³",
 }

@@ -202,8 +202,9 @@ class Recovery(ApiModel):
         description="Seconds after which a pod on an unreachable node, one that is not Ready, is given up and replaced"
         " elsewhere. Kubernetes waits 300; here all other pods of the job stand still meanwhile, and to be wrong costs"
         " the work since the last checkpoint. Not given up is one of many nodes that went at once, and in Elastic mode"
-        " one of which the job's master answers that its pods there train. One that is tainted"
-        " node.kubernetes.io/out-of-service is given up at once.",
+        " one of which the job's master answers that its pods there train. In Torchrun mode all pods of the job are"
+        " replaced, unless the logs of the others show that they train on as a group of their own; these are read for"
+        " 20 seconds at least before. A node that is tainted node.kubernetes.io/out-of-service is given up at once.",
     )
     stall_seconds: int = Field(
         default=1800,

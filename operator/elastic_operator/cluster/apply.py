@@ -21,6 +21,8 @@ T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
 """The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
+LONG_LOG_BYTES = 1 << 21
+"""Most that is read of a log from a point in time on: what is cut off might be what counts."""
 
 
 async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
@@ -246,6 +248,18 @@ async def read_log_tail(
     params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
     return log[-max_bytes:].decode(errors="replace")
+
+
+async def read_log_since(session: Session, namespace: str, pod: str, container: str, *, seconds: int) -> str:
+    """What a container has logged in so many seconds, by its node's clock.
+
+    Raises ClusterError where there is no log, ValueError where it is longer than what is read of one.
+    """
+    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
+    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    if len(log) >= LONG_LOG_BYTES:
+        raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
+    return log.decode(errors="replace")
 
 
 def _without_empty(value: Any) -> Any:

@@ -42,6 +42,7 @@ from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.survivors import SurvivorLogs
 from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
@@ -104,13 +105,13 @@ class Controller:
         told: Callable[[Resolved, Snapshot, Allocation, Stopped | None], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
-        self.reclaimer, self.progress = reclaimer, progress
+        self.reclaimer, self.progress, self.survivors = reclaimer, progress, SurvivorLogs(logs, now=clock.time)
         self.last_pass = time.monotonic()
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead, unkept=actor.unkept)
         reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
         reclaimer.grace_ceiling = reader.grace_ceiling
-        self.view = View(reader, logs, troubles, progress.report, progress.heard)
+        self.view = View(reader, logs, troubles, progress.report, progress.heard, self.survivors.group)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,
@@ -167,6 +168,7 @@ class Controller:
             await self.reclaimer.stop()
             await self.trials.stop()
             await self.progress.stop()
+            await self.survivors.stop()
 
     async def _look_ahead(self) -> None:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
@@ -206,6 +208,7 @@ class Controller:
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
+            self.survivors.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
             self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
             self.reclaimer.tell_braked(allocation, self._subject)
@@ -416,6 +419,7 @@ class Controller:
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
+        self.survivors.follow(job.uid, job.namespace, seen.asked)
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

@@ -42,7 +42,8 @@ class FailureLogs:
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, those of its pods whose log is read or is next."""
-        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self.turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        """For whoever reads logs."""
 
     def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The job's pods as the planner may see them: failed ones with what they said, or not failed yet."""
@@ -91,14 +92,14 @@ class FailureLogs:
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
         container = self.container_of(pod.uid) or MAIN_CONTAINER
         async with asyncio.timeout(WAIT_SECONDS):
-            await self._turns.begin(namespace)
+            await self.turns.begin(namespace)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await apply.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:
-            self._turns.end(namespace)
+            self.turns.end(namespace)
 
     def _keep(self, uid: str, said: Failure) -> None:
         self._said[uid] = said

@@ -36,7 +36,7 @@ from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
 from elastic_operator.plan.flapping import may_flap
 from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held, stays
-from elastic_operator.plan.job import Job, OwnPod, Quiet
+from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -83,9 +83,9 @@ class Facts(NamedTuple):
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator does not count, and
-    `left_out` what of its templates its pods are made without, in sentences; `quiet` as in `Job`.
+    `disruption` that too many nodes are away for those to be given up; `heard` and `group` as in `Job`, and as where
+    nobody asks while all of its nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator
+    does not count, and `left_out` what of its templates its pods are made without, in sentences; `quiet` as in `Job`.
     """
 
     body: objects.CustomObject
@@ -102,6 +102,7 @@ class Facts(NamedTuple):
     disruption: Disruption | None
     heard: float | None
     closed: tuple[tuple[str, str], ...]
+    group: Group | None
     uncounted: str
     left_out: str
     quiet: Quiet | None
@@ -195,6 +196,7 @@ class Reader:
         unready: Unready,
         report: Report | None = None,
         heard: float | None = -inf,
+        group: Group | None = NOBODY_ASKS,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
@@ -216,6 +218,7 @@ class Reader:
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
             closed=self._closed(pods),
+            group=group if down else NOBODY_ASKS,
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
             quiet=self._quiet(body),
@@ -261,6 +264,7 @@ class Reader:
             provisioning=self.settings.pending_pods,
             report=facts.report,
             heard=facts.heard,
+            group=facts.group,
             disruption=facts.disruption,
             closed=dict(facts.closed),
             uncounted=facts.uncounted,

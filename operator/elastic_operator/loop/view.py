@@ -21,7 +21,7 @@ from elastic_operator.loop.read import Facts, Reader, drop_absent
 from elastic_operator.plan.aside import demand_aside
 from elastic_operator.plan.demand import JobShape
 from elastic_operator.plan.holding import held, stays
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
@@ -84,7 +84,10 @@ class _Aside:
 
 
 class View:
-    """Remembers what it saw, and from what. `report` and `heard` tell by a job's uid what its master said, and when."""
+    """Remembers what it saw, and from what.
+
+    `report` and `heard` tell by a job's uid what its master said, and when, `group` what its pods' logs show.
+    """
 
     def __init__(
         self,
@@ -93,8 +96,10 @@ class View:
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
+        group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
     ) -> None:
         self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
+        self._group = group
         self._bulkhead = reader.bulkhead
         self.may_take: Callable[[Job], bool] = lambda _: True
         """Whether others may be asked to go for a job."""
@@ -239,7 +244,8 @@ class View:
             return self._deleted(body)
         uid, known = meta.uid, self._known.get(meta.uid)
         report, trouble = self._report(uid), self.troubles.message(uid)
-        stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report
+        group = self._group(uid)
+        stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report, group
         if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
             return known.seen
         own = self.reader.ledger.own_pods(uid)
@@ -253,6 +259,7 @@ class View:
             unready=unready,
             report=report,
             heard=self._heard(uid),
+            group=group,
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)

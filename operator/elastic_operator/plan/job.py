@@ -91,6 +91,36 @@ class OwnPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """What the logs of a Torchrun job's pods show, which are read since then: the pods (uids) that are one group.
+
+    No pods where they show none, or one of more or fewer pods.
+    """
+
+    asked_since: float
+    pods: frozenset[str] = frozenset()
+
+
+NOBODY_ASKS = Group(-inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """The running pods that nodes leave which are not Ready, master first, and since when the first of these is so.
+
+    inf where that is not known.
+    """
+
+    pods: tuple[OwnPod, ...]
+    since: float
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Of the pods."""
+        return frozenset(pod.uid for pod in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
 class Provisioning:
     """How nodes are asked for: by pods that wait for the scheduler, after a delay and no longer than a limit."""
 
@@ -119,11 +149,12 @@ class Job:
     refused in this generation's pods: it will not take them until the spec changes. `fault` is why the job is set
     aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
     `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
-    whichever is later: None where that is about to begin, -inf where nobody asks. `disruption` is there while too many
-    nodes are away for any to be given up. `closed` are nodes that pods of it are pinned to and not bound to, and that
-    take none by now, each with why. `uncounted` names the devices it asks for that are not counted, `left_out`
-    the priorities in its templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of
-    it gets, whatever the pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
+    whichever is later: None where that is about to begin, -inf where nobody asks. `group` is what the logs of its pods
+    show since they are read: None where that is about to begin. `disruption` is there while too many nodes are away for
+    any to be given up. `closed` are nodes that pods of it are pinned to and not bound to, and that take none by now,
+    each with why. `uncounted` names the devices it asks for that are not counted, `left_out` the priorities in its
+    templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the
+    pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
     limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
     `quiet` is there where its size was changed so often that it matters.
     """
@@ -151,6 +182,7 @@ class Job:
     provisioning: Provisioning | None = None
     report: Report | None = None
     heard: float | None = -inf
+    group: Group | None = NOBODY_ASKS
     disruption: Disruption | None = None
     closed: Mapping[str, str] = field(default_factory=dict)
     uncounted: str = ""

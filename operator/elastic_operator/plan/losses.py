@@ -16,6 +16,8 @@ from elastic_operator.plan.decisions import Event
 from elastic_operator.plan.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, end_incarnation, present, record, replace_all, seconds
+from elastic_operator.plan.survivors import go_on
+from elastic_operator.plan.words import pods
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
@@ -31,7 +33,8 @@ REMEMBERED_SECONDS = 600.0
 def losses(seen: Observation, now: float) -> Observation:
     """Fewer members than last reported: some were lost. Without its master an incarnation is over.
 
-    And with a node: nothing ends the connections to a machine that is off, and the others would wait for it in vain.
+    And with a node, unless the others have formed a group without it: nothing ends the connections to a machine that is
+    off, and they would wait for it in vain.
     """
     has_master = bool(seen.live) and seen.live[0].role == "master"
     lost = lost_count(seen)
@@ -43,7 +46,7 @@ def losses(seen: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(seen, end_incarnation(seen.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(seen):
+    if node_is_lost(seen) and not go_on(seen.job, seen.asked):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
     return seen
@@ -198,4 +201,7 @@ def _why_lost(seen: Observation, lost: int) -> str:
     listed = [p.name for p in seen.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
-    return f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
+    why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
+    if node_is_lost(seen) and seen.asked is not None and go_on(seen.job, seen.asked):
+        return f"{why} A group of {pods(len(seen.asked.pods))} trains on without it and is left alone."
+    return why

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.job import Job, OwnPod, Survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Observation:
     `avoided` are nodes on which none is to be created now, each with why and until when, in words.
     Of the nodes of its pods `unready_nodes` are not Ready, and `lost_nodes` have been so for too long; `kept_nodes`
     would be lost, too, if not so many were away at once, and `training_nodes` if the master did not say that pods there
-    train.
+    train. `asked` are the pods of a Torchrun job of which it is asked now whether they go on without the others.
     """
 
     job: Job
@@ -37,6 +37,7 @@ class Observation:
     lost_nodes: frozenset[str] = frozenset()
     kept_nodes: frozenset[str] = frozenset()
     training_nodes: frozenset[str] = frozenset()
+    asked: Survivors | None = None
     avoided: Mapping[str, str] = field(default_factory=dict)
     hold_until: float = 0.0
     held_back: bool = False

@@ -39,6 +39,7 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
+from elastic_operator.plan.survivors import ASK_SECONDS, decided_at, survivors
 from elastic_operator.plan.taken_back import blocked, not_started, refused, shut_out, stuck, takes_from
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
@@ -95,17 +96,35 @@ def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: flo
     kept = disruption.kept & due.keys() if disruption else frozenset()
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
+    seen = _ask_the_others(seen, unready, now)
+    decided = decided_at(seen.job, seen.asked, now)
+    undecided = frozenset(asked_about) if now < decided else frozenset()
     wake = {node: since + patience for node, since in unready.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(seen.job, now))
+    wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
     return replace(
         seen,
         unready_nodes=frozenset(unready),
-        lost_nodes=frozenset(due) - kept - training,
+        lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        wake_at=tuple(time for time in wake.values() if time < inf),
+        wake_at=(*seen.wake_at, *(time for time in wake.values() if time < inf)),
     )
+
+
+def _ask_the_others(seen: Observation, unready: Mapping[str, float], now: float) -> Observation:
+    """Whether it is to be asked now if the job's pods on other nodes go on, and from when on if not yet."""
+    assert seen.job.spec is not None
+    left = survivors(seen.job, seen.status, unready)
+    if left is None:
+        return seen
+    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
+    times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
+    begins = min(times, default=inf) + patience - ASK_SECONDS
+    if now < begins:
+        return replace(seen, wake_at=(begins,) if begins < inf else ())
+    return replace(seen, asked=left)
 
 
 def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observation:
