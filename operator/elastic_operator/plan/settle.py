@@ -181,8 +181,11 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
 
 
 def _tell_of_exchange(seen: Observation, grant: Grant, now: float) -> Observation:
-    """As many pods as before, but some make way for others, and come again elsewhere."""
-    if seen.finishing or not grant.takers or not any(pod.uid in grant.release for pod in seen.live):
+    """As many pods as before, but some make way for others, and come again elsewhere.
+
+    Where none comes, the change was written down by a leader that did not get further.
+    """
+    if seen.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in seen.live):
         return seen
     reason, why = _why_smaller(grant)
     told, size = f"{why} As many pods come elsewhere.", grant.replicas
