@@ -183,10 +183,9 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
 def _tell_of_exchange(seen: Observation, grant: Grant, now: float) -> Observation:
     """As many pods as before, but some make way for others, and come again elsewhere.
 
-    Where none comes, the leader before this one has written the smaller size down.
+    Where none comes, the change was written down by a leader that did not get further.
     """
-    goes = any(pod.uid in grant.release for pod in seen.live)
-    if seen.finishing or not grant.takers or not grant.create or not goes:
+    if seen.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in seen.live):
         return seen
     reason, why = _why_smaller(grant)
     told, size = f"{why} As many pods come elsewhere.", grant.replicas
