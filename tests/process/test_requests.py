@@ -24,7 +24,7 @@ from elastic_operator.cluster.reservation import (
     reservation_of,
 )
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import Requests
+from elastic_operator.loop.requests import MOST_PROLONGED_SECONDS, Requests
 from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
 from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
@@ -334,3 +334,24 @@ def test_what_did_not_change_is_the_same_request():
     assert world.requests.look(NOW + 6) is first
     world.pod(priority=5)
     assert world.requests.look(NOW + 7) is not first
+
+
+def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
+    world, making_way = World(), [True]
+    world.requests.makes_way = lambda _node: making_way[0]
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
+    assert world.look(NOW).reserved == "n1"
+    making_way[0] = False
+    gone = NOW + 29.6
+    assert world.look(gone).reserved == "n1"
+    assert world.look(gone + Settings().reclaim.reservation_seconds - 0.1).reserved == "n1"
+    assert world.look(gone + Settings().reclaim.reservation_seconds).reserved == ""
+
+
+def test_those_who_never_go_keep_no_place_for_others():
+    world = World()
+    world.requests.makes_way = lambda _node: True
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
+    times = [NOW + seconds for seconds in range(0, 700, 20)]
+    held = [bool(world.look(now).reserved) for now in times]
+    assert held == [now < NOW + MOST_PROLONGED_SECONDS for now in times]

@@ -44,7 +44,15 @@ class Cluster(Players):
         return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
 
     def add_foreign(
-        self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "", job: str = ""
+        self,
+        namespace: str,
+        *,
+        gpus: int,
+        pool: str,
+        cpu: int = 1,
+        of_class: str = "",
+        job: str = "",
+        indexed: bool = True,
     ) -> Body:
         """Somebody else's pod, of a batch/v1 Job if one is named, for the scheduler to place, with its defaults."""
         requests = {"cpu": str(cpu)} | ({GPU: str(gpus)} if gpus else {})
@@ -59,4 +67,5 @@ class Cluster(Players):
         if job:
             owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-of-{job}", "controller": True}
             meta["ownerReferences"] = [owner]
+            meta["labels"] = {"batch.kubernetes.io/job-completion-index": meta["name"]} if indexed else {}
         return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})

@@ -40,11 +40,11 @@ async def full_cluster(world: World, *, guaranteed: int) -> None:
     assert sum(len(pods_of(world, job)) for job in jobs) == NODES * GPUS
 
 
-async def make_gang(world: World, pods: int, *, job: str = "gang") -> list[Body]:
+async def make_gang(world: World, pods: int, *, job: str = "gang", indexed: bool = True) -> list[Body]:
     """The pods of a Job, each of which asks for a whole node; they come one by one, less than a second apart."""
     made = []
     for _ in range(pods):
-        made.append(world.add_foreign("red", gpus=GPUS, pool="a", job=job))
+        made.append(world.add_foreign("red", gpus=GPUS, pool="a", job=job, indexed=indexed))
         if world.dice.random() < 0.4:
             world.moments.passed += world.dice.random() * 0.9
             world.machines.step()
@@ -85,6 +85,53 @@ def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(see
         assert [f"all {size} pods" in note for note in notes] == [True]
 
     lived(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_guarantee(seed: int) -> None:
+    async def story(world: World) -> None:
+        size = world.dice.randint(3, NODES - 2)
+        await full_cluster(world, guaranteed=(size - 1) * GPUS)
+        evicted = Evicted(world)
+        gang = await make_gang(world, size, indexed=False)
+        await world.advance(600)
+        assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
+
+    lived(seed, story)
+
+
+def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaranteed() -> None:
+    async def story(world: World) -> None:
+        await full_cluster(world, guaranteed=2 * GPUS)
+        evicted, made = Evicted(world), []
+        for _ in range(60):
+            made.append(world.add_foreign("red", gpus=1, pool="a", job="sweep", indexed=False))
+            await world.advance(1)
+        await world.advance(60)
+        assert (bound(world, made), len(evicted.times)) == (2 * GPUS, 2 * GPUS)
+
+    lived(1, story)
+
+
+@pytest.mark.parametrize("job", ["", "of-one"], ids=["on its own", "alone of its Job"])
+def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_job_grows_into_it(job: str) -> None:
+    async def story(world: World) -> None:
+        for _ in range(2):
+            world.add_node(GPUS, "a")
+        add_policy(world, "red", guaranteed=GPUS, limit=0)
+        add_policy(world, "green", guaranteed=GPUS, limit=100)
+        plain = [world.add_foreign("green", gpus=GPUS, pool="a") for _ in range(2)]
+        await world.advance(30)
+        pod = world.add_foreign("red", gpus=GPUS, pool="a", job=job)
+        await world.advance(100)
+        grows = add_job(world, "green", minReplicas=1, maxReplicas=2 * GPUS)
+        evicted = Evicted(world)
+        for one in plain:
+            world.server.delete_pod(one, grace=0)
+        await world.advance(60)
+        assert (bound(world, [pod]), len(pods_of(world, grows)), len(evicted.times)) == (1, GPUS, 0)
+
+    lived(1, story)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,6 +10,18 @@ _SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Dae
 """Controllers of servers, whose pods each do their work without the others."""
 
 
+_MOST_CHARACTERS = 253
+"""Of a name in Kubernetes; a longer one names no gang."""
+
+
+def may_be_split(pod: Pod) -> bool:
+    """Whether its gang is of use in parts, too: that of a Job whose pods are all alike, where nothing else names it."""
+    meta, group, owner = pod.metadata, pod.spec.scheduling_group, pod.metadata.controller
+    labels = meta.labels
+    named = meta.annotations.gang or group or labels.pod_group or labels.job_set or labels.leader_worker
+    return owner is not None and owner.kind == "Job" and not named and not labels.completion_index
+
+
 def gang_of(pod: Pod) -> str:
     """The name of the pod's gang, of no other namespace's; "" for a pod on its own.
 
@@ -28,4 +40,6 @@ def gang_of(pod: Pod) -> str:
     owner = meta.controller
     if owner is not None and owner.kind not in _SERVERS:
         named[owner.kind] = named.get(owner.kind) or owner.uid
-    return next((f"{meta.namespace}/{kind}/{name}" for kind, name in named.items() if name), "")
+    return next(
+        (f"{meta.namespace}/{kind}/{name}" for kind, name in named.items() if 0 < len(name) <= _MOST_CHARACTERS), ""
+    )

@@ -12,6 +12,7 @@ from elastic_worker import contract
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 
 
@@ -26,6 +27,7 @@ class PodLabels(Struct, frozen=True, rename=None):
     pod_group: str = msgspec.field(name=POD_GROUP_LABEL, default="")
     job_set: str = msgspec.field(name=JOB_SET_LABEL, default="")
     leader_worker: str = msgspec.field(name=LEADER_WORKER_LABEL, default="")
+    completion_index: str = msgspec.field(name=COMPLETION_INDEX_LABEL, default="")
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):

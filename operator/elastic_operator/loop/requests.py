@@ -13,7 +13,7 @@ import msgspec
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.gang import gang_of
+from elastic_operator.cluster.gang import gang_of, may_be_split
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
@@ -45,6 +45,8 @@ class _Known:
     request: Request | None
     until: float
     gang: str
+    waits: bool
+    """Whether those who make way for it have not gone."""
 
 
 class Requests:
@@ -107,9 +109,9 @@ class Requests:
             self._all = found
         return self._all
 
-    def note_served(self, uids: Set[str], now: float) -> list[frozenset[str]]:
+    def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """A pass is over in which these pods (uids) have got places; see `WholeGangs.note_served`."""
-        rest_first = self._gangs.note_served(uids, now)
+        rest_first = self._gangs.note_served(uids, tried, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
         return rest_first
 
@@ -138,18 +140,20 @@ class Requests:
         key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name), waits)
         if known is not None and known.pod is pod and known.key == key and now < known.until:
             return known
-        reserved = self._prolonged(reservation_of(pod), known.reserved if known else None, now, waits=waits)
+        reserved = self._prolonged(reservation_of(pod), known, now, waits=waits)
         if not self._is_ours_to_help(pod, reserved):
-            return _Known(pod, reserved, key, None, inf, gang_of(pod))
+            return _Known(pod, reserved, key, None, inf, gang_of(pod), waits)
         request, until = self._request(pod, reserved, barred, volumes, now)
         if known is not None and known.request == request:
             request = known.request
-        return _Known(pod, reserved, key, request, until, request.gang)
+        return _Known(pod, reserved, key, request, until, request.gang, waits)
 
-    def _prolonged(self, said: Reservation, known: Reservation | None, now: float, *, waits: bool) -> Reservation:
+    def _prolonged(self, said: Reservation, known: _Known | None, now: float, *, waits: bool) -> Reservation:
         """The reservation as it holds: its time begins when those have gone who make way for it (145)."""
-        until = known.until if known is not None and known.node == said.node and known.since == said.since else 0.0
-        if waits and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
+        same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
+        until = known.reserved.until if known is not None and same else 0.0
+        waited = known is not None and same and known.waits
+        if (waits or waited) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
             until = now + self._settings.reclaim.reservation_seconds
         return msgspec.structs.replace(said, until=until) if until > said.until else said
 
@@ -197,6 +201,7 @@ class Requests:
             preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
             unplannable=unplannable,
             gang=gang_of(pod),
+            may_be_split=may_be_split(pod),
         )
         return request, min((time for time in times if time > now), default=inf)
 

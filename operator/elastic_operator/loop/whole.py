@@ -5,19 +5,22 @@ one after the other. So a gang is whole when it has not grown for a second and k
 of its pods.
 
 To find out that there is no room for a large gang takes a plan for most of its pods. So one that got nothing rests: its
-first rest takes a second for 32 pods, each later one twice as long, up to a minute.
+first rest takes a second for 32 pods, each later one twice as long, up to a minute. Pods that are held back have what
+is free, as on their own, and nobody goes for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
 from elastic_operator.plan.model import Request
 
 SETTLED_SECONDS = 1.0
 """At the 20 requests a second that kube-controller-manager makes by default, it makes twenty pods in that time."""
+MOST_GROWING_SECONDS = 10.0
+"""For so long a gang may grow, from its first pod on; then those that are there are served."""
 MOST_PODS = 1_000
 PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
 GROWS = "its gang is still being made"
@@ -28,12 +31,13 @@ TOO_LARGE = f"its gang has more than {MOST_PODS:,} pods"
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that were seen waiting, and when (epoch seconds) one was seen first.
+    """The pods (uids) that were seen waiting, and when (epoch seconds) the first and the last of them was seen first.
 
     It `rests` until then (epoch seconds), for the time of that number.
     """
 
     uids: frozenset[str]
+    first: float
     grown: float
     rests: float = 0.0
     times: int = 0
@@ -60,36 +64,42 @@ class WholeGangs:
         self._gangs, self._held_back, self._planned, self.again_at = {}, {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
-            if gang is None or not pods.keys() <= gang.uids or gang.grown > now:
-                gang = _Gang(frozenset(pods), _grown(pods.values(), now) if gang is None else now)
+            if gang is None or gang.grown > now:
+                gang = _Gang(frozenset(pods), grown := _grown(pods.values(), now), grown)
+            elif not pods.keys() <= gang.uids:
+                gang = replace(gang, uids=frozenset(pods), grown=now)
             self._gangs[name] = gang
-            times = [time for time in (gang.grown + SETTLED_SECONDS, gang.rests) if now < time]
-            self.again_at = min(self.again_at, *times, inf)
-            reason = _reason(pods.values(), settled=now >= gang.grown + SETTLED_SECONDS)
-            if not reason and now < gang.rests <= now + MOST_REST_SECONDS:
+            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MOST_GROWING_SECONDS)
+            self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
+            reason = _reason(pods.values(), settled=now >= settled_at)
+            if not reason and now < gang.rests <= now + MOST_REST_SECONDS + 1:
                 reason = NO_ROOM
             if not reason:
                 self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
-            for uid, request in pods.items() if reason else ():
-                if request is not None and not request.promised:
-                    self._held_back[uid] = _because(request, reason, held_before.get(uid))
+            on_its_own = not reason and len(pods) == 1
+            for uid, request in pods.items() if reason or on_its_own else ():
+                if request is not None and (reason == NO_ROOM or not request.promised):
+                    takes = request.takes and not reason
+                    self._held_back[uid] = _alone(request, takes=takes, before=held_before.get(uid))
         return {uid: held for uid, (_, held) in self._held_back.items()}
 
-    def note_served(self, uids: Set[str], now: float) -> list[frozenset[str]]:
-        """A pass is over in which these pods (uids) have got places: those gangs rest that have got none.
+    def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
+        """A pass is over in which these pods (uids) have got places: gangs that were `tried` and have got none rest.
 
         Returns the pods (uids) that wait of each gang that rests for the first time in a row.
         """
         rest_first = []
         for name, pods in self._planned.items():
             gang = self._gangs[name]
-            if pods & uids or not pods:
+            if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
-            elif now >= gang.rests:
+            elif name in tried:
                 seconds = min(len(pods) / PODS_A_SECOND * 2 ** min(gang.times, 10), MOST_REST_SECONDS)
-                self._gangs[name] = replace(gang, rests=now + seconds, times=gang.times + 1)
-                self.again_at = min(self.again_at, now + seconds)
+                self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
+                self.again_at = min(self.again_at, ceil(now + seconds))
                 rest_first += [pods] if not gang.times else []
+            else:  # there were too many for one pass
+                self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._planned = {}
         return rest_first
 
@@ -99,20 +109,20 @@ def _grown(requests: Iterable[Request | None], now: float) -> float:
     return min(now, max(request.created + 1.0 if request else now for request in requests))
 
 
-def _reason(requests: Iterable[Request | None], *, settled: bool) -> str:
+def _reason(requests: Collection[Request | None], *, settled: bool) -> str:
     """Why the gang cannot be served; "" where it can."""
-    requests = list(requests)
+    known = [request for request in requests if request is not None]
     if not settled:
         return GROWS
-    if len(requests) > MOST_PODS:
+    if len(known) > MOST_PODS:
         return TOO_LARGE
-    if None in requests:
+    if len(known) < len(requests) and not all(request.may_be_split for request in known):
         return OTHERS_WAIT
-    return next((request.unplannable for request in requests if request and request.unplannable), "")
+    return next((request.unplannable for request in known if request.unplannable), "")
 
 
-def _because(request: Request, reason: str, before: tuple[Request, Request] | None) -> tuple[Request, Request]:
+def _alone(request: Request, *, takes: bool, before: tuple[Request, Request] | None) -> tuple[Request, Request]:
     """The request and what takes its place; the same objects as before where nothing has changed."""
-    if before is not None and before[0] is request and before[1].unplannable == reason:
+    if before is not None and before[0] is request and before[1].takes is takes:
         return before
-    return request, replace(request, unplannable=reason)
+    return request, replace(request, gang="", takes=takes)

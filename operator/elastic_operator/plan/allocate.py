@@ -120,6 +120,11 @@ class Allocation(Mapping[str, Grant]):
         """Those for whom more pods of others would go than may, in the order in which jobs are served."""
         return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
 
+    @property
+    def tried_gangs(self) -> frozenset[str]:
+        """The gangs of foreign pods for all of which places were looked for."""
+        return frozenset(self._table.tried_gangs)
+
     def takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         found = {taker for taker in self._takers.get(self._claims[uid], {}).values() if taker.request is None}

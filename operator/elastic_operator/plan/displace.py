@@ -31,7 +31,7 @@ def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims,
         ways = Ways(table, taker, victims, only=only)
         done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
         done = done and (not taker.account or table.accounts.may_borrow(taker.account, 0))
-        if done and (taker.gang or not table.brake(taker, since=took)):  # a gang is braked as a whole
+        if done and (table.serving or not table.brake(taker, since=took)):  # a gang is braked as a whole
             return True
     table.roll_back(mark)
     return False

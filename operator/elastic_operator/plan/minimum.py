@@ -86,7 +86,7 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
         return True
     going_on = claim.taker in table.going_on
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (request and not request.gang and table.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (request and not table.serving and table.new_places >= MOST_NEW_PLACES):
         return False
     if _displace_any(table, claim, only=None):
         table.new_places += request is not None

@@ -164,7 +164,9 @@ class Request:
     has nominated it for: what is free there, or becomes free, is its. `preempts`:
     kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
     priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
-    volumes, claims). Those of one `gang` ("" = the pod is on its own) get all their places in one pass, or none (144).
+    volumes, claims). Those of one `gang` ("" = the pod is on its own) get all their places in one pass, or none (144);
+    one that `may_be_split` is served pod by pod as far as its team is guaranteed less than all of it. One that does not
+    `take` has only what is free.
     """
 
     uid: str
@@ -179,6 +181,8 @@ class Request:
     preempts: bool = True
     unplannable: str = ""
     gang: str = ""
+    may_be_split: bool = False
+    takes: bool = True
 
     @property
     def promised(self) -> bool:

@@ -154,4 +154,5 @@ def _as_job(request: Request) -> JobDemand:
         worker=request.shape,
         free_up_to=1,
         flavor=request.flavor,
+        takes=request.takes,
     )

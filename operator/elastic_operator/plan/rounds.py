@@ -85,7 +85,10 @@ class Minima:
                 self._serve(other, tier)
         if claim.gang:
             self._serve_gang(claim.gang, tier)
-            return
+        else:
+            self._serve_alone(claim, tier)
+
+    def _serve_alone(self, claim: Claim, tier: Tier) -> None:
         alike = _alike(self._table, claim)
         if alike is not None and self._in_vain.get(alike) == self._table.board.moves:
             return
@@ -112,6 +115,10 @@ class Minima:
         for claim in gang:
             need[claim.account] += claim.gpus_missing(claim.minimum)
         right = max(_right(table, claim, need[claim.account]) for claim in gang)
+        if right is not Tier.GUARANTEED and all(claim.request and claim.request.may_be_split for claim in gang):
+            for claim in gang:
+                self._serve_alone(claim, tier)
+            return
         if right <= tier and may_borrow_again(gang[0], right):
             serve_gang(table, gang, self._hopeless)
         if alike is not None and not gang[0].served:

@@ -25,7 +25,8 @@ class Table:
     `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
     this pass was served before, and nothing in the end, and `split_gangs` the gangs that get nothing, as only a part of
     each had places then. `new_places` is how many foreign pods got a place by having others go that had none before.
-    `taken` are the pods (uids) that were taken: from whom, and who was the last to.
+    `serving` is the gang that is served now, and `tried_gangs` are those that were, with how many pods together in
+    `tried_pods`. `taken` are the pods (uids) that were taken: from whom, and who was the last to.
     `braked` are those who get less than they would take, `going_on` the takers (uids) for whom pods were told to go in
     the last minute.
     """
@@ -43,6 +44,7 @@ class Table:
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
         self.split_gangs = frozenset[str]()
+        self.tried_gangs: set[str] = set()
         self.taken: dict[str, tuple[Claim, Member, Claim]] = {}
         self.tally = Tally({})
         self.braked: dict[Claim, Braked] = {}
@@ -66,6 +68,7 @@ class Table:
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
         self.new_places, self.taken, self.braked = 0, {}, {}
+        self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
         self.tally = Tally(snapshot.brakes.gone)
         self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
         odd = sorted(self.roster.odd, key=lambda claim: claim.rank)

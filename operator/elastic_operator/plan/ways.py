@@ -108,7 +108,7 @@ class Ways:
             if trial and unit.claim.account:
                 trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
         chosen = _needed(table, taker, role, node, chosen)
-        return Way(node, tuple(chosen), _price(chosen, node, taking, gang=bool(taker.gang)))
+        return Way(node, tuple(chosen), _price(chosen, node, taking, gang=bool(table.serving)))
 
 
 def _is_promised(table: Table, node: int, taker: Claim) -> bool:
@@ -118,7 +118,7 @@ def _is_promised(table: Table, node: int, taker: Claim) -> bool:
     until the room of both is free. Those of one gang wait for all of it anyway.
     """
     others = (claim for claim, _ in table.seated[node] if claim is not taker and claim.request)
-    others = (claim for claim in others if not taker.gang or claim.gang != taker.gang)
+    others = (claim for claim in others if not table.serving or claim.gang != table.serving)
     return any((other.request and other.request.promised) or other.took for other in others)
 
 

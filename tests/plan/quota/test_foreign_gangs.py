@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocate import Allocator, allocate
+from elastic_operator.plan.gangs import MOST_PODS
 from elastic_operator.plan.minimum import MOST_NEW_PLACES
 from elastic_operator.plan.model import Brake, Brakes, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
@@ -100,6 +101,18 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
     assert len(found.reclaims) == pods
     assert len({plan.node for plan in found.reclaims}) == pods
     assert sum(len(grant.release) for grant in found.values()) == pods * 8
+
+
+def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
+    def hopeless(name, count):
+        """A gang all of which but its last pod fits; no two of these ask for the same."""
+        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_request(f"{name}z", 9, gang=name))
+
+    few = [request for i in range(20) for request in hopeless(f"g{i}", 30)]
+    found = allocate(cluster(16, guaranteed=64, requests=tuple(few)))
+    assert (len(found.reclaims), len(found.tried_gangs)) == (0, MOST_PODS // 31)
+    large = hopeless("g0", MOST_PODS + 10)
+    assert allocate(cluster(64, guaranteed=400, requests=large)).tried_gangs == {"g0"}
 
 
 def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominated_one_by_one():
