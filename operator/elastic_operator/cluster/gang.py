@@ -6,12 +6,10 @@ from elastic_operator.cluster.pod import Pod
 
 ON_ITS_OWN = "none"
 """The annotation's value for a pod that works without the others of its Job, as those of a sweep do."""
-_SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
-"""Controllers of servers, whose pods each do their work without the others."""
-
-
 _MOST_CHARACTERS = 253
 """Of a name in Kubernetes; a longer one names no gang."""
+_SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
+"""Controllers of servers, whose pods each do their work without the others."""
 
 
 def may_be_split(pod: Pod) -> bool:

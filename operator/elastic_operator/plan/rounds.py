@@ -101,7 +101,10 @@ class Minima:
             self._in_vain[alike] = self._table.board.moves
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
-        """All pods of the gang that wait, by the right that their team has to all of them together."""
+        """All pods of the gang that wait, by the right that their team has to all of them together.
+
+        One that may be split is served pod by pod where that is no guarantee, or there is no room for all of it.
+        """
         table = self._table
         gang = sorted((claim for claim in table.roster.gangs[name] if _waits(claim)), key=lambda claim: claim.rank)
         self._tried.update(gang)
@@ -115,13 +118,15 @@ class Minima:
         for claim in gang:
             need[claim.account] += claim.gpus_missing(claim.minimum)
         right = max(_right(table, claim, need[claim.account]) for claim in gang)
-        if right is not Tier.GUARANTEED and all(claim.request and claim.request.may_be_split for claim in gang):
+        may_be_split = all(claim.request and claim.request.may_be_split for claim in gang)
+        if right is Tier.GUARANTEED or not may_be_split:
+            if right <= tier and may_borrow_again(gang[0], right):
+                serve_gang(table, gang, self._hopeless)
+            may_be_split &= name in table.tried_gangs
+        if may_be_split and not gang[0].served:
             for claim in gang:
                 self._serve_alone(claim, tier)
-            return
-        if right <= tier and may_borrow_again(gang[0], right):
-            serve_gang(table, gang, self._hopeless)
-        if alike is not None and not gang[0].served:
+        elif alike is not None and not gang[0].served:
             self._in_vain[alike] = table.board.moves
 
     def _makes_do(self, claim: Claim) -> bool:

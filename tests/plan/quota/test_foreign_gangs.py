@@ -69,6 +69,27 @@ PLANS = {
         {"b": 8, "g0": "", "g1": "", "g2": ""},
         waiting(replace(gang(3, 2)[0], reserved="n1"), *gang(3, 2)[1:]),
     ),
+    "of a gang that may be split those are served that fit, where not all do": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 6, "g0": "n2 -b-w6", "g1": "n1 -b-w2", "z": ""},
+        waiting(*gang(2, may_be_split=True), make_request("z", 2, cpu=999, gang="g", may_be_split=True)),
+    ),
+    "of one that is beyond the guarantee as many as are within it": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n1 -b-w2 -b-w1", "g2": ""},
+        waiting(*gang(3, 2, may_be_split=True)),
+    ),
+    "one that may be split has all of its places at once where they are within the guarantee": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n2 -b-w4 -b-w3"},
+        waiting(*gang(2, 2, may_be_split=True)),
+    ),
     "a gang that borrows has what nobody uses, and nobody goes for it": Case(
         (make_node("n1", 4), make_node("n2", 4, used=4)),
         (make_team("a"), make_team("b", 4)),
