@@ -71,6 +71,9 @@ bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs ta
 bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.passes $(ARGS)
 
+bench-policy: venv ## How much work gets done under this policy and three others, in simulated clusters; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.policy $(ARGS)
+
 bench-rescale: venv ## What a change of size, or a lost master, costs: torchrun, Elastic mode, the library; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.rescale $(ARGS)
 
@@ -133,4 +136,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-policy bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

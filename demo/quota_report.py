@@ -49,7 +49,7 @@ class Report:
         table = Table(title="GPUs that went back to their owner (seconds since the pod was created)", expand=False)
         for column in ("pending pod", "node", "victims"):
             table.add_column(column)
-        for column in ("evicted after", "freed after", "bound after", "evicted/requested GPUs"):
+        for column in ("evicted after", "freed after", "bound after", "running after", "evicted/requested GPUs"):
             table.add_column(column, justify="right")
         for reclaim in self.taken_back.reclaims:
             table.add_row(
@@ -59,6 +59,7 @@ class Report:
                 f"{reclaim.evicted_after:.2f} s",
                 f"{reclaim.freed_after:.2f} s",
                 f"{reclaim.bound_after:.2f} s",
+                "not yet" if reclaim.running_after is None else f"{reclaim.running_after:.2f} s",
                 f"{reclaim.evicted_gpus}/{reclaim.gpus}",
             )
         back = self.taken_back

@@ -12,7 +12,10 @@ from demo.lives import Life, Step
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """A pod that waited until others had to go for it; seconds count from when it was created."""
+    """A pod that waited until others had to go for it; seconds count from when it was created.
+
+    `running_after` is when its container ran, as its owner sees it; None if it does not yet.
+    """
 
     pod: str
     node: str
@@ -22,6 +25,7 @@ class Reclaim:
     evicted_after: float
     freed_after: float
     bound_after: float
+    running_after: float | None
 
     def as_json(self) -> dict[str, object]:
         """For machines: the same, seconds rounded to milliseconds."""
@@ -34,6 +38,7 @@ class Reclaim:
             "pendingToEvictedSeconds": round(self.evicted_after, 3),
             "pendingToFreedSeconds": round(self.freed_after, 3),
             "pendingToBoundSeconds": round(self.bound_after, 3),
+            "pendingToRunningSeconds": None if self.running_after is None else round(self.running_after, 3),
         }
 
 
@@ -96,4 +101,5 @@ def _reclaim(taker: Life, victims: list[Life]) -> Reclaim | None:
         evicted_after=victims[-1].seen[Step.EVICTED] - created,
         freed_after=freed - created,
         bound_after=bound - created,
+        running_after=None if (running := taker.at(Step.RUNNING)) is None else running - created,
     )

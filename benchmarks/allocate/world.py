@@ -22,7 +22,8 @@ from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.read import Reader, Stores
 from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import View
-from elastic_operator.plan.allocate import Allocation, Allocator
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.foresight import Foresight
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
@@ -45,13 +46,13 @@ class World:
         reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
         self.view = View(reader, logs, Troubles())
-        self._allocator = Allocator()
+        self._allocator = Foresight()
         self.now = NOW
 
     def forget(self) -> None:
         """Decide everything anew the next time, as after a change of leader."""
         self.view.forget()
-        self._allocator = Allocator()
+        self._allocator = Foresight()
 
     def decide(self) -> Allocation:
         """One pass: look, snapshot, allocation, and what each job gets."""

@@ -78,14 +78,17 @@ def measure(place: Place, plan: Scenario, progress: Progress) -> Figures:
     memory.append(leader.resident_megabytes())
     gang = large.gang(place, plan, progress)
     memory.append(leader.resident_megabytes())
+    highest = leader.highest_resident_megabytes()
+    by_hand = large.by_hand(place, plan, progress)
     return Figures(
         large=single,
         small=few,
         gang=gang,
+        by_hand=by_hand,
         allocations=allocations,
         unchanged=unchanged,
         resident_megabytes=max(memory),
-        highest_megabytes=leader.highest_resident_megabytes(),
+        highest_megabytes=highest,
         load=load,
     )
 

@@ -54,22 +54,31 @@ def requests_of(place: Place, tries: Sequence[Asked]) -> list[Request]:
     ]
 
 
-def ask_for_gang(place: Place, pods: int, told: Callable[[int], None]) -> Request:
+def ask_for_gang(
+    place: Place,
+    pods: int,
+    told: Callable[[int], None],
+    *,
+    name: str = GANG,
+    make_room: Callable[[], None] = lambda: None,
+) -> Request:
     """Create a Job of `pods` pods of a whole node each, and follow it to its last node; `told` hears how many have one.
 
-    The controller names the pods, so what they are called is known by the Job's name only.
+    The controller names the pods, so what they are called is known by the Job's name only. `make_room` is done once the
+    Job is there.
     """
     place.quiet()
-    body: Body = scenario.gang(pods)
+    body: Body = scenario.gang(pods, name=name)
     place.create(BATCH_JOBS, body)
-    created = place.last_write("create jobs", GANG).received
-    wait_bound(place, _is_of_gang, since=created, pods=pods, seconds=GANG_SECONDS, told=told)
+    created = place.last_write("create jobs", name).received
+    make_room()
+
+    def is_of_gang(pod: str) -> bool:
+        return pod.startswith(f"{name}-")
+
+    wait_bound(place, is_of_gang, since=created, pods=pods, seconds=GANG_SECONDS, told=told)
     place.quiet()
-    return stages.request(place.audit.read(), created=created, asks=_is_of_gang, pods=pods, gpus=pods * GPUS_PER_NODE)
-
-
-def _is_of_gang(name: str) -> bool:
-    return name.startswith(f"{GANG}-")
+    return stages.request(place.audit.read(), created=created, asks=is_of_gang, pods=pods, gpus=pods * GPUS_PER_NODE)
 
 
 def wait_bound(

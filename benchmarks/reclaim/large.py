@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from benchmarks.live.operators import Operator, Timer
-from benchmarks.live.place import ELASTIC, Place, jobs_of
+from benchmarks.live.place import ELASTIC, Place, jobs_of, pods_of
 from benchmarks.reclaim import asking, scenario
-from benchmarks.reclaim.scenario import GPUS_PER_NODE, OWNER, Scenario
+from benchmarks.reclaim.scenario import GANG, GPUS_PER_NODE, OWNER, Scenario
 from benchmarks.reclaim.stages import Request
+from demo import install
 from devcluster.progress import Progress, Step
 
 JOBS_AT_ONCE = 25
 FILL_SECONDS = 300.0
 """For each batch of jobs."""
 LOOK_SECONDS = 1.0
+PLAIN_REQUESTS = 16
+"""A plain client has so many on their way at once."""
+OPERATORS = f"/apis/apps/v1/namespaces/{install.NAMESPACE}/deployments/{install.RELEASE}-operator"
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
@@ -72,6 +78,38 @@ def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
             step.detail = f"{bound} have a node"
 
         return asking.ask_for_gang(place, plan.gang, tell)
+
+
+def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:
+    """The same Job without any operator: a plain client deletes the pods on as many nodes for it, a few at a time."""
+    with progress.step("the Job goes, and all jobs have their pods again"):
+        place.delete(f"{asking.BATCH_JOBS}/{GANG}", propagationPolicy="Background")
+        _until_full(place, plan)
+    with progress.step("the operator goes"):
+        place.merge(f"{OPERATORS}/scale", {"spec": {"replicas": 0}})
+        place.until("the operators' end", lambda: not place.items(pods_of(install.NAMESPACE)), seconds=60)
+    victims = _pods_on_nodes(place, plan.gang)
+
+    def delete_all() -> None:
+        with ThreadPoolExecutor(PLAIN_REQUESTS) as pool:
+            list(pool.map(lambda pod: place.delete(f"{pods_of(pod[0])}/{pod[1]}"), victims))
+
+    with progress.step(f"the same by hand: {len(victims)} pods are deleted for it") as step:
+
+        def tell(bound: int) -> None:
+            step.detail = f"{bound} have a node"
+
+        return asking.ask_for_gang(place, plan.gang, tell, name="by-hand", make_room=delete_all)
+
+
+def _pods_on_nodes(place: Place, count: int) -> list[tuple[str, str]]:
+    """Namespace and name of the jobs' pods on so many of their nodes."""
+    by_node: dict[str, list[tuple[str, str]]] = {}
+    for pod in place.items("/api/v1/pods"):
+        if _is_of_job(pod["metadata"]["name"]):
+            where = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            by_node.setdefault(pod["spec"]["nodeName"], []).append(where)
+    return [pod for node in sorted(by_node)[:count] for pod in by_node[node]]
 
 
 def _is_of_job(name: str) -> bool:

@@ -20,11 +20,16 @@ Timed = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Everything that was measured. `resident_megabytes` is the most at any look, `highest` the most there ever was."""
+    """Everything that was measured.
+
+    `by_hand` is the gang's Job once more, for which a plain client made room. `resident_megabytes` is the most at any
+    look, `highest_megabytes` the most there ever was.
+    """
 
     large: Sequence[Request]
     small: Mapping[int, Sequence[Request]]
     gang: Request
+    by_hand: Request
     allocations: Timed
     unchanged: Timed
     resident_megabytes: float
@@ -40,6 +45,12 @@ class Figures:
         gang = {f"a Job of {self.gang.pods} pods of {self.gang.gpus // self.gang.pods} GPUs": [self.gang]}
         return {"1 pod of 1 GPU": self.large} | small | gang
 
+    @property
+    def gang_over_plain(self) -> float:
+        """How many times as long the gang takes as where a plain client deletes the pods in its way."""
+        taken, by_hand = self.gang.seconds, self.by_hand.seconds
+        return float("inf") if taken is None or by_hand is None else taken / by_hand
+
     def summary(self) -> dict[str, float | None]:
         """What the last line says. Of the ratios the one of the kind of request that is furthest from 1."""
         ratios = [ratio(made) for made in self.kinds().values()]
@@ -49,6 +60,7 @@ class Figures:
             "small_p50_s": _rounded(_quantile([each for made in self.small.values() for each in made], 0.5)),
             "evicted_ratio": round(max((abs(found - 1), found) for found in ratios)[1], 3),
             "gang_s": _rounded(_quantile([self.gang], 1)),
+            "gang_over_plain": _rounded(self.gang_over_plain),
             "allocate_p50_ms": round(_median_ms(self.allocations), 2),
             "idle_pass_p50_ms": round(_median_ms(self.unchanged), 2),
             "rss_mb": round(self.resident_megabytes, 1),
@@ -70,6 +82,9 @@ def _requests(figures: Figures) -> Table:
         goal = "1.0" if made == [figures.gang] else f"{SPEED}, 1.0"
         shown = [_seconds(_quantile(made, share)) for share in (0.5, 1)]
         table.add_row(what, *shown, str(len(made)), evicted, goal)
+    by_hand = _seconds(_quantile([figures.by_hand], 1))
+    what = f"the same Job, once a plain client has deleted {figures.by_hand.evicted} pods"
+    table.add_row(what, by_hand, by_hand, "1", "", f"gang / this: {figures.gang_over_plain:.2f} (below 2)")
     table.add_section()
     _add_timed(table, "allocation during the single tries (a try's mean)", figures.allocations)
     _add_timed(table, "pass in which nothing changes", figures.unchanged)

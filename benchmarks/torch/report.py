@@ -81,13 +81,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {lines[0]} |", f"|-{rule}-|", *(f"| {line} |" for line in lines[1:])]
 
 
-def renew(page: Path, told: str) -> None:
+def renew(page: Path, told: str, *, begin: str = BEGIN) -> None:
     """Put the tables into the page, in place of those that are there. Raises BenchError where it has no place."""
-    before, begin, rest = page.read_text().partition(BEGIN)
+    before, found, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise BenchError(f"{page} has no place for the figures: put the lines {BEGIN} and {END} where they are to be")
-    page.write_text(f"{before}{BEGIN}\n\n{told}\n{END}{after}")
+    if not found or not end:
+        raise BenchError(f"{page} has no place for the figures: put the lines {begin} and {END} where they are to be")
+    page.write_text(f"{before}{begin}\n\n{told}\n{END}{after}")
 
 
 def line(rows: Sequence[Row], hardware: Hardware) -> str:

@@ -102,20 +102,34 @@ def _as_written(mode: object) -> object:
     return mode
 
 
+LEAST_EVICTIONS = 16
+"""So many pods may go for one team, however small the cluster is."""
+
+
 class ReclaimSettings(ApiModel):
     """How GPUs are taken back.
 
-    With DryRun, what would be taken is only told. Above the most evictions at once or within a minute nothing is taken
-    for a while. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
+    With DryRun, what would be taken is only told. For the jobs and foreign pods of one team, at most
+    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`; by default
+    half and all of the cluster's GPUs, and at least 16 and 32, and one taker of each team within its guarantee whatever
+    it takes. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
     leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
     paused: bool = False
-    max_evictions_per_decision: int = Field(500, ge=1)
-    max_evictions_per_minute: int = Field(1000, ge=1)
+    max_evictions_per_decision: int | None = Field(None, ge=1)
+    max_evictions_per_minute: int | None = Field(None, ge=1)
     reservation_seconds: int = Field(30, ge=1, le=3600)
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
+
+    def most_evictions(self, gpus: int) -> tuple[int, int]:
+        """The most pods that may go within a minute for one team, and for all, in a cluster with so many GPUs (138).
+
+        What a wrong policy takes at once is most of a cluster, whatever its size.
+        """
+        for_one = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
+        return for_one, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, for_one)
 
 
 class JobNetworkPolicy(ApiModel):
@@ -162,6 +176,7 @@ class Settings(ApiModel):
     provisioning: Literal["None", "PendingPods"] = "None"
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
+    start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
     watch_namespaces: tuple[str, ...] = ()
     worker_priority_class_name: str = "elastic-pytorch-worker"
     master_priority_class_name: str = "elastic-pytorch-master"

@@ -85,6 +85,8 @@ ABSENT_MEANS_NONE = {
         ".spec.replicaStep",
         ".spec.master",
         ".spec.worker",
+        ".spec.recovery.maxRestarts",
+        ".spec.recovery.finalExitCodes",
         ".spec.activeDeadlineSeconds",
         ".spec.ttlSecondsAfterFinished",
     },

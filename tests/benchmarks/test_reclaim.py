@@ -47,12 +47,13 @@ def made(writes, *, pods=("x",), until=float("inf"), gpus=1):
     return request(writes, created=100.0, until=until, asks=asks, pods=len(pods), gpus=gpus)
 
 
-def figures(*, large, gang):
+def figures(*, large, gang, by_hand=None):
     timed = [(0.002, 2.0), (0.004, 1.0), (0.003, 1.0)]
     return Figures(
         large=large,
         small={1: large, 2: large},
         gang=gang,
+        by_hand=gang if by_hand is None else by_hand,
         allocations=timed,
         unchanged=timed,
         resident_megabytes=150.0,
@@ -128,18 +129,25 @@ def test_the_last_line_tells_the_ratio_that_is_furthest_from_one_and_null_for_wh
         "small_p50_s": 0.6,
         "evicted_ratio": 0.0,
         "gang_s": None,
+        "gang_over_plain": None,
         "allocate_p50_ms": 3.0,
         "idle_pass_p50_ms": 3.0,
         "rss_mb": 150.0,
     }
 
 
-def test_the_jobs_fill_the_cluster_and_hold_twice_what_their_teams_are_guaranteed():
+def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_room():
+    gang, by_hand = made(reclaim("x", victims=["a-worker-0"])), made(reclaim("x", victims=["a-worker-0"], step=0.05))
+    assert figures(large=[gang], gang=gang, by_hand=by_hand).gang_over_plain == pytest.approx(2.0)
+
+
+def test_the_jobs_fill_the_cluster_and_hold_more_than_twice_what_their_teams_are_guaranteed():
     plan = Scenario()
     held = plan.jobs * plan.size
     borrowers = {name: gpus for name, gpus in plan.guarantees.items() if name != OWNER}
     assert held == plan.gpus == 4000
-    assert sum(borrowers.values()) == held // 2 == plan.guarantees[OWNER] == plan.gang * 8
+    assert held // 2 == plan.guarantees[OWNER] == plan.gang * 8
+    assert sum(borrowers.values()) == 1800
     assert {name for name, _ in plan.job_names} == borrowers.keys()
     assert {plan.job(name)["spec"]["minReplicas"] for _, name in plan.job_names} == {1, 2}
 

@@ -44,6 +44,11 @@ def test_the_gang_gets_its_nodes(figures):
     assert 16 <= figures.gang.evicted < 2 * 16
 
 
+def test_the_same_job_gets_its_nodes_from_a_plain_client_too(figures):
+    assert (figures.by_hand.bound, figures.by_hand.evicted) == (2, 16)
+    assert not figures.by_hand.stages[Stage.NOMINATED]
+
+
 def test_every_figure_of_the_last_line_was_measured(figures):
     summary = figures.summary()
     assert 1.0 <= summary["evicted_ratio"] < 2.0

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from shutil import which
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.proc import descendants_of
 from tests.kit.wait import until
 
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "bash-posix": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -25,14 +27,19 @@ SAY = 'for word; do printf "<%s>" "$word"; done'
 class Container:
     """One run of a script as process 1."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: subprocess.Popen[str], errors: Path | None = None) -> None:
+        self.process, self.errors = process, errors
 
     @cached_property
     def pid(self) -> int:
         """Of process 1, outside of its namespace."""
         (pid,) = eventually(lambda: children_of(self.process.pid), "process 1 starts")
         return pid
+
+    def freeze(self) -> None:
+        """Like a machine that is off: it sends nothing, and ends no connection."""
+        for process in descendants_of(self.pid):
+            os.kill(process, signal.SIGSTOP)
 
     def signal(self, number: int = signal.SIGTERM) -> None:
         os.kill(self.pid, number)
@@ -43,7 +50,7 @@ class Container:
     def end(self) -> tuple[int, str, str]:
         """Waits for the end; exit code, standard output and standard error."""
         out, err = self.process.communicate(timeout=PATIENCE_SECONDS)
-        return self.process.returncode, out, err
+        return self.process.returncode, out, self.errors.read_text() if self.errors else err
 
     def kill(self) -> None:
         self.process.kill()
@@ -57,25 +64,30 @@ def start(
     name: str = "elastic-pytorch",
     env: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    errors: Path | None = None,
 ) -> Container:
-    """Starts `sh -c SCRIPT NAME ARGS...`; what is still there when the test ends is killed by `kill`."""
+    """Starts `sh -c SCRIPT NAME ARGS...`; what is still there when the test ends is killed by `kill`.
+
+    Its standard error goes to the file `errors`, to be read while it runs.
+    """
     program, *options = shell_command(shell)
     rootless = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    unshare = [required("unshare"), "--pid", "--fork", "--kill-child", *rootless]
+    unshare = [required("unshare"), "--pid", "--mount-proc", "--fork", "--kill-child", *rootless]
     # Whatever started these tests may ignore signals, as nohup does; a container's first process ignores none.
     defaults = [required("env"), "--default-signal"]
     command = [*defaults, *unshare, program, *options, "-c", script, name, *args]
     environment = dict(os.environ) if env is None else dict(env)
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-        cwd=folder,
-    )
-    return Container(process)
+    with errors.open("w") if errors else nullcontext(subprocess.PIPE) as stderr:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
+        )
+    return Container(process, errors)
 
 
 def run(shell: str, script: str, *args: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:

@@ -100,7 +100,7 @@ def test_the_environment_is_what_the_spec_says():
             "alignTimeoutSeconds": 7,
             "gracePeriodSeconds": 0,
         },
-        recovery={"stallSeconds": 90, "maxFailuresWithoutProgress": 5},
+        recovery={"stallSeconds": 90, "maxFailuresWithoutProgress": 5, "finalExitCodes": [42, 43]},
     )
     env = env_of(built(spec, index=4, incarnation=2))
     assert {name: value for name, value in env.items() if name.startswith("ELASTIC_")} == {
@@ -120,6 +120,7 @@ def test_the_environment_is_what_the_spec_says():
         "ELASTIC_GRACE_SECONDS": "1",
         "ELASTIC_STALL_SECONDS": "90",
         "ELASTIC_MAX_FAILURES": "5",
+        "ELASTIC_FINAL_EXIT_CODES": "42,43",
         "ELASTIC_STATUS_PORT": "29401",
     }
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == (SERVICE_IP, "29400")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_operator.build.group import POLL_SECONDS, last_place
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.build.containers import (
@@ -22,6 +23,7 @@ from tests.build.containers import (
     start,
     state_of,
 )
+from tests.build.groups import says
 
 
 @pytest.fixture
@@ -129,7 +131,7 @@ def test_a_command_that_stops_slowly_is_waited_for_and_its_code_is_kept(shell, t
 def test_a_command_that_ends_as_the_signal_arrives_gives_its_own_code(shell, tmp_path, begin):
     container = begin(shell, RUN_COMMAND, on_term(tmp_path, "child", "exit 9"))
     ready(tmp_path, "child")
-    (child,) = children_of(container.pid)
+    child, _ = children_of(container.pid)
     # Stopped, process 1 sees both at once when it goes on.
     container.signal(signal.SIGSTOP)
     os.kill(child, signal.SIGTERM)
@@ -155,7 +157,7 @@ def test_a_command_that_ignores_the_signal_goes_on_until_it_is_killed(shell, tmp
     container.signal()
     time.sleep(0.5)
     assert container.running()
-    (deaf,) = children_of(container.pid)
+    deaf, _ = children_of(container.pid)
     container.signal(signal.SIGKILL)
     eventually(lambda: not state_of(deaf), "the command is killed with process 1")
 
@@ -166,7 +168,7 @@ def test_orphans_do_not_stay_as_zombies(shell, tmp_path, begin):
     text = f"{orphans}\nsleep 0.5\necho ready > {tmp_path}/parent.ready\nexec sleep 60"
     container = begin(shell, RUN_COMMAND, program(tmp_path / "parent.sh", text))
     ready(tmp_path, "parent")
-    eventually(lambda: len(children_of(container.pid)) == 1, "only the command is left")
+    eventually(lambda: len(children_of(container.pid)) == 2, "only the command is left, and the look-out for groups")
     assert "Z" not in [state_of(child) for child in children_of(container.pid)]
 
 
@@ -248,6 +250,45 @@ def test_a_torchrun_of_which_the_python_is_not_known_is_run_as_it_is(shell, firs
     code, _, err = run(shell, RUN_TORCHRUN, "train.py", env={"PATH": str(tmp_path)})
     assert code != EXIT_DO_NOT_RETRY
     assert "PyTorch" not in err
+
+
+TRAIN = """\
+in_group() { env GROUP_RANK=$1 GROUP_WORLD_SIZE=$2 MASTER_ADDR=10.0.0.1 MASTER_PORT=$3 sh -c "$4"; }
+in_group 1 3 40000 "setsid sleep 60 & until [ -e first ]; do sleep 0.05; done"
+in_group 0 2 40001 "env GROUP_WORLD_SIZE=1 MASTER_PORT=40002 sleep 60 & until [ -e second ]; do sleep 0.05; done"
+sleep 0.5
+"""
+"""A command that trains in one group, of which a process stays behind, and in another one, which has one within it."""
+
+
+@EVERY_SHELL
+def test_each_group_that_torchrun_puts_the_pod_into_is_said_once(shell, tmp_path, begin):
+    often = RUN_COMMAND.replace(f"sleep {POLL_SECONDS}", "sleep 0.1")
+    assert often != RUN_COMMAND
+    errors = tmp_path / "errors"
+    container = begin(shell, often, "/bin/sh", "-c", TRAIN, folder=tmp_path, errors=errors)
+    told = f"{says(1, 3, port=40_000)}\n", f"{says(0, 2, port=40_001)}\n"
+    eventually(lambda: errors.read_text() == told[0], "the first is said")
+    (tmp_path / "first").touch()
+    eventually(lambda: errors.read_text() == told[0] + told[1], "the second is said")
+    (tmp_path / "second").touch()
+    assert container.end() == (0, "", told[0] + told[1])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("lacks", ["sleep", "grep", "tr"])
+def test_where_the_image_lacks_what_it_takes_no_group_is_said_and_the_command_runs(shell, lacks, tmp_path):
+    """In busybox they are part of the shell."""
+    for name in {"sleep", "grep", "tr", "env", "setsid", "sh"} - {lacks}:
+        (tmp_path / name).symlink_to(required(name))
+    (tmp_path / "wait").symlink_to(required("sleep"))
+    often = RUN_COMMAND.replace(f"sleep {POLL_SECONDS}", "sleep 0.1")
+    command = "env GROUP_RANK=1 GROUP_WORLD_SIZE=3 MASTER_ADDR=10.0.0.1 MASTER_PORT=40000 ./wait 0.5; exit 4"
+    container = start(shell, often, required("sh"), "-c", command, env={"PATH": str(tmp_path)}, folder=tmp_path)
+    code, out, err = container.end()
+    assert (code, out) == (4, "")
+    assert last_place(err) is None
 
 
 @pytest.mark.parametrize("script", [RUN_COMMAND, RUN_TORCHRUN])

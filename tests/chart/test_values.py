@@ -23,6 +23,8 @@ ALL_ON = {
 """What must be on for other values to matter."""
 
 INSTEAD = {
+    "settings.reclaim.maxEvictionsPerDecision": 7,
+    "settings.reclaim.maxEvictionsPerMinute": 7,
     "image.tag": "2",
     "image.digest": f"sha256:{'1' * 64}",
     "image.pullPolicy": "Always",

@@ -118,13 +118,14 @@ def test_the_runbook_works_line_by_line_and_an_upgrade_of_all_nodes_moves_a_pod_
 ) -> None:
     give_files(team, "toy-script", train_py=REPOSITORY / "examples" / "toy" / "train.py")
     give_volume(team)
-    team.apply(example("toy", maxReplicas=1, args=["--epochs", "100000"]))
+    team.apply(example("toy", maxReplicas=1, args=["--epochs", "100000"], activeDeadlineSeconds=1_234_567))
     team.kubectl("wait", "elasticpytorchjob/toy", "--for=condition=Ready", "--timeout=120s")
     (first,), before = team.nodes_of(), team.uids()
     lab.move_operator_off(first)
-    look, again, leader, taint, upgrade, stop, start = blocks("docs/runbook.md", "sh")
+    look, again, leader, taint, upgrade, deadlines, stop, start = blocks("docs/runbook.md", "sh")
     assert "toy-master-0" in shell.run(look.text)
     assert "elastic-pytorch-operator-" in shell.run(leader.text)
+    assert re.search(rf"^{team.name} toy \S+Z 1234567$", shell.run(deadlines.text), re.MULTILINE)
     shell.run(taint.text)
     seen = []
     for node in (first, *({"n1", "n2"} - {first})):

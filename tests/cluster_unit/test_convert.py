@@ -90,11 +90,32 @@ def test_where_a_pod_is_bound_counts_more_than_where_it_is_pinned():
 
 
 @pytest.mark.parametrize(
-    "reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity", "Evicted", "Preempting"]
+    "reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "NodeAffinity", "Preempting"]
 )
 def test_pods_that_the_cluster_refused_or_ended_were_disrupted(reason):
     status = {"reason": reason, "message": "why"}
     assert own(phase="Failed", status=status).disrupted == f"{reason}: why"
+
+
+def test_a_pod_that_a_node_under_pressure_did_not_admit_was_refused():
+    said = "The node had condition: [DiskPressure]. "
+    refused = own(phase="Failed", status={"reason": "Evicted", "message": said})
+    assert (refused.refused, refused.disrupted) == (True, f"Evicted: {said}")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+        'Container pytorch exceeded its local ephemeral storage limit "1Gi". ',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+    ],
+)
+def test_a_pod_that_outgrew_a_limit_of_its_own_was_not_disrupted_but_failed(said):
+    ended = container_status(terminated={"exitCode": 137, "reason": "Error"})
+    failed = own(phase="Failed", status={**ended, "reason": "Evicted", "message": said})
+    assert (failed.disrupted, failed.refused) == ("", False)
+    assert (failed.main.exit_code, failed.main.reason, failed.main.message) == (137, "Evicted", said)
 
 
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated", "Shutdown"])
@@ -148,6 +169,73 @@ def test_the_main_container_is_the_one_called_pytorch_else_the_first():
         "ImagePullBackOff"
     )
     assert own(status=container_status("sidecar", running={})).main == MainContainer()
+
+
+def test_a_container_before_the_main_one_that_cannot_start_is_what_that_waits_for():
+    waits = container_status(waiting={"reason": "PodInitializing"})
+    done = {"name": "first", "state": {"terminated": {"exitCode": 0}}}
+    init = {"name": "second", "state": {"waiting": {"reason": "ErrImagePull", "message": "m"}}}
+    main = own(status=waits | {"initContainerStatuses": [done, init]}).main
+    assert (main.waiting_container, main.waiting_reason, main.waiting_message) == ("second", "ErrImagePull", "m")
+    main = own(status=waits | {"initContainerStatuses": [done]}).main
+    assert (main.waiting_container, main.waiting_reason) == ("c", "PodInitializing")
+
+
+STAGED = [{"type": "PodReadyToStartContainers", "status": "True"}]
+RUNS = {"name": "copy", "state": {"running": {"startedAt": "2026-01-01T00:00:10Z"}}}
+ENDED = {"name": "copy", "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:25:10Z"}}}
+SIDECAR = {"initContainers": [{"name": "mount", "restartPolicy": "Always"}, {"name": "copy"}]}
+CRASHES = {"name": "mount", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "on_its_way", "since"),
+    [
+        ({"initContainerStatuses": [RUNS]}, True, 10),
+        ({"initContainerStatuses": [ENDED], "conditions": STAGED}, True, 25 * 60 + 10),
+        ({"conditions": STAGED}, True, None),
+        ({"conditions": [STAGED[0] | {"status": "False"}]}, False, None),
+        ({}, False, None),
+    ],
+    ids=["init container runs", "it has ended", "the image is pulled", "volumes are not there", "nothing is said"],
+)
+def test_a_pod_is_on_its_way_while_an_init_container_runs_or_only_an_image_is_missing(said, on_its_way, since):
+    waits = container_status(waiting={"reason": "PodInitializing"})
+    main = own(node="n1", status=waits | said).main
+    assert (main.is_on_its_way, main.waiting_since) == (on_its_way, None if since is None else CREATED + since)
+
+
+def test_a_pod_whose_image_cannot_be_had_waits_for_it_since_its_volumes_and_network_are_there():
+    staged = [STAGED[0] | {"lastTransitionTime": "2026-01-01T00:40:00Z"}]
+    waits = container_status(waiting={"reason": "ErrImagePull"})
+    assert own(node="n1", status=waits | {"conditions": staged}).main.waiting_since == CREATED + 40 * 60
+    lost = [staged[0] | {"status": "False"}]
+    assert own(node="n1", status=waits | {"conditions": lost}).main.waiting_since is None
+    ahead = waits | {"conditions": staged, "startTime": "2026-01-01T00:30:00Z"}
+    assert own(node="n1", status=ahead).main.waiting_since == CREATED + 10 * 60, "its clock may be half an hour ahead"
+    later = waits | {"conditions": staged, "initContainerStatuses": [ENDED]}
+    assert own(node="n1", status=later).main.waiting_since == CREATED + 40 * 60
+
+
+def test_a_sidecar_that_crashes_is_what_the_main_container_waits_for_unless_an_init_container_runs():
+    waits = container_status(waiting={"reason": "PodInitializing"}) | {"conditions": STAGED}
+    spec = {**SIDECAR, "containers": [{"name": "c"}]}
+    main = own(node="n1", spec=spec, status=waits | {"initContainerStatuses": [CRASHES]}).main
+    assert (main.waiting_container, main.waiting_reason, main.is_on_its_way) == ("mount", "CrashLoopBackOff", False)
+    main = own(node="n1", spec=spec, status=waits | {"initContainerStatuses": [CRASHES, RUNS]}).main
+    assert (main.waiting_container, main.is_on_its_way) == ("c", True)
+
+
+def test_a_sidecar_that_runs_is_no_init_container_at_work():
+    said = container_status(waiting={"reason": "ErrImagePull"}) | {"initContainerStatuses": [RUNS | {"name": "mount"}]}
+    main = own(node="n1", spec={**SIDECAR, "containers": [{"name": "c"}]}, status=said).main
+    assert (main.waiting_reason, main.is_on_its_way, main.waiting_since) == ("ErrImagePull", False, CREATED + 10)
+
+
+def test_when_a_pod_got_its_node_is_told_by_its_condition():
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+    assert own(node="n1", status={"conditions": [condition]}).bound_since == CREATED + 10
+    assert own(node="n1", status={}).bound_since is None
 
 
 def test_an_exit_is_told_with_its_code_and_its_message():

@@ -61,6 +61,7 @@ def test_borrowed_gpus_go_back_to_their_owner_and_only_as_many_workers_as_needed
     assert sorted(victims) == ["team-a/two-to-four-worker-1", "team-a/two-to-four-worker-2"]
     for reclaim in told["reclaims"]:
         assert 0 <= reclaim["pendingToEvictedSeconds"] <= reclaim["pendingToBoundSeconds"]
+        assert reclaim["pendingToBoundSeconds"] <= reclaim["pendingToRunningSeconds"]
         assert reclaim["pod"] in done.stdout
     assert "team-b/notebook-" in told["events"][0], "who lost is told for whom"
     assert f"make down NAME={NAME}" in done.stdout

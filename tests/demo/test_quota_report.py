@@ -7,7 +7,7 @@ from demo.quota_report import Report
 from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Done
 
-RECLAIM = Reclaim("team-b/notebook-1", "n3", 1, ("team-a/toy-worker-1",), 1, 0.25, 2.5, 3.0)
+RECLAIM = Reclaim("team-b/notebook-1", "n3", 1, ("team-a/toy-worker-1",), 1, 0.25, 2.5, 3.0, 3.5)
 TAKEN_BACK = TakenBack((RECLAIM,), ("team-a/toy-worker-1", "team-a/toy-worker-2"), evicted_gpus=2, requested_gpus=1)
 
 
@@ -27,7 +27,7 @@ def test_the_table_has_a_row_for_each_reclaim_with_its_times_and_gpus():
     assert "event: 2 pods went to team-b" in told
     (row,) = [line for line in told.splitlines() if "notebook-1" in line]
     cells = [cell.strip() for cell in row.strip(" │").split("│")]
-    assert cells == ["team-b/notebook-1", "n3", "team-a/toy-worker-1", "0.25 s", "2.50 s", "3.00 s", "1/1"]
+    assert cells == ["team-b/notebook-1", "n3", "team-a/toy-worker-1", "0.25 s", "2.50 s", "3.00 s", "3.50 s", "1/1"]
     assert "evicted GPUs: 2, requested: 1, ratio 2.0" in told
 
 

@@ -4,9 +4,10 @@ from demo.lives import Life, Step
 from demo.reclaims import reclaims_of, taken_back_by
 
 
-def taker(name="notebook-1", *, node="n1", created=10.0, bound=13.0, gpus=1):
+def taker(name="notebook-1", *, node="n1", created=10.0, bound=13.0, running=None, gpus=1):
     """A pod of the team that gets its GPUs back."""
     seen = {Step.CREATED: created} | ({} if bound is None else {Step.BOUND: bound})
+    seen |= {} if running is None else {Step.RUNNING: running}
     return Life("team-b", name, gpus, node, seen)
 
 
@@ -28,7 +29,13 @@ def test_a_reclaim_is_told_from_the_creation_of_the_pod_to_its_binding():
         "pendingToEvictedSeconds": 0.5,
         "pendingToFreedSeconds": 2.5,
         "pendingToBoundSeconds": 3.0,
+        "pendingToRunningSeconds": None,
     }
+
+
+def test_a_reclaim_is_over_for_the_owner_when_its_container_runs():
+    (reclaim,) = reclaims_of([taker(running=13.75)], [victim()])
+    assert (reclaim.bound_after, reclaim.running_after) == (3.0, 3.75)
 
 
 def test_each_pod_has_the_victims_of_its_own_node():

@@ -16,6 +16,8 @@ MARKS = {
     "tests/network/": "",
     "tests/apiserver/": "¹",
     "tests/worker/": "²",
+    "tests/build/": "²",
+    "tests/simulate/": "³",
     "tests/virtual/": "³",
 }
 """Where a row's test is, and how the row says so."""

@@ -65,8 +65,8 @@ def is_a_write(request: Request) -> bool:
 
 
 def makes_a_pod(request: Request) -> bool:
-    """Whether it creates one."""
-    return request.method == "POST" and request.path.endswith("/pods")
+    """Whether it creates one; a dry run does not."""
+    return request.method == "POST" and request.path.endswith("/pods") and "dryRun" not in request.query
 
 
 def deletes_a_pod(request: Request) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change
+from elastic_operator.api.status import Change, PodStatus, Retry
 from elastic_operator.plan.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
@@ -13,6 +13,7 @@ from tests.plan.jobs import (
     at,
     ended,
     group,
+    make_condition,
     make_grant,
     make_job,
     make_pod,
@@ -94,17 +95,76 @@ def test_a_master_lost_after_a_worker_ended_well_starts_over():
 
 
 def test_the_deadline_fails_the_job():
-    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started())
+    job = make_job(spec=make_spec(activeDeadlineSeconds=100), status=started(active_since=at(0)))
     assert plan(job, BOTH, now=99).wake_at == START + 100
     late = plan(job, BOTH, now=100)
     assert reasons(late)["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_time_without_pods_on_nodes_does_not_count_towards_the_deadline():
+    spec = make_spec(activeDeadlineSeconds=100)
+    first = plan(make_job(spec=spec, status=make_status(active_seconds=0)), BOTH, now=10).status
+    assert (first.active_since, first.active_seconds) == (at(10), 0)
+    away = plan(make_job((), spec=spec, status=first), make_grant(), now=50).status
+    assert (away.active_since, away.active_seconds) == (None, 40)
+    assert not plan(make_job((), spec=spec, status=away), make_grant(), now=5000).status.finished
+    again = make_job(spec=spec, status=plan(make_job(spec=spec, status=away), BOTH, now=5000).status)
+    assert plan(again, BOTH, now=5059).wake_at == START + 5060
+    assert reasons(plan(again, BOTH, now=5060))["Failed"] == ("True", "DeadlineExceeded")
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_pod_that_is_being_deleted_on_a_node_that_is_not_ready_does_not_count_towards_the_deadline(suspend):
+    spec = make_spec(activeDeadlineSeconds=100, suspend=suspend)
+    gone = make_pod("worker-0", node="n2", deleting_since=START + 20)
+    status = make_status(active_seconds=0, active_since=at(0), target_replicas=0, replicas=0)
+    stays = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30).status
+    assert (stays.active_since, stays.active_seconds) == (at(0), 0), "its node is Ready, and it may well train"
+    away = plan(make_job((gone,), spec=spec, status=status), make_grant(), now=30, unready={"n2": 25}).status
+    assert (away.active_since, away.active_seconds, away.gpus) == (None, 30, 1)
+    later = make_job((gone,), spec=spec, status=away)
+    assert not plan(later, make_grant(), now=5000, unready={"n2": 4990}).status.finished
+
+
+def of_old(*changes, **status):
+    """The status of a release that kept no account: changes of size as (time, before, after), oldest first."""
+    history = [Change(time=at(time), from_=before, to=after, reason="x") for time, before, after in reversed(changes)]
+    return make_status(history=history, **status)
+
+
+DEADLINE = make_spec(activeDeadlineSeconds=100)
+ADMITTED = {"conditions": [make_condition("Admitted", "False", 50)], "target_replicas": 0, "replicas": 0}
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "account"),
+    [
+        (of_old((0, 0, 2)), group(), (0, at(0))),
+        (of_old((0, 0, 2), (30, 2, 0), (70, 0, 2), (80, 2, 3)), group(), (30, at(70))),
+        (of_old((0, 0, 2), (30, 2, 3), (40, 3, 0), **ADMITTED), (), (40, None)),
+        (of_old((0, 0, 2), **ADMITTED), (), (50, None)),
+        (of_old((20, 3, 2), (30, 2, 0), (70, 0, 2)), group(), (30, at(70))),
+        (of_old((0, 0, 2), (30, 2, 0)), group(), (30, at(30))),
+        (make_status(start_time=None, target_replicas=0, replicas=0), (), (0, None)),
+    ],
+    ids=["runs", "runs again", "is queued", "did not start", "a longer history", "lost its pods", "has not started"],
+)
+def test_a_job_of_before_the_account_was_kept_goes_on_with_its_deadline(status, pods, account):
+    planned = plan(make_job(pods, spec=DEADLINE, status=status), BOTH if pods else make_grant(), now=90)
+    assert not planned.status.finished
+    assert (planned.status.active_seconds, planned.status.active_since) == account
+
+
+def test_a_queued_job_whose_time_is_over_takes_nobody_s_gpus_first():
+    job = make_job((), spec=DEADLINE, status=make_status(active_seconds=100, target_replicas=0, replicas=0))
+    assert reasons(plan(job, make_grant()))["Failed"] == ("True", "DeadlineExceeded")
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])
 def test_after_the_deadline_no_pod_runs_on_whatever_clean_pod_policy_says(policy):
     spec = make_spec(activeDeadlineSeconds=100, cleanPodPolicy=policy)
     pods = (make_pod("master-0"), ended(make_pod("worker-0"), 0), make_pod("worker-1"))
-    job = make_job(pods, spec=spec, status=started(2))
+    job = make_job(pods, spec=spec, status=started(2, active_since=at(0)))
     over = plan(replace(job, status=plan(job, BOTH, now=100).status), now=101)
     assert sorted(pod.name for pod in over.deletes) == ["toy-master-0", "toy-worker-1"]
 
@@ -269,10 +329,89 @@ def test_pods_that_note_no_template_stay():
 
 
 def test_pods_lost_as_fast_as_they_are_made_are_not_made_without_end():
-    lost = [Change(time=at(190 - i), from_=2, to=1, reason="PodLost") for i in range(3)]
-    job = make_job((make_pod("master-0"),), status=started(history=lost))
+    lost = [Change(time=at(185 - 15 * i), from_=2, to=1, reason="PodLost") for i in range(3)]
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    job = make_job((make_pod("master-0"),), status=started(history=lost, pods=[gone]))
     grant = make_grant(keep=["master-0"], create=["worker-0"])
     planned = plan(job, grant)
     assert planned.creates == ()
     assert planned.wake_at == START + 204
     assert len(plan(replace(job, status=planned.status), grant, now=204).creates) == 1
+
+
+def starting(since=0.0, reason="ImagePullBackOff", *, on_its_way=False, progress=None, **fields):
+    """A pod whose container has not started on its node; an init container of it began or ended at `progress`."""
+    waiting_since = None if progress is None else START + progress
+    main = MainContainer(
+        waiting_reason=reason,
+        waiting_message="no",
+        waiting_container="pytorch",
+        waiting_since=waiting_since,
+        is_on_its_way=on_its_way,
+    )
+    return {"phase": "Pending", "main": main, "bound_since": START + since, "ready": False, **fields}
+
+
+@pytest.mark.parametrize(("reason", "after"), [("ImagePullBackOff", 300), ("ContainerCreating", 3600), ("", 3600)])
+def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_their_node(reason, after):
+    job = make_job(group(1, **starting(50, reason)), status=make_status(), start_seconds=300)
+    early = plan(job, BOTH, now=49 + after)
+    assert (early.deletes, early.wake_at) == ((), START + 50 + after)
+    late = plan(job, BOTH, now=50 + after)
+    assert sorted(names(late.deletes)) == ["toy-master-0", "toy-worker-0"]
+    assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
+    assert reasons(late)["Ready"] == ("False", "Queued")
+    assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+
+
+def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():
+    pods = group(1, **starting(reason="PodInitializing", on_its_way=True))
+    planned = plan(make_job(pods, status=make_status(), start_seconds=300), BOTH, now=100_000)
+    assert (planned.deletes, planned.wake_at) == ((), None)
+
+
+def test_the_time_begins_anew_when_an_init_container_has_ended():
+    pods = group(1, **starting(50, "ErrImagePull", progress=1500))
+    job = make_job(pods, status=make_status(), start_seconds=300)
+    assert (plan(job, BOTH, now=1799).deletes, plan(job, BOTH, now=1799).wake_at) == ((), START + 1800)
+    assert len(plan(job, BOTH, now=1800).deletes) == 2
+
+
+@pytest.mark.parametrize("suspend", [False, True], ids=["edited", "suspended"])
+def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edited_it(suspend):
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=1)
+    status = make_status(target_replicas=0, replicas=0, retry=waits)
+    job = make_job((), spec=make_spec(suspend=suspend), status=status, generation=2)
+    planned = plan(job, make_grant(create=["master-0", "worker-0"]))
+    assert planned.status.retry is None
+    assert len(planned.creates) == (0 if suspend else 2)
+    assert plan(replace(job, generation=1), make_grant()).status.retry == waits
+
+
+def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has_run_for_ten_minutes():
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=1, size=1)
+    status, tried = make_status(target_replicas=0, replicas=0, retry=waits), []
+    for edit in range(2, 9):
+        planned = plan(make_job((), spec=make_spec(), status=status, generation=edit), make_grant())
+        tried.append(planned.status.retry is None)
+        status = planned.status.model_copy(update={"retry": waits})
+    assert tried == [True] * 5 + [False] * 2
+    assert "the wait goes on" in planned.events[-1].message
+    runs = started(waits_ended_by_edits=5)
+    assert plan(make_job(status=runs), BOTH, now=604).status.waits_ended_by_edits == 5
+    assert plan(make_job(status=runs), BOTH, now=605).status.waits_ended_by_edits is None
+
+
+def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():
+    waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=3)
+    assert plan(make_job(status=started(retry=waits), generation=2), BOTH).status.retry == waits
+
+
+@pytest.mark.parametrize(
+    ("fields", "unready"),
+    [({"start_seconds": 0}, {}), ({}, {"n1": 895}), ({"pods": group(1, **starting(phase="Running"))}, {})],
+    ids=["switched off", "a node that is not Ready", "its container has run"],
+)
+def test_such_pods_stay(fields, unready):
+    job = make_job(group(1, **starting()), status=make_status(), start_seconds=300)
+    assert plan(replace(job, **fields), BOTH, now=900, unready=unready).deletes == ()

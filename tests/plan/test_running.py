@@ -157,3 +157,11 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
 
     starts = plan(make_job((), status=waits.status), make_grant(create=["master-0", "worker-0"]))
     assert "Suspended" not in starts.status.condition("Ready").message
+
+
+def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest():
+    pods = group(1, nnodes=(3, 4096))
+    job = make_job(pods, spec=make_spec(minReplicas=3), status=make_status(target_replicas=2))
+    planned = plan(job, make_grant(keep=["master-0"], release=["worker-0"]))
+    assert names(planned.deletes) == ["toy-worker-0"]
+    assert planned.status.incarnation == 1

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
 from elastic_operator.plan.job import MainContainer
 from elastic_operator.plan.observation import seconds
 from elastic_operator.plan.observe import observe
-from elastic_operator.plan.taken_back import STUCK_SECONDS
+from elastic_operator.plan.taken_back import STUCK_SECONDS, UNPLACED, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -149,6 +149,155 @@ def test_after_the_last_allowed_failure_the_job_is_failed_with_its_reason():
     assert "ValueError: no" in message
 
 
+def test_a_job_may_be_started_over_so_often_in_its_whole_life():
+    spec = make_spec(recovery={"maxRestarts": 7})
+    assert not plan(replace(failed_job(total_failures=6), spec=spec), make_grant()).status.finished
+    last = plan(replace(failed_job(total_failures=7), spec=spec), make_grant())
+    assert reasons(last)["Failed"] == ("True", "RestartLimitReached")
+    assert "(failure 8 in all, and recovery.maxRestarts is 7)" in last.status.condition("Failed").message
+
+
+def test_what_is_no_failure_does_not_count_in_all():
+    history = [Change(time=at(50), from_=3, to=2, reason="ScaledDown")]
+    job = replace(failed_job(history=history, total_failures=1), spec=make_spec(recovery={"maxRestarts": 1}))
+    planned = plan(job, make_grant())
+    assert (planned.status.total_failures, planned.status.finished) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("main", "over"),
+    [
+        ({"exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": 42}, True),
+        ({"exit_code": 1, "script_exit_code": -9}, True),
+        ({"exit_code": 1}, False),
+        ({"exit_code": 42, "script_exit_code": 2}, False),
+        ({"exit_code": 42, "is_consequence": True}, False),
+        ({"exit_code": 1, "script_exit_code": 1}, True),
+    ],
+    ids=[
+        "its own",
+        "in torchrun's summary",
+        "of a signal",
+        "torchrun's own without a summary, as where the log could not be read",
+        "another in the summary",
+        "a consequence",
+        "torchrun's own, which the summary names",
+    ],
+)
+def test_a_final_exit_code_ends_the_job_at_its_first_failure(main, over):
+    job = failed_job()
+    pods = (job.pods[0], replace(job.pods[1], main=replace(job.pods[1].main, **main)))
+    spec = make_spec(recovery={"finalExitCodes": [1, 42, 137]})
+    planned = plan(replace(job, pods=pods, spec=spec), make_grant())
+    assert (reasons(planned)["Failed"] == ("True", "FinalExitCode")) is over
+    assert planned.status.finished is over
+
+
+def test_a_final_exit_code_right_after_a_pod_was_lost_is_tried_again():
+    history = [Change(time=at(50), from_=3, to=2, reason="PodLost")]
+    spec = make_spec(recovery={"finalExitCodes": [1]})
+    planned = plan(replace(failed_job(history=history), spec=spec), make_grant())
+    assert (planned.status.finished, planned.status.failures, planned.status.incarnation) == (False, 0, 2)
+
+
+AT_STEP = {"step_at_failure": 100}
+AT_CHECKPOINT = {"checkpoint_at_failure": 100, "step_at_failure": 150}
+
+
+def reached(*, told=100.0, **fields):
+    """What the master told at that time."""
+    return Training(last_updated_time=at(told), **fields)
+
+
+@pytest.mark.parametrize(
+    ("training", "before", "failures"),
+    [
+        (reached(step=100), AT_STEP, 2),
+        (reached(step=101), AT_STEP, 1),
+        (reached(step=99), AT_STEP, 2),
+        (reached(step=900, last_checkpoint_step=100), AT_CHECKPOINT, 2),
+        (reached(step=900, last_checkpoint_step=200), AT_CHECKPOINT, 1),
+        (reached(step=900), AT_CHECKPOINT, 2),
+        (reached(step=900, last_checkpoint_step=200), AT_STEP, 2),
+        (reached(goodput=0.5), AT_STEP, 2),
+        (reached(step=900), {}, 2),
+    ],
+    ids=[
+        "the same step",
+        "a later step",
+        "steps begin anew",
+        "the same checkpoint",
+        "a later checkpoint",
+        "no checkpoint yet",
+        "checkpoints instead of steps",
+        "not known",
+        "not known before",
+    ],
+)
+def test_a_failure_after_progress_is_the_first_in_a_row(training, before, failures):
+    job = failed_job(failures=1, training=training, **before)
+    assert plan(job, make_grant()).status.failures == failures
+
+
+@pytest.mark.parametrize(
+    ("training", "before", "forgets"),
+    [
+        (reached(step=101), AT_STEP, "at once"),
+        (reached(step=50), AT_STEP, "after ten minutes"),
+        (reached(step=900, last_checkpoint_step=50), AT_STEP, "after ten minutes"),
+        (reached(step=10, last_checkpoint_step=50), AT_CHECKPOINT, "after ten minutes"),
+        (reached(step=100), AT_STEP, "never"),
+        (reached(step=900), AT_CHECKPOINT, "never"),
+        (reached(step=100, told=4), AT_STEP, "after ten minutes"),
+    ],
+    ids=[
+        "a later step",
+        "steps begin anew in each run",
+        "checkpoints instead of steps",
+        "checkpoints begin anew",
+        "the same step",
+        "no checkpoint yet",
+        "nothing told since it runs",
+    ],
+)
+def test_progress_forgets_failures_at_once_and_ten_minutes_of_running_where_it_cannot_be_told(
+    training, before, forgets
+):
+    status = started(failures=2, training=training, **before)
+    early, late = (plan(make_job(status=status), BOTH, now=now).status for now in (604, 605))
+    kept = {"at once": (0, 0), "after ten minutes": (2, 0), "never": (2, 2)}
+    assert (early.failures, late.failures) == kept[forgets]
+    marks = (late.checkpoint_at_failure, late.step_at_failure)
+    assert (marks == (None, None)) is (forgets != "never")
+
+
+def test_a_script_that_counts_its_steps_from_0_in_each_run_may_fail_as_often_as_it_trains_in_between():
+    status, now = started(training=reached(step=5000)), 200
+    for steps in (5000, 3000, 4000, 2000):
+        status = status.model_copy(update={"training": reached(step=steps, told=now), "running_since": at(now)})
+        status = plan(make_job(status=status), BOTH, now=now + 700).status
+        now += 800
+        pods = (make_pod("master-0"), ended(make_pod("worker-0"), 1, finished=now))
+        status = plan(make_job(pods, status=status), make_grant(), now=now).status
+        assert (status.failures, status.finished) == (1, False)
+        status = status.model_copy(update={"incarnation": 1, "replicas": 2, "retry": None})
+
+
+def test_runs_that_fail_soon_are_in_a_row_though_each_counts_its_steps_from_0_and_one_gets_further_than_the_last():
+    job = failed_job(failures=1, training=reached(step=40), step_at_failure=50)
+    status = plan(job, make_grant()).status
+    assert (status.failures, status.step_at_failure) == (2, 50)
+    again = failed_job(failures=2, training=reached(step=45), step_at_failure=status.step_at_failure)
+    assert plan(again, make_grant()).status.finished
+
+
+def test_what_was_reached_before_a_job_was_suspended_says_nothing_of_the_script_that_comes():
+    job = make_job(spec=make_spec(suspend=True), status=started(failures=1, **AT_CHECKPOINT))
+    status = plan(job).status
+    assert (status.failures, status.checkpoint_at_failure, status.step_at_failure) == (1, None, None)
+
+
 def test_a_pod_that_says_that_no_other_fares_better_fails_the_job_at_once_with_its_words():
     last = ended(make_pod("worker-0"), EXIT_DO_NOT_RETRY, message="torchrun: it has torch 2.3.1")
     planned = plan(make_job((make_pod("master-0"), last), status=started()), make_grant())
@@ -221,7 +370,9 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
 
 
 def loses_a_worker(status, _now):
-    return make_job([make_pod("master-0")], status=status)
+    """One that has not run yet, each time."""
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    return make_job([make_pod("master-0")], status=status.model_copy(update={"pods": [*listed("master-0"), gone]}))
 
 
 def is_refused_more(status, _now):
@@ -244,7 +395,7 @@ def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the
     for _ in waits:
         status = see(again(status, now), now=now).status
         found.append(seconds(status.retry.not_before) - START - now if status.retry else 0)
-        now += found[-1] + 1
+        now += found[-1] + 11
         status = status.model_copy(update={"replicas": 2})
     assert all(least <= wait <= 1.5 * least for least, wait in zip(waits, found, strict=True)), found
 
@@ -308,6 +459,30 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     assert not seen.wants_pods
 
 
+def waiting(name, node):
+    """The pod, pinned to that node and not bound to it."""
+    return make_pod(name, node=node, bound=False, phase="Pending", ready=False, main=MainContainer())
+
+
+def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_meanwhile_is_counted_all_the_same():
+    before = [*group(2), waiting("worker-2", "n2")]
+    status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
+    seen = see(make_job(before, status=status, closed={"n2": "cordoned"}))
+    assert [pod.name for pod, _ in seen.gone] == ["toy-worker-2"]
+    assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
+    assert seen.commit
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, closed={"n2": "cordoned"}))
+    assert lost.status.restarts == 1
+
+
+def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
+    pods = [waiting("master-0", "n2"), make_pod("worker-0")]
+    seen = see(make_job(pods, status=make_status(), closed={"n2": "cordoned"}))
+    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
+
+
 def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     leaving = make_pod("worker-0", deleting_since=START + 99)
     job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)
@@ -321,6 +496,19 @@ def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
         seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), {}, START + 100)
         waits.append(seconds(seen.status.retry.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "attempt"),
+    [(QUOTA, 8, 1), (f"{UNPLACED} toy-worker-0: no", 1, 2), (f"{UNPLACED} toy-worker-0: no", 2, 3)],
+)
+def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowhere_whatever_went_wrong_before(
+    reason: str, before: int, attempt: int
+) -> None:
+    pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
+    retry = Retry(reason=reason, not_before=at(0), attempt=before, size=2)
+    found = observe(make_job(pods, status=make_status(retry=retry)), {}, START + 100).status.retry
+    assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
 
 
 def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
@@ -369,3 +557,103 @@ def test_a_master_lost_while_workers_are_made_ends_the_incarnation():
 def test_pods_that_were_just_made_are_no_loss():
     seen = see(growing(*group(4)))
     assert (seen.status.restarts, seen.status.incarnation) == (0, 1)
+
+
+REFUSED = {"phase": "Failed", "refused": True, "disrupted": "UnexpectedAdmissionError: no devices"}
+
+
+def refused_again(status, now):
+    pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
+    return see(make_job(pods, status=status), now=now)
+
+
+def test_a_node_whose_kubelet_refuses_pods_is_avoided_longer_each_time_and_nothing_else_waits():
+    status, now, found = started(), 100, []
+    for _ in range(3):
+        seen = refused_again(status, now)
+        [known] = seen.status.avoided_nodes
+        found.append((known.name, known.times, round(seconds(known.until) - START - now)))
+        assert list(seen.avoided) == ["n2"]
+        assert seen.status.retry is None
+        status, now = seen.status.model_copy(update={"replicas": 2}), now + found[-1][2] + 1
+    assert found == [("n2", 1, 10), ("n2", 2, 20), ("n2", 3, 40)]
+    assert see(make_job(status=status), now=now).avoided == {}
+
+
+def test_what_a_node_refuses_within_moments_counts_once_and_more_while_it_is_avoided_is_a_loss():
+    status = refused_again(started(), 100).status.model_copy(update={"replicas": 2})
+    together = refused_again(status, 105).status
+    assert [one.times for one in together.avoided_nodes] == [1]
+    assert [change.excused for change in together.history] == [True, True]
+    longer = refused_again(refused_again(status, 111).status.model_copy(update={"replicas": 2}), 125).status
+    assert longer.history[0].excused is None
+
+
+def test_pods_that_more_nodes_refuse_than_can_be_avoided_are_not_made_without_end():
+    status, now, waits = started(), 100, []
+    for number in range(MAX_AVOIDED + 4):
+        pods = (make_pod("master-0"), make_pod("worker-0", node=f"n{number}", main=MainContainer(), **REFUSED))
+        status = see(make_job(pods, status=status), now=now).status
+        waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += max(11, waits[-1])
+        status = status.model_copy(update={"replicas": 2})
+    assert waits == [0] * (MAX_AVOIDED + 2) + [2, 4]
+    assert len(status.avoided_nodes) == MAX_AVOIDED
+
+
+def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_keep_which_nodes_to_avoid():
+    status, now, waits = started(), 100, []
+    for _ in range(5):
+        pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
+        status = see(make_job(pods, status=status, unkept=frozenset({"avoidedNodes"})), now=now).status
+        waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += max(11, waits[-1])
+        status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})
+    assert waits == [0, 0, 2, 4, 8]
+
+
+def loses_of_many(name, *, leaving=None, phase="Running", times=5):
+    """The waits of a job of 100 pods that loses that pod over and over; `leaving` are fields of it while it goes."""
+    pods, now, waits = group(99), 100, []
+    gone = next(pod for pod in pods if pod.name == f"toy-{name}")
+    left = tuple(pod for pod in pods if pod is not gone)
+    status = plan(make_job(pods, status=started(99)), make_grant(keep=[pod.uid[4:] for pod in pods])).status
+    for _ in range(times):
+        listed = [pod.model_copy(update={"phase": phase}) if pod.name == gone.name else pod for pod in status.pods]
+        status = status.model_copy(update={"replicas": 100, "pods": listed})
+        there = (*left, replace(gone, deleting_since=START + now, **leaving)) if leaving is not None else left
+        seen = see(make_job(there, status=status), now=now)
+        waits.append(round(seconds(seen.status.retry.not_before) - START - now) if seen.status.retry else 0)
+        status, now = seen.status, now + max(11, waits[-1])
+    return waits
+
+
+NOT_YET = {"phase": "Pending", "main": MainContainer()}
+
+
+@pytest.mark.parametrize(
+    ("lost", "waits"),
+    [
+        ({"name": "worker-5", "phase": "Pending"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-5"}, [0] * 5),
+        ({"name": "worker-90"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-90", "leaving": {}}, [0] * 5),
+        ({"name": "worker-90", "leaving": NOT_YET}, [0, 0, 2, 4, 8]),
+    ],
+    ids=["listed, did not run", "listed, ran", "not listed, not seen to go", "seen to go", "seen, did not run"],
+)
+def test_of_a_job_with_more_pods_than_its_status_lists_those_are_waited_for_of_which_nobody_knows_that_they_ran(
+    lost, waits
+):
+    assert loses_of_many(**lost) == waits
+
+
+def test_a_cluster_in_which_all_kubelets_refuse_at_once_is_waited_for():
+    status, now, found = started(20), 100, []
+    for _ in range(4):
+        refused = (make_pod(f"worker-{i}", node=f"n{i}", main=MainContainer(), **REFUSED) for i in range(20))
+        status = see(make_job((make_pod("master-0"), *refused), status=status), now=now).status
+        found.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
+        now += 11
+        status = status.model_copy(update={"replicas": 21})
+    assert found == [0, 0, 2, 4]

@@ -10,6 +10,7 @@ from elastic_operator.cluster.ledger import ASSUMED_SECONDS, Ledger
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.decisions import CreatePod, Plan
 from elastic_operator.plan.model import PodShape
@@ -54,6 +55,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
         ledger=ledger,
         troubles=Troubles(),
         metrics=Metrics(),
+        unkept=Unkept("jobs"),
         fresh=lambda: True,
         done=done,
         failed=lambda _uid, _error: None,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot
 from tests.plan.quota.cases import on
-from tests.simulate.server import POLICIES
+from tests.simulate.server import POLICIES, Body, Key
 
 
 @dataclass(slots=True)
@@ -105,6 +106,21 @@ async def test_what_metrics_show_of_a_policy_is_what_its_status_says_and_ends_wi
     (policy,) = here.store
     here.store.observe_deleted(policy.metadata.uid)
     assert here.statuses.pictures() == ()
+
+
+async def test_what_an_older_definition_drops_is_not_written_over_and_over(here: World):
+    store = here.api.server._store
+
+    def dropping(key: Key, old: Body | None, new: Body) -> Body:
+        known = {name: value for name, value in new.get("status", {}).items() if name != "total"}
+        return store(key, old, {**new, "status": known} if "status" in new else new)
+
+    with patch.object(here.api.server, "_store", dropping):
+        here.apply("a", namespaces=["a"], flavors=quota(1))
+        for _ in range(5):
+            here.run_pass()
+            await asyncio.sleep(BETWEEN_SECONDS)
+    assert (here.writes, here.used("a")) == (1, None)
 
 
 async def test_nothing_is_written_when_nothing_changed(here: World):

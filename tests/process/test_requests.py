@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from elastic_operator.build import names
@@ -23,9 +24,10 @@ from elastic_operator.cluster.reservation import (
     reservation_of,
 )
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import Requests
+from elastic_operator.loop.requests import MOST_PROLONGED_SECONDS, Requests
 from elastic_operator.plan.fit import misfit
 from elastic_operator.plan.model import Node, Request
+from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -186,6 +188,32 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
+def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_is_tried_again():
+    first = Reservation("n1", NOW, NOW).ran_out(NOW)
+    second = msgspec.structs.replace(first, node="n2").ran_out(NOW)
+    third = msgspec.structs.replace(second, node="n3").ran_out(NOW)
+    fourth = msgspec.structs.replace(third, node="n3").ran_out(NOW)
+    found = [one.rests_until for one in (first, second, third, fourth)]
+    assert found == [0.0, 0.0, NOW + FIRST_REST_SECONDS, NOW + 2 * FIRST_REST_SECONDS]
+    world = World()
+    world.pod(reservation=msgspec.json.encode(third).decode())
+    request, later = world.look(NOW + FIRST_REST_SECONDS - 1), world.look(NOW + FIRST_REST_SECONDS)
+    assert (bool(request.unplannable), later.unplannable) == (True, "")
+
+
+def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_down():
+    avoid = {name: Avoided(NOW - 1) for name in ("n3", "n4")}
+    world = World()
+    world.pod(reservation=Reservation("n1", NOW - 60, NOW - 30, avoid), nominated="n1")
+    assert world.look().unplannable
+
+
+def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
+    world = World()
+    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MOST_REST_SECONDS)).decode())
+    assert not world.look().unplannable
+
+
 @pytest.mark.parametrize("times", [2000, 2**20, -(10**400)], ids=["many", "more", "below all numbers"])
 def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
@@ -258,7 +286,7 @@ def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
-    assert [pod.metadata.uid for pod in world.requests.renewable] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.requests.renewable] == ["u"]
     world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert (world.look().reserved, world.requests.renewable) == ("n1", ())
     assert world.look(NOW + 30).reserved == ""
@@ -306,3 +334,24 @@ def test_what_did_not_change_is_the_same_request():
     assert world.requests.look(NOW + 6) is first
     world.pod(priority=5)
     assert world.requests.look(NOW + 7) is not first
+
+
+def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
+    world, making_way = World(), [True]
+    world.requests.makes_way = lambda _node: making_way[0]
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
+    assert world.look(NOW).reserved == "n1"
+    making_way[0] = False
+    gone = NOW + 29.6
+    assert world.look(gone).reserved == "n1"
+    assert world.look(gone + Settings().reclaim.reservation_seconds - 0.1).reserved == "n1"
+    assert world.look(gone + Settings().reclaim.reservation_seconds).reserved == ""
+
+
+def test_those_who_never_go_keep_no_place_for_others():
+    world = World()
+    world.requests.makes_way = lambda _node: True
+    world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
+    times = [NOW + seconds for seconds in range(0, 700, 20)]
+    held = [bool(world.look(now).reserved) for now in times]
+    assert held == [now < NOW + MOST_PROLONGED_SECONDS for now in times]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.status import Change, Condition, JobStatus, Retry, Training
+from elastic_operator.api.status import AvoidedNode, Change, Condition, JobStatus, Retry, Training
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import STEP_SECONDS
 from elastic_operator.loop.status_times import StatusTimes, moved, times_moved
@@ -27,6 +27,7 @@ def make_status(**fields) -> JobStatus:
     failed = Condition(type="Failed", status="False", reason="NotFailed", last_transition_time=next(minutes))
     given = {
         "start_time": next(minutes),
+        "active_since": next(minutes),
         "completion_time": next(minutes),
         "last_resize_time": next(minutes),
         "running_since": next(minutes),
@@ -35,6 +36,7 @@ def make_status(**fields) -> JobStatus:
         "training": Training(step=7, last_updated_time=next(minutes)),
         "history": [Change(time=next(minutes), from_=i, to=i + 1, reason="ScaledUp") for i in range(2)],
         "conditions": [failed, ready],
+        "avoided_nodes": [AvoidedNode(name="n1", until=next(minutes))],
         **fields,
     }
     return JobStatus(**given)
@@ -70,7 +72,7 @@ def test_every_time_of_a_status_is_moved_and_nothing_else():
     status = make_status()
     before, after = repr(dumped(status)), repr(dumped(moved(status, -90)))
     earlier = timedelta(seconds=90)
-    assert len(RFC3339.findall(before)) == 11
+    assert len(RFC3339.findall(before)) == 13
     for was, became in zip(RFC3339.findall(before), RFC3339.findall(after), strict=True):
         assert datetime.fromisoformat(was) - datetime.fromisoformat(became) == earlier
     assert RFC3339.sub("", before) == RFC3339.sub("", after)

@@ -139,6 +139,8 @@ class Api:
         self.server = server
         self.unserved: set[str] = set()
         """Kinds whose definition is not installed."""
+        self.logs: dict[str, bytes] = {}
+        """What pods have said, by name; the others nothing."""
         self.admission: list[Admission] = []
         self.watches: dict[Watch, None] = {}
         self._history: deque[tuple[int, str, Body | None, Body | None]] = deque(maxlen=HISTORY)
@@ -154,6 +156,8 @@ class Api:
             status, body = self.carry_out(request)
         except RefusedError as error:
             return error.answer
+        if isinstance(body, bytes):
+            return Answer(status, body)
         return Answer(status, b"" if body is None else _encode(body))
 
     def carry_out(self, request: Request) -> Told:
@@ -181,7 +185,7 @@ class Api:
         if not place.name:
             return self._list(place, request)
         found = self._found(place)
-        return (200, None) if place.part == "log" else _ok(place.plural, found)
+        return (200, self.logs.get(place.name, b"")) if place.part == "log" else _ok(place.plural, found)
 
     def _found(self, place: _Place) -> Body:
         found = self.server.find(place.plural, place.namespace, place.name)
@@ -196,6 +200,11 @@ class Api:
         for admit in self.admission:
             admit(request, place.plural, body)
         self._fill_in(place.plural, body)
+        if (
+            "dryRun" in request.query
+            and self.server.find(place.plural, place.namespace, body["metadata"]["name"]) is None
+        ):
+            return _ok(place.plural, body, status=201)
         try:
             return _ok(place.plural, self.server.create(place.plural, body), status=201)
         except AlreadyExists as error:

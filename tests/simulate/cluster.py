@@ -43,8 +43,18 @@ class Cluster(Players):
         """What a node says of itself."""
         return {"type": "Ready", "status": str(ready), "lastTransitionTime": self.moments.text()}
 
-    def add_foreign(self, namespace: str, *, gpus: int, pool: str, cpu: int = 1, of_class: str = "") -> Body:
-        """Somebody else's pod, for the scheduler to place, with what the server fills in."""
+    def add_foreign(
+        self,
+        namespace: str,
+        *,
+        gpus: int,
+        pool: str,
+        cpu: int = 1,
+        of_class: str = "",
+        job: str = "",
+        indexed: bool = True,
+    ) -> Body:
+        """Somebody else's pod, of a batch/v1 Job if one is named, for the scheduler to place, with its defaults."""
         requests = {"cpu": str(cpu)} | ({GPU: str(gpus)} if gpus else {})
         spec = {
             "containers": [{"name": "main", "resources": {"requests": requests}}],
@@ -53,5 +63,9 @@ class Cluster(Players):
             "priorityClassName": of_class,
             **kinds.PRIORITIES[of_class],
         }
-        meta = {"name": self.new_name("foreign-"), "namespace": namespace}
+        meta: dict[str, Any] = {"name": self.new_name("foreign-"), "namespace": namespace}
+        if job:
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-of-{job}", "controller": True}
+            meta["ownerReferences"] = [owner]
+            meta["labels"] = {"batch.kubernetes.io/job-completion-index": meta["name"]} if indexed else {}
         return self.server.create(kinds.PODS, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})

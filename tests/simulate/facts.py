@@ -42,8 +42,9 @@ def name_of(thing: Body) -> str:
 
 
 def owner_of(thing: Body) -> Any:
-    """The reference to what controls it, None for a foreign pod."""
-    return next(iter(thing["metadata"].get("ownerReferences", ())), None)
+    """The reference to what controls it, None for a foreign pod, that of a batch/v1 Job too."""
+    owners = thing["metadata"].get("ownerReferences", ())
+    return next((owner for owner in owners if owner.get("kind") != "Job"), None)
 
 
 def node_of(pod: Body) -> str:

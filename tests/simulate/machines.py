@@ -24,6 +24,10 @@ class Machines:
         self.stubborn: set[str] = set()
         self.late: set[str] = set()
         self.let_go = self.schedules = True
+        self.waits: dict[str, dict[str, str]] = {}
+        """What the kubelet says of containers that it cannot start, by the name of their job."""
+        self.refusing: set[str] = set()
+        """Nodes whose kubelet refuses each pod, as when its device plugin is not back yet."""
         self._scheduler = Scheduler(server)
         self.never = self._scheduler.never
 
@@ -62,7 +66,15 @@ class Machines:
                 if self.let_go and pod["metadata"]["uid"] not in self.stuck and not self._ignores(pod):
                     self.server.delete_pod(pod, grace=0)
             elif pod["status"]["phase"] == "Pending" and not self._lacks_a_secret(pod):
-                self.server.update(PODS, pod, status=self._running(pod))
+                if pod["spec"]["nodeName"] in self.refusing:
+                    refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}
+                    self.server.update(PODS, pod, status={**pod["status"], **refused})
+                    continue
+                owner = owner_of(pod)
+                waits = self.waits.get(owner["name"]) if owner else None
+                status = self._waiting(pod, waits) if waits else self._running(pod)
+                if status != pod["status"]:
+                    self.server.update(PODS, pod, status=status)
 
     def _ignores(self, pod: Body) -> bool:
         """Whether it goes on until it is killed."""
@@ -75,6 +87,12 @@ class Machines:
         sources = [v["valueFrom"] for c in pod["spec"]["containers"] for v in c.get("env") or () if "valueFrom" in v]
         names = {source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source}
         return any(self.server.find(SECRETS, pod["metadata"]["namespace"], name) is None for name in names)
+
+    def _waiting(self, pod: Body, why: dict[str, str]) -> dict[str, Any]:
+        states = [{"name": container["name"], "state": {"waiting": why}} for container in pod["spec"]["containers"]]
+        works = {"name": "copy", "state": {"running": {"startedAt": pod["metadata"]["creationTimestamp"]}}}
+        init = {"initContainerStatuses": [works]} if why["reason"] == "PodInitializing" else {}
+        return {**pod["status"], "containerStatuses": states, **init}
 
     def _running(self, pod: Body) -> dict[str, Any]:
         now = self.server.moments.text()

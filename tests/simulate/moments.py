@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import backoff, bulkhead, controller, dispatch, reclaim
+from elastic_operator.loop import backoff, bulkhead, controller, dispatch, making_way, reclaim, trials
 from tests.kit.virtual_time import START
 
 
@@ -37,7 +37,7 @@ class Moments:
         """The loop's modules see this time, and draw the jitter of their back-offs from `dice`."""
         clocks = [
             patch.object(module, "time", self)
-            for module in (server_clock, events, bulkhead, controller, dispatch, reclaim)
+            for module in (server_clock, events, bulkhead, controller, dispatch, making_way, reclaim, trials)
         ]
         jitter = patch.object(backoff, "random", dice)
         for one in (*clocks, jitter):

@@ -113,7 +113,8 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
-            if not (self.controller.dispatcher._busy or self.controller.reclaimer._writing or self.logs._reading):
+            loop, trials = self.controller, self.controller.trials._running
+            if not (loop.dispatcher._busy or loop.reclaimer._writing or trials or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

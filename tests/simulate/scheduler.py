@@ -58,6 +58,9 @@ class Scheduler:
                 continue
             held.setdefault(name_of(node), []).append(requests_of(pod))
             status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
+            others = [one for one in status.get("conditions", ()) if one["type"] != "PodScheduled"]
+            bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.server.moments.text()}
+            status["conditions"] = [bound, *others]
             self.server.update(PODS, pod, spec={**pod["spec"], "nodeName": name_of(node)}, status=status)
 
     def _held(self) -> dict[str, list[Amounts]]:

@@ -13,7 +13,7 @@ import pytest
 from elastic_operator.loop import policies
 from elastic_operator.plan import allocate
 from tests.simulate import server as kinds
-from tests.simulate.facts import name_of, owner_of, reservation_in, staying
+from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
 from tests.simulate.moments import Moments
 from tests.simulate.operators import SETTINGS
 from tests.simulate.raising import MadeUpError
@@ -54,8 +54,9 @@ def errors(kind: str) -> float:
     return METRICS.internal_errors.labels(kind)._value.get()
 
 
+@pytest.mark.parametrize("pods_pass", [False, True], ids=["before-it-is-asked-about", "when-its-pods-have-passed"])
 @pytest.mark.parametrize("station", ["settle", "act"])
-def test_others_lose_pods_once_for_a_job_that_raises_at_what_it_is_given(station: str) -> None:
+def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given(station: str, pods_pass: bool) -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")
         add_policy(world, "red", guaranteed=3, limit=0)
@@ -63,13 +64,21 @@ def test_others_lose_pods_once_for_a_job_that_raises_at_what_it_is_given(station
         good = add_job(world, "blue", minReplicas=1, maxReplicas=4)
         await world.advance(30)
         lost, before = list[str](), errors("job")
-        world.server.listeners.append(lambda kind, _, new: lost.extend([kind] * (kind == kinds.PODS and new is None)))
         bad = add_job(world, "red", minReplicas=3, maxReplicas=3)
-        world.raising.begin(name_of(bad), station)
+
+        def hear(kind: str, _: Body | None, new: Body | None) -> None:
+            if kind == kinds.PODS and new is not None and terminating(new):
+                world.raising.begin(name_of(bad), station)
+            lost.extend([kind] * (kind == kinds.PODS and new is None))
+
+        world.server.listeners.append(hear)
+        if not pods_pass:
+            world.raising.begin(name_of(bad), station)
         await world.advance(1500)
-        assert len(lost) == 3
+        assert len(lost) == 3 * pods_pass
         assert len(pods_of(world, good)) == 4
         assert errors("job") - before < 25, "twice at each of 11 tries: at what was to be done, and at telling of it"
+        world.server.listeners.remove(hear)
         world.raising.end(name_of(bad))
         await world.come_to_rest()
         assert len(pods_of(world, bad)) == 3

@@ -48,8 +48,10 @@ class Wire:
         self._carry_out(Request("GET", path))
         return b""
 
-    async def post(self, path: str, body: Body, **_: object) -> Body:
-        """Create an object."""
+    async def post(self, path: str, body: Body, *, params: Mapping[str, str] | None = None) -> Body:
+        """Create an object, or ask whether it could be."""
+        if "dryRun" in (params or {}):
+            return self._carry_out(Request("POST", path, query=params or {}, body=body))
         return self._write("POST", path, body)
 
     async def put(self, path: str, body: Body) -> Body:

@@ -1,6 +1,7 @@
 """Nodes that are not Ready any more: one is lost; of many that went at once none is, as they may only not be heard.
 
-Nor is one of whose pods the job's master says that they train.
+Nor is one of whose pods the job's master says that they train. What a lost node leaves of a Torchrun job is left alone
+if it trains on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from elastic_operator.cluster import convert
 from elastic_operator.loop.progress import Target
 from elastic_worker import contract
+from tests.build.groups import said_by
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of
 from tests.virtual.deeds import (
@@ -29,6 +31,7 @@ from tests.virtual.deeds import (
     leads,
     nodes,
     of,
+    refuse,
     replica,
     settled,
 )
@@ -179,3 +182,100 @@ def test_where_a_node_is_heard_of_late_the_master_is_asked_before_the_node_is_gi
         Row("the group goes on without it", (MASTER.answers("one-master-0"),), (some_pod_was_deleted,), within=5),
     )
     tell(story, 1, status=MASTER.status)
+
+
+def train(*names: str, port: int = 40_000) -> Deed:
+    """torchrun has put these pods into a group, and their logs say so; those of all others are as they were."""
+    return lambda world: world.api.logs.update(said_by(*names, port=port))
+
+
+def is_off(name: str) -> Deed:
+    """The pod's node, for good."""
+
+    def do(world: ProcessWorld) -> None:
+        node = world.server.find(kinds.NODES, "", node_of(world.pod(name)))
+        world.server.update(kinds.NODES, node, status={**node["status"], "conditions": [world.readiness(False)]})
+
+    return do
+
+
+def incarnation(number: int) -> Callable[[ProcessWorld], bool]:
+    """All pods of the job are of that one."""
+    return lambda world: world.status("one").get("incarnation") == number
+
+
+NAMES = ("one-master-0", "one-worker-0", "one-worker-1")
+TRAIN_ON = train(*NAMES[:2], port=40_001)
+REPLACED = (incarnation(2), settled("one", 3))
+LEFT_ALONE = (event("one", "NodeLost", "A group of 2 pods trains on without it and is left alone."), settled("one", 3))
+
+
+def three(spare: int = 1) -> Row:
+    """They train, and there is another node for the pod of one that is lost."""
+    of_three = job("one", small=2, big=3, gpus=4)
+    return Row("a job of three runs", (nodes(3 + spare, 4), replica(), of_three), (settled("one", 3),), stays=70)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_torchrun_group_that_goes_on_without_a_lost_node_is_left_alone(seed: int) -> None:
+    story: Story = (
+        three(),
+        Row("they say so", (train(*NAMES),), stays=10),
+        Row("a node is off", (is_off(NAMES[2]),), stays=15, never=(some_pod_was_deleted,)),
+        Row("the others go on", (TRAIN_ON,), stays=20, never=(some_pod_was_deleted,)),
+        Row("they are left alone", comes=LEFT_ALONE, within=10, stays=300, never=(incarnation(2),)),
+    )
+    tell(story, seed)
+
+
+@pytest.mark.parametrize("said", [train(*NAMES), lambda _: None], ids=["the group before", "nothing"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_torchrun_group_that_waits_for_a_lost_node_stands_still_no_longer_than_until_that_is_given_up(
+    said: Deed, seed: int
+) -> None:
+    """Nothing ends its connections: it stood still for 240 s, until the node came back."""
+    story: Story = (
+        three(),
+        Row("they say so", (said,), stays=10),
+        Row("a node is off", (is_off(NAMES[2]),), stays=PATIENCE_SECONDS - 2, never=(some_pod_was_deleted,)),
+        Row("all are replaced", comes=REPLACED, within=10),
+    )
+    tell(story, seed)
+
+
+def test_a_torchrun_group_is_replaced_where_logs_cannot_be_read() -> None:
+    story: Story = (
+        three(),
+        Row("they say so", (train(*NAMES), refuse(403, where=lambda request: request.path.endswith("/log"))), stays=10),
+        Row("a node is off", (is_off(NAMES[2]), TRAIN_ON), stays=PATIENCE_SECONDS - 2, never=(some_pod_was_deleted,)),
+        Row("all are replaced", comes=REPLACED, within=10),
+    )
+    tell(story, 1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_leader_that_comes_late_asks_before_it_gives_up_the_node_of_a_torchrun_job(goes_on: bool) -> None:
+    after = (Row("they go on", (TRAIN_ON,)),) if goes_on else ()
+    end = (
+        Row("they are left alone", comes=LEFT_ALONE, within=50, stays=300, never=(incarnation(2),))
+        if goes_on
+        else Row("all are replaced", comes=REPLACED, within=50)
+    )
+    story: Story = (
+        three(),
+        Row("they say so", (train(*NAMES),), stays=10),
+        Row("a node is off", (is_off(NAMES[2]),), stays=PATIENCE_SECONDS - 2, never=(some_pod_was_deleted,)),
+        *after,
+        Row("another leads", (kill(0), replica()), (leads(1),), within=30, never=(some_pod_was_deleted,)),
+        end,
+    )
+    tell(story, 1)
+
+
+def test_a_torchrun_group_that_goes_on_below_its_size_is_left_alone_where_there_is_no_room() -> None:
+    story: Story = (
+        three(spare=0),
+        Row("a node is off", (is_off(NAMES[2]), TRAIN_ON), stays=PATIENCE_SECONDS - 2, never=(some_pod_was_deleted,)),
+        Row("they are left alone", comes=(settled("one", 2),), within=10, stays=300, never=(incarnation(2),)),
+    )
+    tell(story, 1)

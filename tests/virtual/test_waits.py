@@ -54,7 +54,7 @@ class Waits:
         )
         await self._fail(1)
         await self._fail(2)
-        began = self.world.status("deadline")["startTime"]
+        began = self.world.status("deadline")["activeSince"]
         self._expect("deadline", began, DEADLINE_SECONDS, lambda w: "completionTime" in w.status("deadline"))
         began = self.world.status("delay")["lastResizeTime"]
         self.world.add_node(2, "a")
@@ -133,7 +133,7 @@ def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(s
         waits = Waits(world)
         await waits.begin()
         await waits.lose_a_node("lost")
-        began = datetime.fromisoformat(world.status("deadline")["startTime"])
+        began = datetime.fromisoformat(world.status("deadline")["activeSince"])
         world.moments.stepped += step
         edit("back-off", recovery={"maxFailuresWithoutProgress": 99})(world)
         await world.until(
@@ -141,8 +141,8 @@ def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(s
         )
         await waits.lose_a_node("cut-off")
         await waits.watch()
-        moved = datetime.fromisoformat(world.status("deadline")["startTime"]) - began
-        require(abs(moved.total_seconds() - step) <= EARLY_SECONDS, f"startTime moved by {moved}")
+        moved = datetime.fromisoformat(world.status("deadline")["activeSince"]) - began
+        require(abs(moved.total_seconds() - step) <= EARLY_SECONDS, f"activeSince moved by {moved}")
 
     live(seed, story)
 

@@ -40,6 +40,7 @@ class Settings:
     grace_seconds: float
     stall_seconds: float
     max_failures: int
+    final_exit_codes: frozenset[int]
     wish_file: str
     status_port: int
     scratch: str
@@ -81,6 +82,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         grace_seconds=of.number(contract.ENV_GRACE_SECONDS, 30),
         stall_seconds=of.number(contract.ENV_STALL_SECONDS, 1800),
         max_failures=of.number(contract.ENV_MAX_FAILURES, 3),
+        final_exit_codes=of.numbers(contract.ENV_FINAL_EXIT_CODES),
         wish_file=of.text(contract.ENV_WISH_FILE, str(Path(contract.WISH_FOLDER) / contract.WISH_FILE)),
         status_port=of.number(contract.ENV_STATUS_PORT, contract.STATUS_PORT),
         scratch=of.folder("TMPDIR", tempfile.gettempdir()),
@@ -116,3 +118,10 @@ class _Variables:
             return int(value)
         except ValueError as error:
             raise SettingsError(f"{name} must be a whole number, not {value!r}") from error
+
+    def numbers(self, name: str) -> frozenset[int]:
+        value = self.text(name, "")
+        try:
+            return frozenset(int(part) for part in value.split(",") if part.strip())
+        except ValueError as error:
+            raise SettingsError(f"{name} must be whole numbers with commas between, not {value!r}") from error

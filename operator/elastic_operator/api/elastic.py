@@ -41,6 +41,7 @@ RESERVED_ENV = frozenset(
         contract.ENV_GRACE_SECONDS,
         contract.ENV_STALL_SECONDS,
         contract.ENV_MAX_FAILURES,
+        contract.ENV_FINAL_EXIT_CODES,
         contract.ENV_WISH_FILE,
         contract.ENV_STATUS_PORT,
         contract.ENV_GENERATION,
@@ -59,6 +60,7 @@ _SETTING_OF = {
     contract.ENV_GRACE_SECONDS: "spec.elasticity.gracePeriodSeconds",
     contract.ENV_STALL_SECONDS: "spec.recovery.stallSeconds",
     contract.ENV_MAX_FAILURES: "spec.recovery.maxFailuresWithoutProgress",
+    contract.ENV_FINAL_EXIT_CODES: "spec.recovery.finalExitCodes",
 }
 OURS = "must be different: in Elastic mode the operator adds one of that name"
 SET_BY_US = "must not be set here, {instead}: in Elastic mode the operator sets it"

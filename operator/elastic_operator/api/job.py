@@ -30,6 +30,7 @@ MAX_SECONDS = 2**31 - 1
 """Of the periods that count from a point in time: 68 years, what Kubernetes' own 32-bit fields hold."""
 MAX_PRELOADED = 32
 MAX_MODULE_NAME = 128
+MAX_FINAL_CODES = 64
 MODULE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
 MAX_PATH = 1024
 """Characters of a path in a container."""
@@ -170,7 +171,26 @@ class Recovery(ApiModel):
         ge=0,
         le=1000,
         description="Failures in a row after which the job is Failed; 0 fails it at the first. Lost pods and changes of"
-        " size never count. The count resets after ten minutes of running.",
+        " size never count. The count resets when the training is at a later checkpoint, or step where there is none,"
+        " than at the failures before; after ten minutes of running where that cannot be told, as in Torchrun mode or"
+        " where a script counts from 0 in each run.",
+    )
+    max_restarts: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="How often the job is started over after a failure in its whole life; after one more it is Failed."
+        " Lost pods and changes of size never count. Absent: no limit.",
+    )
+    final_exit_codes: list[Annotated[int, Field(ge=1, le=255)]] = Field(
+        default_factory=list,
+        max_length=MAX_FINAL_CODES,
+        description="Exit codes of a training process after which the job is Failed at once, since another try would"
+        " fare no better; not right after a pod joined, left or was lost. In Torchrun mode the one that torchrun's"
+        " summary in the log names, else the main container's own, unless that is 1, with which torchrun ends whatever"
+        " happened. 128 and the number of a signal, as in a shell, for a process that one ended. In Elastic mode the"
+        " master judges, by what they were when it was made: an edit takes effect with the next master.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     master_loss_timeout_seconds: int = Field(
         default=300, ge=10, le=86_400, description="Seconds the other pods wait for a master to run."
@@ -182,8 +202,9 @@ class Recovery(ApiModel):
         description="Seconds after which a pod on an unreachable node, one that is not Ready, is given up and replaced"
         " elsewhere. Kubernetes waits 300; here all other pods of the job stand still meanwhile, and to be wrong costs"
         " the work since the last checkpoint. Not given up is one of many nodes that went at once, and in Elastic mode"
-        " one of which the job's master answers that its pods there train. One that is tainted"
-        " node.kubernetes.io/out-of-service is given up at once.",
+        " one of which the job's master answers that its pods there train. In Torchrun mode all pods of the job are"
+        " replaced, unless the logs of the others show that they train on as a group of their own; these are read for"
+        " 20 seconds at least before. A node that is tainted node.kubernetes.io/out-of-service is given up at once.",
     )
     stall_seconds: int = Field(
         default=1800,
@@ -257,7 +278,8 @@ class JobSpec(ApiModel):
         default=None,
         ge=1,
         le=MAX_SECONDS,
-        description="Seconds after its first start at which the job is Failed. Time suspended counts.",
+        description="Seconds with pods on nodes, in all, after which the job is Failed. Time in which it is queued or"
+        " suspended, or waits to be tried again, does not count.",
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,

@@ -16,7 +16,8 @@ from elastic_operator.api.job import ApiModel
 
 MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
-MAX_CONDITIONS = 16
+MAX_CONDITIONS = 20
+MAX_AVOIDED = 16
 MAX_MESSAGE = 4096
 """Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
 stands in it several times: one that is larger than etcd takes would never be written."""
@@ -65,6 +66,8 @@ class ConditionType(StrEnum):
     FLAGS_NOT_USED = "FlagsNotUsed"
     POD_PRIORITY_IGNORED = "PodPriorityIgnored"
     PODS_GIVEN_UP = "PodsGivenUp"
+    PODS_NOT_STARTED = "PodsNotStarted"
+    FLAPPING = "Flapping"
 
 
 class Phase(StrEnum):
@@ -101,6 +104,9 @@ class Limit(StrEnum):
     BORROWING_LIMIT_REACHED = "BorrowingLimitReached"
     BORROWING_DISABLED = "BorrowingDisabled"
     NO_QUOTA_POLICY = "NoQuotaPolicy"
+    RECLAIM_TOO_LARGE = "ReclaimTooLarge"
+    WOULD_NOT_LAST = "WouldNotLast"
+    CHANGED_TOO_OFTEN = "ChangedTooOften"
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
@@ -163,6 +169,20 @@ class Change(StatusModel):
     lost_steps: int | None = Field(
         default=None, description="Steps that had to be done again, in Elastic mode, once it is known."
     )
+    excused: bool | None = Field(
+        default=None,
+        description="true: pods that were deleted, evicted, or refused by a node that is avoided since; no later one"
+        " waits for it.",
+    )
+
+
+class AvoidedNode(StatusModel):
+    """A node whose kubelet refused pods of the job."""
+
+    name: str = Field(description="The node.")
+    until: Time = Field(description="Until when no pod of the job is placed there.")
+    times: int = Field(default=1, description="How often in a row it refused some; the time doubles with each.")
+    reason: Text = Field(default="", description="What the kubelet said last.")
 
 
 class Training(StatusModel):
@@ -207,8 +227,22 @@ class JobStatus(StatusModel):
     )
     restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
     resizes: int = Field(default=0, description="Planned changes of size.")
-    failures: int = Field(default=0, description="Failures in a row, reset by ten minutes of running.")
+    failures: int = Field(
+        default=0,
+        description="Failures in a row; reset by progress, or ten minutes of running where it cannot be told.",
+    )
+    total_failures: int = Field(default=0, description="Failures in all.")
+    checkpoint_at_failure: int | None = Field(
+        default=None, description="The latest checkpoint that was there at one of the failures in a row."
+    )
+    step_at_failure: int | None = Field(
+        default=None, description="The latest step that was done at one of the failures in a row."
+    )
     start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
+    active_seconds: int | None = Field(
+        default=None, description="Seconds with pods on nodes, up to the last time it had none."
+    )
+    active_since: Time | None = Field(default=None, description="Since when the job has pods on nodes.")
     completion_time: Time | None = Field(default=None, description="When the job ended.")
     last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
     running_since: Time | None = Field(
@@ -218,6 +252,19 @@ class JobStatus(StatusModel):
         default=None, description="When the job's present turn began, where jobs take turns."
     )
     retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    held_until: Time | None = Field(
+        default=None,
+        description="Until when the job is held at what it has, as its size was changed too often without a cause.",
+    )
+    waits_ended_by_edits: int | None = Field(
+        default=None,
+        description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
+    )
+    avoided_nodes: list[AvoidedNode] = Field(
+        default_factory=list,
+        max_length=MAX_AVOIDED,
+        description="Nodes whose kubelets refused pods of the job lately.",
+    )
     training: Training | None = Field(default=None, description="How far the training is, in Elastic mode.")
     pods: list[PodStatus] = Field(
         default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."

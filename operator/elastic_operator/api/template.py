@@ -55,6 +55,18 @@ def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in own.items() if value}
 
 
+def limits_of(template: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod of this template may use at most, by resource, as far as its containers say; counted alike."""
+    pod = template["spec"]
+    limited = {field: [_limits(one) for one in pod.get(field) or []] for field in ("containers", "initContainers")}
+    return requests_of({"spec": {**_limits(pod), **limited}})
+
+
+def _limits(part: Mapping[str, Any]) -> dict[str, Any]:
+    limits = (part.get("resources") or {}).get("limits") or {}
+    return {"restartPolicy": part.get("restartPolicy"), "resources": {"limits": limits}}
+
+
 def gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RESOURCES) -> int:
     """GPUs that a pod of this template holds, over all its containers."""
     requests = requests_of(template)

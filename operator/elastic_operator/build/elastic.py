@@ -133,6 +133,7 @@ def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
         contract.ENV_GRACE_SECONDS: grace_seconds(spec),
         contract.ENV_STALL_SECONDS: spec.recovery.stall_seconds,
         contract.ENV_MAX_FAILURES: spec.recovery.max_failures_without_progress,
+        contract.ENV_FINAL_EXIT_CODES: ",".join(map(str, spec.recovery.final_exit_codes)),
     }
 
 

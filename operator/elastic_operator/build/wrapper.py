@@ -2,7 +2,8 @@
 
 Neither can be process 1 itself. torchrun has no signal handler during its first rendezvous and the kernel drops what
 process 1 does not handle; bash waits for its child and forwards nothing. Either way a pod that is told to leave would
-sit out its whole grace period. The script needs nothing but `/bin/sh`, and setsid where there is one.
+sit out its whole grace period. The script needs nothing but `/bin/sh`, and setsid where there is one. Beside the child,
+it says in the log which group torchrun has put the pod into (`group.py`).
 
 A wrapped container skips the image's ENTRYPOINT, as every container with a `command` does.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_operator.build.group import SAY_GROUP
 from elastic_operator.build.python import ASK_FOR_TORCH, NEEDED
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
@@ -58,7 +60,7 @@ fi
 #    127 if it had told the child's status the first time.
 # 4. Whatever signal the image names as STOPSIGNAL, the child gets SIGTERM: a shell starts its background processes
 #    with SIGINT and SIGQUIT ignored.
-RUN = """\
+_RUN = """\
 stop() {
   stopping=1
   interrupted=1
@@ -80,6 +82,7 @@ else
 fi
 p=$!
 set +m
+say_group $p &
 [ -z "$stopping" ] || stop
 status=127
 while :; do
@@ -91,8 +94,8 @@ while :; do
 done
 """
 
-RUN_COMMAND = RUN.replace("{FIND}", "")
-RUN_TORCHRUN = RUN.replace("{FIND}", FIND_TORCHRUN)
+RUN_COMMAND = SAY_GROUP + _RUN.replace("{FIND}", "")
+RUN_TORCHRUN = SAY_GROUP + _RUN.replace("{FIND}", FIND_TORCHRUN)
 
 
 def wrapped(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.api.leftovers import removal
-from elastic_operator.cluster.errors import AlreadyExists, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import AlreadyExists, BadRequest, Conflict, NameTaken, NotFound
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
@@ -21,6 +21,8 @@ T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
 """The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
+LONG_LOG_BYTES = 1 << 21
+"""Most that is read of a log from a point in time on: what is cut off might be what counts."""
 
 
 async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
@@ -41,6 +43,21 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
             raise NameTaken(f"pod {name} was only just deleted", name=name, deleting=True) from error
     _require_ours("pod", pod.metadata, manifest, job_uid)
     return pod
+
+
+async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
+    """Ask whether a pod would be taken, without making it. Raises as `create_pod` does, but for names that are in use.
+
+    A webhook of old that cannot be asked so is no answer.
+    """
+    params = {"fieldValidation": "Strict", "dryRun": "All"}
+    try:
+        await session.post(_core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
+    except AlreadyExists:
+        return
+    except BadRequest as error:
+        if "does not support dry run" not in error.message:
+            raise
 
 
 async def delete_pod(
@@ -231,6 +248,18 @@ async def read_log_tail(
     params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
     return log[-max_bytes:].decode(errors="replace")
+
+
+async def read_log_since(session: Session, namespace: str, pod: str, container: str, *, seconds: int) -> str:
+    """What a container has logged in so many seconds, by its node's clock.
+
+    Raises ClusterError where there is no log, ValueError where it is longer than what is read of one.
+    """
+    params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
+    log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
+    if len(log) >= LONG_LOG_BYTES:
+        raise ValueError(f"more than {LONG_LOG_BYTES} bytes in {seconds} s")
+    return log.decode(errors="replace")
 
 
 def _without_empty(value: Any) -> Any:

@@ -13,14 +13,13 @@ from elastic_operator.api.quantity import amount
 from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
-from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm
+from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
 from elastic_operator.plan import model
-from elastic_operator.plan.job import MainContainer, OwnPod
+from elastic_operator.plan.job import STARTS, MainContainer, OwnPod
 from elastic_worker import contract
 
 _CLUSTER_REASONS = frozenset(
     {
-        "Evicted",
         "NodeAffinity",
         "NodeLost",
         "NodePorts",
@@ -34,8 +33,22 @@ _CLUSTER_REASONS = frozenset(
 )
 """status.reason of pods that the kubelet, not the program in them, ended or refused; beside these, `OutOf...`."""
 
+EVICTED = "Evicted"
+_NOT_ADMITTED = "The node had condition"
+"""Of a kubelet's evictions, the message begins so where it did not admit the pod. Those for the node's sake have the
+condition DisruptionTarget. All others are of pods that outgrew a limit of their own: of an emptyDir, or of storage.
+"""
+
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which somebody says that a node is off, and that its pods may go."""
+
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
+)
+"""Those of pods that the kubelet did not admit; beside these, `OutOf...`."""
+
+SANDBOX_IS_READY = "PodReadyToStartContainers"
+"""The condition of pods whose volumes and network are there. Kubelets before 1.35 set it only after the first pull."""
 
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -174,9 +187,17 @@ def disruption(pod: Pod) -> str:
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
     reason = pod.status.reason
-    if pod.status.phase == "Failed" and (reason in _CLUSTER_REASONS or reason.startswith("OutOf")):
-        return _sentence(reason, pod.status.message)
-    return ""
+    ended = reason in _CLUSTER_REASONS or reason.startswith("OutOf") or _was_refused(pod)
+    return _sentence(reason, pod.status.message) if pod.status.phase == "Failed" and ended else ""
+
+
+def _was_refused(pod: Pod) -> bool:
+    """Whether the kubelet refused it: it ended there without having begun."""
+    status = pod.status
+    began = any(one.state.running or one.state.terminated for one in status.container_statuses or ())
+    evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
+    refused = evicted or status.reason in _REFUSALS or status.reason.startswith("OutOf")
+    return status.phase == "Failed" and not began and refused
 
 
 def main_container_name(pod: Pod) -> str:
@@ -193,13 +214,49 @@ def main_container(pod: Pod) -> MainContainer:
         return MainContainer()
     if (end := state.terminated) is not None:
         finished = None if _clock_is_behind(pod) else _time(end.finished_at)
-        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=end.reason, message=end.message)
+        evicted = pod.status.phase == "Failed" and pod.status.reason == EVICTED
+        reason, message = (EVICTED, pod.status.message) if evicted else (end.reason, end.message)
+        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=reason, message=message)
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
         return MainContainer(running_since=_time(since))
     if state.waiting is not None:
-        return MainContainer(waiting_reason=state.waiting.reason, waiting_message=state.waiting.message)
+        return _waiting(pod, main, state.waiting)
     return MainContainer()
+
+
+def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
+    """The main container that has not started, and what of the pod it waits for."""
+    init, name = pod.status.init_container_statuses or (), main
+    sidecars = {container.name for container in pod.spec.init_containers or () if container.restart_policy == "Always"}
+    is_busy = any(status.state.running for status in init if status.name not in sidecars)
+    if not is_busy:  # one before it that cannot start is what it waits for
+        troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
+        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+    begun = (status.state.running.started_at for status in init if status.state.running)
+    ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
+    staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    is_staged = staged is not None and staged.status == "True"
+    since = _staged_since(pod, staged) if staged is not None and is_staged else None
+    times = () if _clock_is_behind(pod) else filter(None, (*map(_time, (*begun, *ended)), since))
+    return MainContainer(
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
+        waiting_container=name,
+        waiting_since=max(times, default=None),
+        is_on_its_way=waiting.reason in STARTS and (is_busy or is_staged),
+    )
+
+
+def _staged_since(pod: Pod, staged: Condition) -> float | None:
+    """When volumes and network came to be there, no later than that was.
+
+    The node's clock may be ahead, by no more than what seems to have passed from the binding until its kubelet saw it.
+    """
+    since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    bound = _time(scheduled.last_transition_time if scheduled else None) or _time(pod.metadata.creation_timestamp)
+    return since if since is None or seen is None or bound is None else since - max(0.0, seen - bound)
 
 
 def _clock_is_behind(pod: Pod) -> bool:
@@ -216,6 +273,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
     meta, conditions = pod.metadata, pod.status.conditions
     scheduled = _condition(conditions, "PodScheduled")
     waits = not pod.spec.node_name and scheduled is not None and scheduled.status == "False"
+    placed = scheduled is not None and scheduled.status == "True"
     ready = _condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds or 0)
     deadline = _time(meta.deletion_timestamp)
@@ -229,6 +287,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         created=epoch(meta.creation_timestamp or ""),
         node=node_of(pod),
         bound=bool(pod.spec.node_name),
+        bound_since=_time(scheduled.last_transition_time) if placed and scheduled else None,
         deleting_since=None if deadline is None else deadline - grace,
         grace_seconds=grace,
         ready=ready is not None and ready.status == "True",
@@ -237,6 +296,7 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         host_ports=host_ports_of(pod),
         main=main_container(pod),
         disrupted=disruption(pod),
+        refused=_was_refused(pod),
         unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
         unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
         nnodes=_nnodes(meta.annotations.nnodes),

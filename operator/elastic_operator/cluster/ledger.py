@@ -150,6 +150,12 @@ class Ledger:
         """Changes whenever pods of that job may have changed: those being created; its own and others of its names."""
         return self._stamps.get(job_uid), self._stamps.get((namespace, name))
 
+    def is_left(self, node: str) -> bool:
+        """Whether pods of ours are leaving the node, none of which should have been gone for long."""
+        entries = (self._entries[uid] for uid in self._own_by_node.get(node))
+        leaving = (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
+        return any(not self._leaving.is_overdue(uid) for uid in leaving)
+
     def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node, those being created too, that are not among `members`."""
         own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)

@@ -10,21 +10,30 @@ from elastic_operator.cluster.meta import Condition, Meta, Struct
 from elastic_worker import contract
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 
 
 class PodLabels(Struct, frozen=True, rename=None):
     """The labels of pods that are read; names are taken from the object's name, which nobody can edit.
 
-    A pod with `queue` is Kueue's to admit.
+    A pod with `queue` is Kueue's to admit. The others say of foreign pods which of them belong together (`gang.py`).
     """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")
     queue: str = msgspec.field(name=QUEUE_LABEL, default="")
+    pod_group: str = msgspec.field(name=POD_GROUP_LABEL, default="")
+    job_set: str = msgspec.field(name=JOB_SET_LABEL, default="")
+    leader_worker: str = msgspec.field(name=LEADER_WORKER_LABEL, default="")
+    completion_index: str = msgspec.field(name=COMPLETION_INDEX_LABEL, default="")
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):
     """The annotations of pods that are read."""
 
+    gang: str = msgspec.field(name=contract.ANNOTATION_GANG, default="")
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
     template: str = msgspec.field(name=contract.ANNOTATION_TEMPLATE, default="")
     reserved: str = msgspec.field(name=contract.ANNOTATION_RESERVED, default="")
@@ -150,6 +159,12 @@ class Volume(Struct, frozen=True):
     ephemeral: EphemeralSource | None = None
 
 
+class SchedulingGroup(Struct, frozen=True):
+    """spec.schedulingGroup: the PodGroup of the pod, from Kubernetes 1.36 on."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     """spec of a pod."""
 
@@ -165,6 +180,7 @@ class PodSpec(Struct, frozen=True):
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[Anything, ...] | None = None
     scheduling_gates: tuple[Anything, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
     scheduler_name: str = ""
     priority: int | None = None
     preemption_policy: str = "PreemptLowerPriority"
@@ -216,6 +232,7 @@ class PodStatus(Struct, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
     start_time: str | None = None
     nominated_node_name: str = ""

@@ -19,6 +19,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.plan.resting import MOST_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
@@ -45,12 +46,16 @@ class Avoided(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid."""
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid.
+
+    Nothing is kept for the pod before it `rests_until`.
+    """
 
     node: str = ""
     since: float = 0.0
     until: float = 0.0
     avoid: dict[str, Avoided] = {}
+    rests_until: float = 0.0
 
     def holds(self, now: float) -> bool:
         """Whether it is in force."""
@@ -64,14 +69,21 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """The nodes that are to be left alone, with until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
 
+    def rests(self, now: float) -> bool:
+        """Whether nothing is to be kept for the pod now."""
+        return now < self.rests_until <= now + MOST_REST_SECONDS
+
     def ran_out(self, now: float) -> Reservation:
-        """What is left of it when it ran out: its node is avoided for a while."""
+        """What is left of it when it ran out: its node is avoided for a while, and after some of them all nodes are."""
         before = self.avoid.get(self.node)
         times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
         wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
-        return Reservation(avoid={node: avoid[node] for node in latest})
+        in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())
+        rest = rest_seconds(in_vain)
+        rests_until = now + rest if rest else 0.0
+        return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
 
 
 def reservation_of(pod: Pod) -> Reservation:
@@ -83,7 +95,11 @@ def reservation_of(pod: Pod) -> Reservation:
     if condition is None:
         return _annotated(pod)
     said = _read(condition.message)
-    return said if pod.status.nominated_node_name in (said.node, "") else Reservation(avoid=said.avoid)
+    return (
+        said
+        if pod.status.nominated_node_name in (said.node, "")
+        else msgspec.structs.replace(said, node="", since=0.0, until=0.0)
+    )
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:

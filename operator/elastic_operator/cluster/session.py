@@ -26,6 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
+from elastic_operator.cluster.slots import Slots
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -76,8 +77,8 @@ class Session:
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
             An attribute: whoever owns the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once; further ones wait. More would not be answered sooner, but run into their
-            own time limit on a slow server.
+        max_writes: Writes under way at once; further ones wait, and deletions go before all others. More would not be
+            answered sooner, but run into their own time limit on a slow server.
         http: What carries the requests; by default connections over TCP.
     """
 
@@ -93,7 +94,7 @@ class Session:
         self.remaining = remaining
         self._connection = connection
         self._on_request = on_request
-        self._writes = asyncio.Semaphore(max_writes)
+        self._writes = Slots(max_writes)
         self.clock = ServerClock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._http = http or self._over_tcp(connection)
@@ -193,7 +194,7 @@ class Session:
         content_type: str = JSON,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self._writes:
+        async with self._writes.slot(urgent=method == "DELETE"):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from secrets import token_urlsafe
 from typing import Any
 
+from elastic_operator.api.job import PLURAL
 from elastic_operator.api.ports import master_port
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import main_container
@@ -35,6 +36,7 @@ from elastic_operator.cluster.errors import (
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.read import Stores
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
 from elastic_operator.plan.job import Job
 from elastic_worker import contract
@@ -57,7 +59,10 @@ def _nobody(_job: Job, _status: JobStatus) -> None:
 
 
 class Actor:
-    """Does what plans say. `written` hears of each status that was written, with the job as it was before."""
+    """Does what plans say. `written` hears of each status that was written, with the job as it was before.
+
+    `unkept` are the fields of jobs' statuses that the API server does not keep.
+    """
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class Actor:
         written: Callable[[Job, JobStatus], None] = _nobody,
     ) -> None:
         self._written = written
+        self.unkept = Unkept(PLURAL)
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._services = asyncio.Semaphore(MOST_SERVICES)
         self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
@@ -131,6 +137,7 @@ class Actor:
             await self._refresh(job)
             raise
         if answer is not None:
+            self.unkept.learn(new, answer.get("status", {}))
             self.stores.jobs.observe(objects.decode(answer, objects.CustomObject))
             self._written(job, plan.status)
         return True
@@ -238,9 +245,7 @@ class Actor:
         except ClusterError as error:
             if not isinstance(error, Unreachable):
                 sent.discard(name)
-            if isinstance(error, ApiError) and refuses_pod(error):
-                ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
-                raise PodRefused(error, role=create.role, own_variables=ours) from error
+            raise_refusal(error, create.role, manifest, template)
             raise
         if not pod.metadata.labels.incarnation:
             await self._reject(job, pod, create.role)
@@ -264,3 +269,10 @@ class Actor:
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
         self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))
+
+
+def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:
+    """Raise PodRefused if the error is about the pod itself."""
+    if isinstance(error, ApiError) and refuses_pod(error):
+        ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
+        raise PodRefused(error, role=role, own_variables=ours) from error

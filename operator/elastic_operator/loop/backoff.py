@@ -62,6 +62,11 @@ class Troubles:
         known = self._jobs.get(uid)
         return known.blocked if known else ""
 
+    def attempts(self, uid: str) -> int:
+        """How many tries in a row have failed."""
+        known = self._jobs.get(uid)
+        return known.attempts if known else 0
+
     def wait(self, uid: str, now: float) -> float:
         """Seconds until the job may be tried again."""
         known = self._jobs.get(uid)

@@ -20,32 +20,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.api.refusal import pod_blocked
 from elastic_operator.api.status import ConditionType, JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.blame import culprits_of_allocation
 from elastic_operator.loop.bulkhead import Bulkhead
-from elastic_operator.loop.dispatch import Dispatcher
+from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.logs import FailureLogs
+from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.progress import Progress, target_of
 from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
 from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.survivors import SurvivorLogs
+from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import Route, Share
+from elastic_operator.plan.decisions import Event, Route, Share
+from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Request, Snapshot
+from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
 from elastic_operator.plan.settle import settle
@@ -98,28 +105,34 @@ class Controller:
         told: Callable[[Resolved, Snapshot, Allocation, Stopped | None], None] = _nobody,
     ) -> None:
         self.stores, self.ledger, self.metrics, self.clock = stores, ledger, metrics, clock
-        self.reclaimer, self.progress = reclaimer, progress
+        self.reclaimer, self.progress, self.survivors = reclaimer, progress, SurvivorLogs(logs, now=clock.time)
         self.last_pass = time.monotonic()
         self.bulkhead, troubles = Bulkhead(metrics.count_error), Troubles()
-        reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead)
-        reader.requests.barred = reclaimer.barred
+        reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead, unkept=actor.unkept)
+        reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
         reclaimer.grace_ceiling = reader.grace_ceiling
-        self.view = View(reader, logs, troubles, progress.report, progress.heard)
+        self.view = View(reader, logs, troubles, progress.report, progress.heard, self.survivors.group)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,
             ledger=ledger,
             troubles=troubles,
             metrics=metrics,
+            unkept=actor.unkept,
             fresh=fresh,
             done=self._decide_again,
             failed=self._set_aside,
-            worked=self.bulkhead.worked,
+            worked=self._worked,
+            refused=lambda job: self.trials.were_refused(job),
         )
+        ask = Asker(actor.session, stores, actor.build).ask
+        self.trials = Trials(ask, self._refused, again=self._decide_again)
+        self.making_way = MakingWay(self.trials, reclaimer, stores.pods, logs.reads)
+        self.view.may_take = self.trials.may_take
         self._wake, self._told = asyncio.Event(), told
         self._settled: dict[str, _Settled] = {}
         self._snapshot: Snapshot | None = None
-        self._allocator, self._dry_allocator = Allocator(), Allocator()
+        self._allocator, self._dry_allocator = Foresight(), Allocator()
         self._allocation: Allocation | None = None
         self._stopped: Stopped | None = None
         self._allocated_until = 0.0
@@ -153,7 +166,9 @@ class Controller:
         finally:
             await self.dispatcher.stop()
             await self.reclaimer.stop()
+            await self.trials.stop()
             await self.progress.stop()
+            await self.survivors.stop()
 
     async def _look_ahead(self) -> None:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
@@ -189,21 +204,29 @@ class Controller:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
             drop_absent(self._settled, sight.seen.keys())
+            self.trials.keep_only(sight.seen.keys())
             drop_absent(self._unsaid, sight.seen.keys())
             self.dispatcher.keep_only(sight.seen.keys())
             self.progress.keep_only(sight.seen.keys())
+            self.survivors.keep_only(sight.seen.keys())
             self._shown.keep_only(sight.seen.keys())
+            self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
+            self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
+            rest_first = self.view.reader.requests.note_served(_served(allocation), allocation.tried_gangs, now)
+            self.reclaimer.tell_no_room(rest_first)
             self.reclaimer.withdraw(self.view.reader.requests.expired)
             self.reclaimer.renew(self.view.reader.requests.renewable)
             self._settle_all(sight, allocation, now)
+            self.trials.ask_next()
+            self.metrics.reclaim_unanswered.set(self.making_way.waiting)
             self._say_why(sight, allocation, now)
             self._told(self.view.reader.policies, sight.snapshot, allocation, self._stopped)
-        again = self.bulkhead.next_try(since=began)
+        again = min(self.bulkhead.next_try(since=began), self.trials.next_try())
         soonest = min((settled.again_at for settled in self._settled.values()), default=inf)
         if self._behind:
             soonest = began
-        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf, self._stopped_until)
+        due = min(soonest, again, self._resync_at, self._say_at if self._unsaid else inf)
         at = min(self._allocated_until, self.view.reader.requests.again_at)
         return max(0.01, min(due - time.monotonic(), at - now, self.ledger.next_expiry()))
 
@@ -212,11 +235,24 @@ class Controller:
         self._settled.pop(uid, None)
         self.wake()
 
+    def _worked(self, uid: str) -> None:
+        """Pods of that job were made."""
+        self.bulkhead.worked(uid)
+        self.trials.made(uid)
+
+    def _refused(self, job: Job, error: PodRefused, needed: bool) -> None:
+        """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
+        if needed:
+            self.dispatcher.note(job, error)
+            return
+        text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
+        self.dispatcher.actor.tell(job, [Event("ScaleUpBlocked", text, "Warning")])
+
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
         if not self._to_resync and self._snapshot is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self.stores.jobs]
-            self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+            self._allocator, self._dry_allocator, self._allocation = Foresight(), Allocator(), None
         some, self._to_resync = self._to_resync[:MOST_SETTLED], self._to_resync[MOST_SETTLED:]
         self.view.forget_some(some)
         for uid in some:
@@ -227,7 +263,7 @@ class Controller:
         """Decide everything again."""
         self.view.forget()
         self._settled.clear()
-        self._allocator, self._dry_allocator = Allocator(), Allocator()
+        self._allocator, self._dry_allocator = Foresight(), Allocator()
 
     def _look_and_allocate(self, now: float) -> tuple[Sight, Allocation]:
         """What there is, and who gets what; without a job or a waiting pod at which the allocation raises."""
@@ -236,7 +272,7 @@ class Controller:
             try:
                 return sight, self._allocate(sight.snapshot, now)
             except Exception as error:
-                self._allocator, self._dry_allocator, self._allocation = Allocator(), Allocator(), None
+                self._allocator, self._dry_allocator, self._allocation = Foresight(), Allocator(), None
                 if not self._blame(replace(sight.snapshot, now=now, reclaiming=self.reclaimer.stopped is None), error):
                     raise
         sight = self.view.look(now)
@@ -266,33 +302,40 @@ class Controller:
         same = snapshot is self._snapshot and stopped == self._stopped and now < self._allocated_until
         if self._allocation is None or not same:
             self._snapshot = snapshot
-            snapshot = replace(snapshot, now=now)
+            snapshot = replace(snapshot, now=now, brakes=self.reclaimer.brakes(gpus_in(snapshot)))
             with self.metrics.allocate.time():
                 self._allocation = self._decide(snapshot, reclaiming=stopped is None)
                 _ = self._allocation.reclaims  # made when they are read: here it is known what to do if that raises
             self._stopped = self.reclaimer.stopped
-            self._allocated_until = next_change(snapshot)
+            relief = now + self.reclaimer.relief(self._allocation)
+            self._allocated_until = min(next_change(snapshot), relief, self._allocator.again_at)
             self._unsaid |= dict.fromkeys(self._allocation)
             self._reclaim_times.look(snapshot, self._allocation)
             self.metrics.reservations.set(sum(bool(request.reserved) for request in snapshot.requests))
         return self._allocation
 
     def _decide(self, snapshot: Snapshot, *, reclaiming: bool) -> Allocation:
-        """Who gets what; nobody takes anything from others where that is stopped, or would be too much."""
+        """Who gets what; nobody takes anything from others where that is stopped."""
         if reclaiming:
-            allocation = self._allocator.allocate(snapshot)
+            allocation = self._look_ahead_and_decide(snapshot)
             if self._allocator.unsettled:
                 log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self._allocator.unsettled))
-            if self.reclaimer.allows(allocation.evictions):
-                return allocation
-        elif self.reclaimer.only_told:
-            self.reclaimer.tell(self._dry_allocator.allocate(snapshot), self._subject)
-        return self._allocator.allocate(replace(snapshot, reclaiming=False))
+            return allocation
+        if self.reclaimer.only_told:
+            self.reclaimer.tell(self._dry_allocator.allocate(replace(snapshot, brakes=Brakes())), self._subject)
+        return self._look_ahead_and_decide(replace(snapshot, reclaiming=False))
 
-    @property
-    def _stopped_until(self) -> float:
-        """When (monotonic) reclaim goes on, if it has stopped."""
-        return self._stopped.until if self._stopped is not None else inf
+    def _look_ahead_and_decide(self, snapshot: Snapshot) -> Allocation:
+        """Who gets what; where only the look ahead raises, without it."""
+        try:
+            allocation = self._allocator.allocate(snapshot)
+        except Exception:
+            self._allocator = Foresight()
+            allocation = self._allocator.as_it_comes(snapshot)  # raises again where that is no matter of looking ahead
+            self.metrics.pass_errors.inc()
+            log.exception("what is decided cannot be looked at as if it were carried out; it is done all the same")
+        self.metrics.not_lasting.inc(len(allocation.left_out))
+        return allocation
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""
@@ -343,11 +386,14 @@ class Controller:
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
-            plan, wait = plan_aside(job, share, now), RESYNC_SECONDS
+            held = self.making_way.held(job.uid)
+            plan = plan_aside(job, held.share(share) if share is not None else None, now)
+            waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
             fault = self.bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
-                wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+                before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
+                wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             self._shown.see(seen, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
@@ -358,18 +404,23 @@ class Controller:
     def _settle(self, seen: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
         job = seen.job
-        grant = allocation.get(job.uid)
+        grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
+        if grant is not None:
+            grant = held.grant(grant, seen.status.target_replicas)
         plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        wait = self.dispatcher.start(body, job, plan, before=lambda: self.reclaimer.before(job.uid))
+        goes = grant is not None and (bool(grant.release) or not held.pods)
+        before = self.making_way.before(job.uid, plan) if goes else (lambda: None)
+        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
         self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)
         self._shown.see(seen, plan.status)
         self._unsaid.pop(job.uid, None)
         self.progress.follow(job.uid, target_of(seen, plan, now))
+        self.survivors.follow(job.uid, job.namespace, seen.asked)
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""
@@ -402,3 +453,9 @@ class Controller:
         told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
             self._settle(seen, allocation, now)
+
+
+def _served(allocation: Allocation) -> frozenset[str]:
+    """The foreign pods (uids) that have got places, or wait for the brakes."""
+    waiting = (claim.job.uid for claim, _ in allocation.braked)
+    return frozenset([*(reclaim.uid for reclaim in allocation.reclaims), *waiting])

@@ -14,11 +14,19 @@ from typing import Any
 
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, ServerError, TooManyRequests
+from elastic_operator.cluster.errors import (
+    ApiError,
+    ClusterError,
+    Conflict,
+    PodRefused,
+    ServerError,
+    TooManyRequests,
+)
 from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.read import Reader, drop_absent
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.job import Job
@@ -38,10 +46,12 @@ class Dispatcher:
     """Plans under way.
 
     Args:
+        unkept: The fields of statuses that the API server does not keep.
         fresh: Whether the stores can be trusted to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own that its plan failed by.
         worked: Called with a job's uid when pods of it have been made.
+        refused: Called with a job of which a pod was refused.
     """
 
     def __init__(
@@ -52,14 +62,16 @@ class Dispatcher:
         ledger: Ledger,
         troubles: Troubles,
         metrics: Metrics,
+        unkept: Unkept,
         fresh: Callable[[], bool],
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
         worked: Callable[[str], None] = lambda _: None,
+        refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
         self.actor, self.reader, self.ledger = actor, reader, ledger
-        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
-        self.done, self.failed, self.worked = done, failed, worked
+        self.troubles, self.metrics, self.unkept, self.fresh = troubles, metrics, unkept, fresh
+        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
         self._tell_at: dict[str, float] = {}
@@ -117,7 +129,10 @@ class Dispatcher:
             if quiet > 0:
                 return min(quiet, NOT_FRESH_SECONDS)
         sent: set[str] = set()
-        work = self._carry_out(job, plan, written=body.status, may_create=may_create, sent=sent, first=before())
+        tries = self.troubles.attempts(uid)
+        work = self._carry_out(
+            job, plan, written=body.status, may_create=may_create, sent=sent, first=before(), tries=tries
+        )
         self._run(job, work, plan.creates, sent)
         return NEVER
 
@@ -162,10 +177,11 @@ class Dispatcher:
         """
         if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
             return 0.0
-        wanted = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if wanted == body.status:
+        wanted = self.unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self.unkept.without(body.status)
+        if wanted == stored:
             return NEVER
-        if without_messages(wanted) != without_messages(body.status):
+        if without_messages(wanted) != without_messages(stored):
             return 0.0
         return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
 
@@ -193,24 +209,29 @@ class Dispatcher:
         may_create: bool,
         sent: set[str],
         first: Callable[[], Awaitable[bool]] | None = None,
+        tries: int = 0,
     ) -> None:
+        """Do it; `tries` are those that had failed when the plan was made."""
         try:
             if first is not None and not await first():
                 return
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
         except ClusterError as error:
-            self._note(job, error)
+            self.note(job, error)
+            if isinstance(error, PodRefused):
+                self.refused(job)
         except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
             if may_create:
-                self.troubles.clear(job.uid)
+                if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
+                    self.troubles.clear(job.uid)
                 if plan.creates:
                     self.worked(job.uid)
 
-    def _note(self, job: Job, error: ClusterError) -> None:
+    def note(self, job: Job, error: ClusterError) -> None:
         """A try failed: it is counted, and told now and then."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())

@@ -42,7 +42,8 @@ class FailureLogs:
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, those of its pods whose log is read or is next."""
-        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self.turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        """For whoever reads logs."""
 
     def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The job's pods as the planner may see them: failed ones with what they said, or not failed yet."""
@@ -51,6 +52,10 @@ class FailureLogs:
             return pods
         self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._said])
         return tuple(self._as_read(pod) if _is_worth_reading(pod) else pod for pod in pods)
+
+    def reads(self, job_uid: str) -> bool:
+        """Whether it is not known yet why pods of that job failed."""
+        return job_uid in self._reading
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
         """Read the first ones. The others' turn comes when the job is looked at again, if they still matter then."""
@@ -63,7 +68,8 @@ class FailureLogs:
         said = self._said.get(pod.uid)
         if said is not None:
             told = _in_words(said) or pod.main.message
-            return replace(pod, main=replace(pod.main, message=told, is_consequence=said.secondary))
+            main = replace(pod.main, message=told, is_consequence=said.secondary, script_exit_code=said.exit_code)
+            return replace(pod, main=main)
         running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
         return replace(pod, phase="Running", main=running)
 
@@ -86,14 +92,14 @@ class FailureLogs:
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
         container = self.container_of(pod.uid) or MAIN_CONTAINER
         async with asyncio.timeout(WAIT_SECONDS):
-            await self._turns.begin(namespace)
+            await self.turns.begin(namespace)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await apply.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:
-            self._turns.end(namespace)
+            self.turns.end(namespace)
 
     def _keep(self, uid: str, said: Failure) -> None:
         self._said[uid] = said

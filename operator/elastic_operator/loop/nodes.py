@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.cluster import convert, objects
 from elastic_operator.cluster.clock import ServerClock
@@ -13,6 +14,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.disruptions import Disruptions
+from elastic_operator.plan.fit import why_closed
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.model import Node
 
@@ -22,6 +24,17 @@ Unready = Mapping[str, float]
 """Nodes that are not Ready, with since when; -inf for those out of service."""
 LATE_SECONDS = 60.0
 """Later than this, news of a node is not late: the clock of whoever wrote it is."""
+
+
+class Openness(NamedTuple):
+    """The names of all nodes, and why no new pod starts on those that are closed, in words."""
+
+    names: frozenset[str] = frozenset()
+    closed: Mapping[str, str] = {}
+
+    def why_closed(self, name: str) -> str:
+        """What keeps new pods off that node, in words; "" if nothing does."""
+        return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
@@ -46,6 +59,32 @@ class Nodes:
         self.disruptions = Disruptions(stored, clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
+        self._openness: tuple[object, Openness] = (None, Openness())
+        self._why_closed: dict[str, tuple[objects.Node, str]] = {}
+
+    def openness(self) -> Openness:
+        """Which nodes there are, and which take no new pods. One that is set aside is none of these, as far as it is
+        known: what waits for it is left to the scheduler.
+        """
+        read = self._stored.revision, self._bulkhead.state()
+        if read != self._openness[0]:
+            before = self._openness[1]
+            known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
+            self._why_closed = {name: one for name, one in known.items() if one is not None}
+            closed = {name: why for name, (_, why) in self._why_closed.items() if why}
+            now = Openness(frozenset(known), closed)
+            self._openness = read, before if before == now else now
+        return self._openness[1]
+
+    def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
+        """The node, and why it takes no new pods; None while it is set aside."""
+        meta, known = node.metadata, self._why_closed.get(node.metadata.name)
+        if known is not None and known[0] is node:
+            return known
+        why = self._bulkhead.attempt(
+            "node", meta.uid, meta.name, lambda: why_closed(convert.node(node, convert.Usage()))
+        )
+        return None if why is None else (node, why)
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.

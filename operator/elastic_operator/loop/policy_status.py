@@ -13,12 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_operator.api.policy import COLLECTION, PolicyStatus
+from elastic_operator.api.policy import COLLECTION, PLURAL, PolicyStatus
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim import Stopped
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.loop.upkeep import Upkeep
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.allocate import Allocation
@@ -57,6 +58,7 @@ class PolicyStatuses:
         self._last: _Pass | None = None
         self._upkeep = Upkeep("the statuses of policies")
         self._found: dict[str, PolicyStatus] = {}
+        self._unkept = Unkept(PLURAL)
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
         """The policies that there are, as they were last found to be."""
@@ -102,7 +104,8 @@ class PolicyStatuses:
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
         self._found = found
         self._upkeep.keep_only(last.generations)
-        return [write for write in due if write.status != write.body.status]
+        kept = self._unkept.without
+        return [write for write in due if kept(write.status) != kept(write.body.status)]
 
     async def _write(self, write: _Write) -> None:
         meta = write.body.metadata
@@ -117,6 +120,7 @@ class PolicyStatuses:
                 log.warning("policy=%s its status cannot be written: %s", meta.name, told)
         else:
             self._upkeep.succeeded(meta.uid)
+            self._unkept.learn(write.status, answer.get("status", {}))
             self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 

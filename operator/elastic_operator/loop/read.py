@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import JobSpec
+from elastic_operator.api.job import PLURAL, JobSpec
 from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint
@@ -23,6 +23,7 @@ from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.nodes import Nodes, Unready
+from elastic_operator.loop.outside import Outside
 from elastic_operator.loop.pod_priority import PodPriorities
 from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.priority import Priority, priority_of
@@ -30,10 +31,12 @@ from elastic_operator.loop.requests import Requests, claims_of
 from elastic_operator.loop.shapes import Shapes
 from elastic_operator.loop.status_times import StatusTimes, moved
 from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
+from elastic_operator.loop.unkept import Unkept
 from elastic_operator.plan.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.disruption import Disruption
-from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.flapping import may_flap
+from elastic_operator.plan.holding import as_it_is, claim_of, flavor_held, stays
+from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.model import JobDemand, PodShape
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.policies import Resolved
@@ -80,9 +83,9 @@ class Facts(NamedTuple):
 
     `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
     `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` as in `Job`, -inf while all of its
-    nodes are Ready; `uncounted` what it asks for that the operator does not count, and
-    `left_out` what of its templates its pods are made without, in sentences.
+    `disruption` that too many nodes are away for those to be given up; `heard` and `group` as in `Job`, and as where
+    nobody asks while all of its nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator
+    does not count, and `left_out` what of its templates its pods are made without, in sentences; `quiet` as in `Job`.
     """
 
     body: objects.CustomObject
@@ -98,8 +101,11 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
+    closed: tuple[tuple[str, str], ...]
+    group: Group | None
     uncounted: str
     left_out: str
+    quiet: Quiet | None
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs; objects are not looked into, since the stores never change one."""
@@ -118,7 +124,9 @@ class Reader:
         clock: ServerClock,
         times: StatusTimes,
         bulkhead: Bulkhead | None = None,
+        unkept: Unkept | None = None,
     ) -> None:
+        self._unkept = unkept or Unkept(PLURAL)
         self.stores, self.ledger, self.settings = stores, ledger, settings
         self.clock, self.times = clock, times
         self.bulkhead = bulkhead or Bulkhead()
@@ -138,6 +146,7 @@ class Reader:
             bulkhead=self.bulkhead,
             volumes=lambda pod: self._shapes.volumes(pod.metadata.namespace, claims_of(pod)),
         )
+        self.outside = Outside(stores.jobs, ledger)
         self._gpu_resources = settings.gpu_resources
 
     def keep_only(self, present: Set[str]) -> None:
@@ -167,6 +176,7 @@ class Reader:
             self.clock.revision,
             unready,
             self.nodes.disruptions.present,
+            self.nodes.openness(),
             self.policies,
             self.uncounted.served(),
         )
@@ -186,6 +196,7 @@ class Reader:
         unready: Unready,
         report: Report | None = None,
         heard: float | None = -inf,
+        group: Group | None = NOBODY_ASKS,
     ) -> Facts:
         """What is known of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
@@ -206,9 +217,26 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
+            closed=self._closed(pods),
+            group=group if down else NOBODY_ASKS,
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
+            quiet=self._quiet(body),
         )
+
+    def _quiet(self, body: objects.CustomObject) -> Quiet | None:
+        """Since when it is quiet, where that matters for the job."""
+        if not may_flap(self.status(body), self.clock.time()):
+            return None
+        name = self.policies.team_of.get(body.metadata.namespace)
+        in_turns = any(team.name == name and team.quantum_seconds is not None for team in self.policies.teams)
+        return Quiet(self.outside.since, in_turns)
+
+    def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The nodes that pods without one are pinned to, and that are closed, each with why."""
+        pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
+        openness = self.nodes.openness() if pinned else None
+        return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -236,10 +264,15 @@ class Reader:
             provisioning=self.settings.pending_pods,
             report=facts.report,
             heard=facts.heard,
+            group=facts.group,
             disruption=facts.disruption,
+            closed=dict(facts.closed),
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
+            start_seconds=self.settings.start_timeout_seconds,
+            unkept=self._unkept.fields,
+            quiet=facts.quiet,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
@@ -290,11 +323,17 @@ class Reader:
         def now(time: float | None) -> float | None:
             return self.clock.current(time, of=pod.uid) if time else time
 
-        main = replace(pod.main, running_since=now(pod.main.running_since), finished_at=now(pod.main.finished_at))
+        main = replace(
+            pod.main,
+            running_since=now(pod.main.running_since),
+            finished_at=now(pod.main.finished_at),
+            waiting_since=now(pod.main.waiting_since),
+        )
         return replace(
             pod,
             main=main,
             created=now(pod.created) or 0.0,
+            bound_since=now(pod.bound_since),
             deleting_since=now(pod.deleting_since),
             unschedulable_since=now(pod.unschedulable_since),
         )
@@ -338,7 +377,7 @@ class Reader:
         demand = demand_of(seen, shape)
         if assumed:
             demand = with_members(demand, tuple(one.member for one in assumed))
-        return as_it_is(demand) if seen.job.stands else demand
+        return as_it_is(demand) if seen.job.stands or seen.status.held_until else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
         """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""

@@ -1,4 +1,4 @@
-"""Has GPUs change hands in good order, or not at all: the mode, the circuit breaker, and nominations.
+"""Has GPUs change hands in good order, or not at all: the mode, the brakes, and nominations.
 
 A foreign pod is nominated for its node before anybody makes way for it, so that nobody else gets the room. Who makes
 way then shrinks as for any other reason (`settle`). What stops reclaim here stops it for jobs and foreign pods alike.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
 from math import inf
 
 from elastic_operator.cluster import objects
@@ -22,7 +23,10 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Event, Eviction, Reclaim
+from elastic_operator.plan.braking import taker_of
+from elastic_operator.plan.decisions import Event, Reclaim
+from elastic_operator.plan.model import Brake, Brakes, Taker
+from elastic_operator.plan.resting import MOST_IN_VAIN
 from elastic_operator.plan.words import listed, pods
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -40,43 +44,42 @@ CHANGED_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why nobody gives anything back now: a reason in one word, and the sentence; `until` (monotonic) it is so."""
+    """Why nobody gives anything back now: a reason in one word, and the sentence."""
 
     reason: str
     message: str
-    until: float = inf
 
 
 class Breaker:
-    """Counts evictions as they are decided and stops reclaim where they are too many at once, or in a minute."""
+    """Remembers for a minute which pods were told to go, and for whom."""
 
-    def __init__(self, settings: ReclaimSettings) -> None:
-        self._settings = settings
-        self._counted: dict[str, float] = {}
-        self._times: deque[tuple[float, str]] = deque()
+    def __init__(self) -> None:
+        self._gone: dict[str, tuple[float, Taker]] = {}
+        """In the order in which they were told."""
 
-    def check(self, pods: Iterable[str]) -> Stopped | None:
-        """Count those that were not counted before; None if they may go."""
-        now = time.monotonic()
-        while self._times and self._times[0][0] <= now - MINUTE:
-            del self._counted[self._times.popleft()[1]]
-        new = [pod for pod in pods if pod not in self._counted]
-        at_once, in_a_minute = self._settings.max_evictions_per_decision, self._settings.max_evictions_per_minute
-        if len(new) > at_once:
-            text = f"{len(new)} pods were to go at once; reclaim.maxEvictionsPerDecision allows {at_once}."
-            return Stopped("TooManyEvictions", f"{text} Raise it if that is what is wanted.", now + MINUTE)
-        if len(new) + len(self._times) > in_a_minute:
-            text = f"{len(self._times)} pods went within a minute and {len(new)} more were to go;"
-            until = self._times[0][0] + MINUTE if self._times else now + MINUTE
-            return Stopped("TooManyEvictions", f"{text} reclaim.maxEvictionsPerMinute allows {in_a_minute}.", until)
-        for pod in new:
-            self._counted[pod] = now
-            self._times.append((now, pod))
-        return None
+    def count(self, going: Mapping[str, Taker]) -> int:
+        """These pods (uids) are told to go now; returns how many were not before."""
+        self._forget_old()
+        now, before = time.monotonic(), len(self._gone)
+        for pod, taker in going.items():
+            self._gone.pop(pod, None)
+            self._gone[pod] = now, taker
+        return len(self._gone) - before
 
-    def is_new(self, pod: str) -> bool:
-        """Whether an eviction was not counted before."""
-        return pod not in self._counted
+    def gone(self) -> Mapping[str, Taker]:
+        """Those of the last minute."""
+        self._forget_old()
+        return {pod: taker for pod, (_, taker) in self._gone.items()}
+
+    def next_relief(self) -> float:
+        """Seconds until another pod may go; infinity if none has gone."""
+        first = next(iter(self._gone.values()), None)
+        return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
+
+    def _forget_old(self) -> None:
+        end = time.monotonic() - MINUTE
+        for pod in [*takewhile(lambda pod: self._gone[pod][0] <= end, self._gone)]:
+            del self._gone[pod]
 
 
 class Reclaimer:
@@ -98,11 +101,17 @@ class Reclaimer:
     ) -> None:
         self._session, self._pods, self._settings = session, pods, settings
         self._events, self._metrics, self._now, self._changed = events, metrics, now, changed
-        self._breaker = Breaker(settings)
-        self._open: Stopped | None = None
+        self._breaker = Breaker()
+        self._looked_at: Allocation | None = None
+        self._braked: frozenset[tuple[str, bool]] = frozenset()
+        self._waiting: dict[Taker, tuple[float, int]] = {}
+        """Since when (monotonic) those wait for the limit for all that could pass it, and for how many pods."""
         self._planned: dict[str, list[Reclaim]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
+        self._nominating: dict[str, str] = {}
+        """The node for which each pod (uid) is being nominated now."""
+        self._making_way = frozenset[str]()
         self._told: frozenset[str] = frozenset()
         self.grace_ceiling: Callable[[str], int] = lambda _namespace: settings.max_grace_period_seconds
 
@@ -116,30 +125,86 @@ class Reclaimer:
         if self._settings.mode is not ReclaimMode.ON:
             text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
             return Stopped(str(self._settings.mode), text)
-        if self._open is not None and time.monotonic() >= self._open.until:
-            self._open = None
-            self._metrics.breaker_open.set(0)
-            log.warning("reclaim goes on")
-        return self._open
+        return None
 
     @property
     def only_told(self) -> bool:
         """Whether what would be reclaimed is told."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
-    def allows(self, evictions: Sequence[Eviction]) -> bool:
-        """Whether so much may be taken; counts it, and if not, stops everything for a while."""
-        if not evictions:
-            return True
-        going = [pod for eviction in evictions for pod in eviction.pods]
-        new = sum(map(self._breaker.is_new, going))
-        self._open = self._breaker.check(going)
-        if self._open is None:
-            self._metrics.evictions.inc(new)
-            return True
-        self._metrics.breaker_open.set(1)
-        log.error("reclaim stops for %.0f s: %s", self._open.until - time.monotonic(), self._open.message)
-        return False
+    def brakes(self, gpus: int) -> Brakes:
+        """How much may be taken in a cluster of so many GPUs."""
+        first, kept = self._longest_waiting()
+        limits = self._settings.most_evictions(gpus)
+        return Brakes(*limits, gone=self._breaker.gone(), firm=self._firm, first=first, kept=kept)
+
+    def _longest_waiting(self) -> tuple[Taker | None, int]:
+        """Who has waited for more than a minute for as much as may go in one, and for how much: it is its turn."""
+        first = min(self._waiting, key=lambda taker: self._waiting[taker][0], default=None)
+        if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
+            return None, 0
+        return first, self._waiting[first][1]
+
+    @cached_property
+    def _firm(self) -> frozenset[Brake]:
+        limits = (Brake.FOR_ONE, self._settings.max_evictions_per_decision)
+        limits_in_all = (Brake.IN_ALL, self._settings.max_evictions_per_minute)
+        return frozenset(brake for brake, limit in (limits, limits_in_all) if limit is not None)
+
+    def relief(self, allocation: Allocation) -> float:
+        """Seconds until those who wait for the brakes may get more; infinity if nobody does, or none has gone."""
+        if not allocation.braked:
+            return inf
+        turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
+        return min(self._breaker.next_relief(), *(turn for turn in turns if turn > 0), inf)
+
+    def goes(self, pods: Mapping[str, Taker]) -> None:
+        """These pods (uids) are about to be told to go: they count from now on."""
+        self._metrics.evictions.inc(self._breaker.count(pods))
+
+    def tell_braked(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
+        """Who waits for the brakes is told of once, until it does not any more."""
+        if allocation is self._looked_at:
+            return
+        self._looked_at, before = allocation, self._braked
+        self._note_waiting(allocation)
+        self._braked = frozenset((claim.job.uid, one.waits_for_a_person) for claim, one in allocation.braked)
+        self._metrics.breaker_open.set(len(allocation.braked))
+        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.braked))
+        for claim, one in allocation.braked:
+            job = claim.job
+            if (job.uid, one.waits_for_a_person) in before:
+                continue
+            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
+            pod = self._pods.get(job.uid) if claim.request else None
+            subject = _subject(pod) if pod is not None else job_of(job.uid)
+            if subject is not None and one.waits_for_a_person:
+                self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+
+    def _note_waiting(self, allocation: Allocation) -> None:
+        """Whose turn it is keeps it until its pods were told to go."""
+        now, before, taking = time.monotonic(), self._waiting, allocation.taken.values()
+        waiting = ((claim, one) for claim, one in allocation.braked if one.brake is Brake.IN_ALL)
+        self._waiting = {
+            taker: (before.get(taker, (now, 0))[0], one.wanted)
+            for claim, one in waiting
+            if not one.waits_for_a_person and (taker := taker_of(claim))
+        }
+        served = before.keys() - self._waiting.keys()
+        self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}
+
+    def tell_no_room(self, gangs: Iterable[frozenset[str]]) -> None:
+        """Say on one pod of each of these gangs that there is no room for all of it; `gangs` are their pods (uids)."""
+        for uids in gangs:
+            pod = self._pods.get(min(uids))
+            if pod is None:
+                continue
+            text = (
+                f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
+                " any. Nobody makes way for a part of a gang."
+            )
+            log.info("pod=%s/%s event=NoRoomForGang message=%r", *_name(pod), text)
+            self._events.record_for(_subject(pod), Event("NoRoomForGang", text))
 
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
         """Say what would be taken, once for each pod that would go."""
@@ -166,6 +231,7 @@ class Reclaimer:
     def plan(self, allocation: Allocation) -> None:
         """A pass is over: whoever loses pods to a foreign one does so once that is nominated."""
         self._planned = {}
+        self._making_way = frozenset(reclaim.node for reclaim in allocation.reclaims if reclaim.losers)
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
         for reclaim in allocation.reclaims:
@@ -173,6 +239,10 @@ class Reclaimer:
                 self._planned.setdefault(loser, []).append(reclaim)
             if reclaim.reserved and reclaim.is_new and not reclaim.losers:
                 self._nomination(reclaim)  # its node has been lost to somebody, and there is room on another
+
+    def makes_way(self, node: str) -> bool:
+        """Whether pods on that node are about to be told to go for a foreign pod."""
+        return node in self._making_way
 
     def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
         """What must be done before the job with that uid lets pods go; it tells whether they may go then."""
@@ -193,11 +263,11 @@ class Reclaimer:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
-    def renew(self, renewable: Iterable[objects.Pod]) -> None:
+    def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
         """Nominate again those whose reservation holds, but not as it should: see `is_renewable`."""
-        for pod in renewable:
+        for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
-                self._start(pod.metadata.uid, self._renew(pod.metadata.uid))
+                self._start(pod.metadata.uid, self._renew(pod.metadata.uid, reserved))
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -206,9 +276,17 @@ class Reclaimer:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _nomination(self, reclaim: Reclaim) -> asyncio.Task[bool]:
-        """One for each pod, however many jobs make way for it."""
-        return self._writing.get(reclaim.uid) or self._start(reclaim.uid, self._nominate(reclaim))
+    def _nomination(self, reclaim: Reclaim) -> asyncio.Future[bool]:
+        """One for each pod, however many jobs make way for it.
+
+        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one nobody
+        may go for it. The end of that has everything decided again.
+        """
+        task = self._writing.get(reclaim.uid)
+        if task is None:
+            self._nominating[reclaim.uid] = reclaim.node
+            return self._start(reclaim.uid, self._nominate(reclaim))
+        return task if self._nominating.get(reclaim.uid) == reclaim.node else _in_vain()
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
         task = asyncio.ensure_future(work)
@@ -218,6 +296,7 @@ class Reclaimer:
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
+        self._nominating.pop(uid, None)
         self._changed()
 
     async def _nominate(self, reclaim: Reclaim) -> bool:
@@ -247,11 +326,11 @@ class Reclaimer:
         )
         return max(graces, default=0)
 
-    async def _renew(self, uid: str) -> bool:
+    async def _renew(self, uid: str, reserved: Reservation) -> bool:
         """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(uid)
-        if pod is None or not is_renewable(pod, reserved := reservation_of(pod), self._now()):
+        if pod is None or reservation_of(pod).node != reserved.node or not is_renewable(pod, reserved, self._now()):
             return False
         try:
             renewed = await self._put(pod, reserved)
@@ -264,15 +343,23 @@ class Reclaimer:
 
     async def _withdraw(self, pod: objects.Pod) -> bool:
         reservation = reservation_of(pod)
-        if not await self._write(pod, reservation.ran_out(self._now())):
+        left = reservation.ran_out(now := self._now())
+        if not await self._write(pod, left):
             return False
-        self._tell_expired(pod)
+        self._tell_expired(pod, rest=left.rests_until - now if left.rests(now) else 0.0)
         return True
 
-    def _tell_expired(self, pod: objects.Pod) -> None:
+    def _tell_expired(self, pod: objects.Pod, *, rest: float = 0.0) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
-        text = f"It did not get its place on {node} in time. Another node is tried, this one later."
+        text = f"It did not get its place on {node} in time."
+        if rest:
+            text += (
+                f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
+            )
+        else:
+            text += " Another node is tried, this one later."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 
@@ -297,6 +384,12 @@ class Reclaimer:
             return False
         self._pods.observe(written)
         return True
+
+
+def _in_vain() -> asyncio.Future[bool]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(False)
+    return future
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:

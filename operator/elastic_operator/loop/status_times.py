@@ -59,14 +59,17 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
     return status.model_copy(
         update={
             "start_time": status.start_time and status.start_time + by,
+            "active_since": status.active_since and status.active_since + by,
             "completion_time": status.completion_time and status.completion_time + by,
             "last_resize_time": status.last_resize_time and status.last_resize_time + by,
             "running_since": status.running_since and status.running_since + by,
             "turn_started": status.turn_started and status.turn_started + by,
             "master_lost_time": status.master_lost_time and status.master_lost_time + by,
+            "held_until": status.held_until and status.held_until + by,
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "training": training and _training_moved(training, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
+            "avoided_nodes": [one.model_copy(update={"until": one.until + by}) for one in status.avoided_nodes],
             "conditions": [
                 c.model_copy(update={"last_transition_time": c.last_transition_time + by}) for c in status.conditions
             ],

@@ -21,7 +21,7 @@ from elastic_operator.loop.read import Facts, Reader, drop_absent
 from elastic_operator.plan.aside import demand_aside
 from elastic_operator.plan.demand import JobShape
 from elastic_operator.plan.holding import held, stays
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.model import JobDemand, Snapshot
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.observe import observe
@@ -69,6 +69,7 @@ class _Demanded:
     shape: JobShape | None = None
     assumed: tuple[Assumed, ...] = ()
     demand: JobDemand | None = None
+    takes: bool = True
 
 
 @dataclass(slots=True)
@@ -83,7 +84,10 @@ class _Aside:
 
 
 class View:
-    """Remembers what it saw, and from what. `report` and `heard` tell by a job's uid what its master said, and when."""
+    """Remembers what it saw, and from what.
+
+    `report` and `heard` tell by a job's uid what its master said, and when, `group` what its pods' logs show.
+    """
 
     def __init__(
         self,
@@ -92,9 +96,13 @@ class View:
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
+        group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
     ) -> None:
         self.reader, self.logs, self.troubles, self._report, self._heard = reader, logs, troubles, report, heard
+        self._group = group
         self._bulkhead = reader.bulkhead
+        self.may_take: Callable[[Job], bool] = lambda _: True
+        """Whether others may be asked to go for a job."""
         self._asides: dict[str, _Aside] = {}
         self._going: dict[str, tuple[objects.CustomObject, Observation]] = {}
         """Jobs that are deleted and still there, as last seen."""
@@ -167,6 +175,7 @@ class View:
             self.forget()
         self.reader.look_at_policies()
         unready = self.reader.nodes.unready_since(now)
+        self.reader.outside.look(self.reader.nodes.openness(), self.reader.policies, now)
         surroundings = self.reader.surroundings(unready)
         if surroundings != self._surroundings:
             self._surroundings = surroundings
@@ -235,7 +244,8 @@ class View:
             return self._deleted(body)
         uid, known = meta.uid, self._known.get(meta.uid)
         report, trouble = self._report(uid), self.troubles.message(uid)
-        stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report
+        group = self._group(uid)
+        stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report, group
         if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
             return known.seen
         own = self.reader.ledger.own_pods(uid)
@@ -249,11 +259,13 @@ class View:
             unready=unready,
             report=report,
             heard=self._heard(uid),
+            group=group,
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
             seen = observe(self.reader.job(facts), unready, now)
             known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now), stamp, plain=False)
         known.stamp, known.plain = stamp, facts.pods is own and not trouble
+        known.plain &= known.seen.status.held_until is None
         return known.seen
 
     def _deleted(self, body: objects.CustomObject) -> Observation:
@@ -305,6 +317,10 @@ class View:
         """What the job demands; None if it may have no pods."""
         job = seen.job
         known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
+        takes = self.may_take(job)
+        if known is not None and known.takes is not takes:
+            self.reader.outside.answered()
+            known = None
         if known is not None and known.seen is seen and known.stamp == stamp:
             return known.demand
         if not seen.wants_pods:
@@ -314,11 +330,11 @@ class View:
             known.stamp = stamp
             return known.demand
         demand = self.reader.demand(seen, shape, assumed)
-        if not self._bulkhead.may_take(job.uid, job.generation):
+        if not takes or not self._bulkhead.may_take(job.uid, job.generation):
             demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand)
+        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand, takes)
         self._good[job.uid] = demand
         return demand
 

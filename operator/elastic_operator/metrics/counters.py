@@ -67,7 +67,7 @@ class Counters:
 
     def stand_by(self) -> None:
         """This process does not lead any more: what is so now is told by another."""
-        for gauge in (self.leader, self.reservations, self.breaker_open):
+        for gauge in (self.leader, self.reservations, self.breaker_open, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
@@ -85,6 +85,11 @@ class Counters:
     def _of_passes(self) -> None:
         self.passes = self._histogram("pass_seconds", "Time of one pass: read, decide, hand out.", PASS)
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
+        self.not_lasting = self._counter(
+            "not_lasting",
+            "Jobs that got nothing in an allocation, since the next one would have taken it away from them, or given"
+            " back what others were to lose for them.",
+        )
         self.reconcile = self._histogram(
             "reconcile_seconds", "Time to carry out one plan for one job, API calls included.", WRITE
         )
@@ -143,7 +148,16 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge("reclaim_breaker_open", "1 while too many evictions have stopped reclaim.")
+        self.breaker_open = self._gauge(
+            "reclaim_breaker_open", "Jobs and pods that wait since a limit of reclaim is reached."
+        )
+        text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
+        self.too_large = self._gauge("reclaim_too_large", text)
+        self.reclaim_unanswered = self._gauge(
+            "reclaim_unanswered",
+            "Jobs that are to let pods go for others, and wait until it is known whether the API server takes pods"
+            " of these.",
+        )
 
     def _counter(self, name: str, about: str, labels: str = "") -> Counter:
         return Counter(f"{PREFIX}{name}", about, labels.split(), registry=self._registry)

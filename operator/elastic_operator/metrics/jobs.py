@@ -32,6 +32,7 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
     yield _time(jobs)
     yield _kept_nodes(jobs)
     yield _uncounted(jobs)
+    yield _flapping(jobs)
 
 
 def _kept_nodes(jobs: list[JobPicture]) -> Metric:
@@ -44,6 +45,12 @@ def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
     value = sum(bool(job.seen.job.uncounted) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
+
+
+def _flapping(jobs: list[JobPicture]) -> Metric:
+    about = "Jobs that are held at what they have, since their size was changed too often without a cause."
+    value = sum(job.status.held_until is not None for job in jobs)
+    return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 
 
 def _by_status(jobs: list[JobPicture]) -> Metric:

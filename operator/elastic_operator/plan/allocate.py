@@ -7,22 +7,27 @@ decided again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 from itertools import chain, count
 from math import inf
 
+from elastic_operator.api.status import Limit
 from elastic_operator.plan.accounts import Accounts
+from elastic_operator.plan.braking import Braked
 from elastic_operator.plan.claim import MASTER, WORKER, Claim, Seat, keep_order
 from elastic_operator.plan.decisions import Eviction, Grant, Reclaim, Share, Slot
-from elastic_operator.plan.explain import Explainer
-from elastic_operator.plan.model import JobDemand, Member, Snapshot
+from elastic_operator.plan.explain import Explainer, Why
+from elastic_operator.plan.gangs import split_gangs
+from elastic_operator.plan.model import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.place import Spot
 from elastic_operator.plan.provision import asks, go_on_waiting, new_roles, seats_without_pods, settle_asking
 from elastic_operator.plan.rounds import serve
+from elastic_operator.plan.staying import staying
 from elastic_operator.plan.table import Table
 from elastic_operator.plan.team import Team
 
+_KEEPS = "So it keeps what it has, and is decided on again with the next change."
 _MOST_TRIES = 4
 """So often a pass is served until no job is broken up in vain."""
 
@@ -36,6 +41,8 @@ class Allocation(Mapping[str, Grant]):
         self._claims = {job.uid: table.roster.of(job.uid) for job in table.snapshot.jobs}
         self._shares: dict[str, Share] = {}
         self._grants: dict[str, Grant] = {}
+        self.left_out: Mapping[str, str] = {}
+        """The jobs (uids) that get nothing because it would not last, each with why in words (`foresight.py`)."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._claims)
@@ -49,7 +56,7 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             claim = self._claims[uid]
-            share, why = self.share(uid), self._explainer.why(claim)
+            share, why = self.share(uid), self._why(claim)
             takers = claim.takers if share.release else ()
             self._grants[uid] = Grant(
                 *share,
@@ -61,6 +68,15 @@ class Allocation(Mapping[str, Grant]):
                 givers=_names(o for o, member in claim.took if member not in o.kept and o.team != claim.team),
             )
         return self._grants[uid]
+
+    def _why(self, claim: Claim) -> Why:
+        told = self.left_out.get(claim.job.uid)
+        return self._explainer.why(claim) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether anybody is to lose a pod."""
+        return any(claim.gives for claim in self._table.touched)
 
     @property
     def accounts(self) -> Accounts:
@@ -81,6 +97,52 @@ class Allocation(Mapping[str, Grant]):
         losing = (claim for claim in self._table.touched if claim.gives and claim.takers)
         found = (_eviction(claim, self.share(claim.job.uid)) for claim in sorted(losing, key=lambda c: c.rank))
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
+
+    @cached_property
+    def taken(self) -> Mapping[str, Taker]:
+        """The pods (uids) that other teams lose, or anybody to foreign pods, and for whom they go."""
+        return self._table.tally.going
+
+    @cached_property
+    def going(self) -> frozenset[str]:
+        """All pods (uids) that go for somebody else."""
+        return frozenset(uid for uid, _, _ in self._table.going())
+
+    @cached_property
+    def _takers(self) -> Mapping[Claim, Mapping[str, Claim]]:
+        found: dict[Claim, dict[str, Claim]] = {}
+        for uid, owner, taker in self._table.going():
+            found.setdefault(owner, {})[uid] = taker
+        return found
+
+    @cached_property
+    def braked(self) -> tuple[tuple[Claim, Braked], ...]:
+        """Those for whom more pods of others would go than may, in the order in which jobs are served."""
+        return tuple(sorted(self._table.braked.items(), key=lambda one: one[0].rank))
+
+    @property
+    def tried_gangs(self) -> frozenset[str]:
+        """The gangs of foreign pods for all of which places were looked for."""
+        return frozenset(self._table.tried_gangs)
+
+    def takers(self, uid: str) -> tuple[str, ...]:
+        """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
+        found = {taker for taker in self._takers.get(self._claims[uid], {}).values() if taker.request is None}
+        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+
+    def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """Those of the job's released pods (uids) that stay while the jobs `waiting` are to get nothing."""
+        claim = self._claims[uid]
+        takers = {pod: taker.job.uid for pod, taker in self._takers.get(claim, {}).items()}
+        return staying(claim.job, self.share(uid), takers, waiting)
+
+    def is_at_others_cost(self, uid: str) -> bool:
+        """Whether pods of others go for the job."""
+        return any(member not in owner.kept for owner, member in self._claims[uid].took)
+
+    def rank(self, uid: str) -> int:
+        """The job's place in the order in which jobs are served."""
+        return self._claims[uid].rank
 
     def share(self, uid: str) -> Share:
         """The grant without its reasons. Raises KeyError for a job that was not asked about."""
@@ -115,19 +177,22 @@ class Allocator:
         """The table after a pass in which no whole job goes in vain (112).
 
         A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
-        has no whole job go.
+        has no whole job go. So it is if others took the places of a part of a gang: it gets none then, and before the
+        last try no gang gets any (144).
         """
-        table, in_vain = self._table, frozenset[str]()
-        for _ in range(_MOST_TRIES):
+        table, in_vain, split = self._table, frozenset[str](), frozenset[str]()
+        for tries in range(_MOST_TRIES):
             table = table.renewed(snapshot) if table else Table(snapshot)
-            table.in_vain = in_vain
+            table.in_vain, table.split_gangs = in_vain, split
             serve(table)
             broken = [claim for claim in table.displaced if claim.displaced and claim.gives]
             more = {taker.job.uid for claim in broken for taker in claim.takers if not taker.size}
             self.unsettled = frozenset(more - in_vain)
-            if not self.unsettled:
+            newly_split = split_gangs(table)
+            if not self.unsettled and not newly_split:
                 break
             in_vain |= self.unsettled
+            split |= newly_split if tries < _MOST_TRIES - 2 else table.roster.gangs.keys()
         assert table is not None, "served once at least"
         return table
 
@@ -152,6 +217,7 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
     yield job.failed_until
     yield job.grow_after
+    yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
     if team and job.running_since:

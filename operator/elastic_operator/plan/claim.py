@@ -61,6 +61,16 @@ class Claim:
     at_rest: Share | None = None
 
     @property
+    def gang(self) -> str:
+        """The gang of the foreign pod that it is; "" for all others."""
+        return self.request.gang if self.request else ""
+
+    @property
+    def taker(self) -> str:
+        """The uid by which the brakes know it; pods of a gang are one."""
+        return self.gang or self.job.uid
+
+    @property
     def size(self) -> int:
         """Pods it has and gets."""
         return len(self.kept) + len(self.seats)
@@ -111,6 +121,10 @@ class Claim:
         """The next larger size it may reach."""
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
+
+    def takes(self, now: float) -> bool:
+        """Whether others may go for it."""
+        return self.job.takes and now >= self.job.takes_from
 
     def failed_at(self, size: int, now: float) -> bool:
         """Whether that size failed and must still wait."""

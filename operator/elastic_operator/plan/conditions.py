@@ -9,6 +9,7 @@ from __future__ import annotations
 from elastic_operator.api.leftovers import removal
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.flapping import why_held
 from elastic_operator.plan.losses import REASONS as LOSSES
 from elastic_operator.plan.observation import Observation, at, is_running, set_condition
 from elastic_operator.plan.progress import heard_by, is_whole, report_of
@@ -61,6 +62,8 @@ def _phase(seen: Observation, grant: Grant | None, now: float) -> tuple[Phase, s
         return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
     if seen.held_back and status.retry:
         return Phase.QUEUED, status.retry.reason
+    if not seen.live and (held := why_held(status)):
+        return Phase.QUEUED, held
     if now < seen.hold_until and status.retry:
         wait = int(seen.hold_until - now + 0.999)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
@@ -219,6 +222,8 @@ def _full_size(seen: Observation, grant: Grant | None) -> tuple[bool, str, str]:
         return False, Phase.INVALID_SPEC, _why_it_stands(seen)
     if seen.job.spec is not None and seen.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+    if held := why_held(seen.status):
+        return False, Limit.CHANGED_TOO_OFTEN, held
     known = seen.status.condition(ConditionType.FULL_SIZE)
     if seen.finishing and known:
         return known.status == "True", known.reason, known.message

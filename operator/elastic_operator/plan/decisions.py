@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from elastic_operator.api.status import JobStatus, Limit
@@ -50,6 +50,23 @@ class Grant:
     takers: tuple[str, ...] = ()
     reclaimed: bool = False
     givers: tuple[str, ...] = ()
+
+    def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
+        """The same job, of that size so far, while the pods `held` stay, and those named in `without` get nothing.
+
+        What it has lost comes all the same, where there is room now. That is never the room of what stays.
+        """
+        keep = (*self.keep, *(uid for uid in self.release if uid in held))
+        release = tuple(uid for uid in self.release if uid not in held)
+        soonest = sorted(self.create, key=lambda slot: not slot.ready)
+        create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
+        if release:
+            takers = tuple(name for name in self.takers if name not in without)
+            return replace(
+                self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
+            )
+        create = tuple(slot for slot in create if slot.ready)
+        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
 
 
 @dataclass(frozen=True, slots=True)

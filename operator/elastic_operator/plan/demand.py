@@ -10,6 +10,8 @@ from elastic_operator.plan.elastic import growth_delay
 from elastic_operator.plan.holding import member_of
 from elastic_operator.plan.model import JobDemand, Member, PodShape
 from elastic_operator.plan.observation import Observation, seconds
+from elastic_operator.plan.shape import kept_from
+from elastic_operator.plan.taken_back import takes_from
 from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor
 
 
@@ -62,6 +64,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
     after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
     after_growth = growth_delay(status) if spec.is_elastic and not spec.elasticity.checkpoint_path else 0.0
     edited = job.generation != status.observed_generation
+    avoided = sorted(seen.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
@@ -69,8 +72,8 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         priority=job.priority,
         created=job.created,
         sizes=sizes,
-        master=shape.master,
-        worker=shape.worker,
+        master=kept_from(shape.master, avoided),
+        worker=kept_from(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in seen.live),
         taken_indices=_taken_indices(seen),
         holds_place=running,
@@ -80,6 +83,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         failed_size=_failed_size(status.retry, shape),
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",
+        takes_from=takes_from(status.retry),
         wants=seen.wants_pods and not (seen.finishing and not seen.live),
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
@@ -87,6 +91,7 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         running_since=seconds(status.turn_started or status.running_since),
         waiting_since=_waiting_since(seen),
         pod_priorities=shape.priorities,
+        avoided=tuple(seen.avoided.values()),
         nodes_from=_nodes_from(seen),
         nodes_until=_nodes_until(seen),
     )

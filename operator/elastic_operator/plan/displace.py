@@ -25,12 +25,13 @@ def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims,
     """
     if not victims.any():
         return False
-    mark = table.mark()
+    mark, took = table.mark(), len(taker.took)
     gpus = [taker.ask(role).gpus for role in roles]
     if _make_room_under_limits(table, taker, sum(gpus), victims):
         ways = Ways(table, taker, victims, only=only)
         done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
-        if done and (not taker.account or table.accounts.may_borrow(taker.account, 0)):
+        done = done and (not taker.account or table.accounts.may_borrow(taker.account, 0))
+        if done and (table.serving or not table.brake(taker, since=took)):  # a gang is braked as a whole
             return True
     table.roll_back(mark)
     return False

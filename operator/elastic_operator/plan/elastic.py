@@ -11,18 +11,20 @@ from dataclasses import replace
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import count_failure, failed_pods, over_for_good, short_failure
+from elastic_operator.plan.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.losses import MASTER_LOST, count_losses, lost_count
 from elastic_operator.plan.observation import (
     Observation,
     at,
     end_incarnation,
+    fail,
     is_running,
     master_of,
     replace_all,
     seconds,
 )
+from elastic_operator.plan.progress import new_failures
 
 FIRST_GROWTH_SECONDS = 600.0
 LONGEST_GROWTH_SECONDS = 7200.0
@@ -42,6 +44,20 @@ def failure(seen: Observation, now: float) -> Observation:
         return over
     master = next((pod for pod in failed if pod.role == "master"), None)
     return seen if master is None else _replace_failed_master(seen, master, now)
+
+
+def over_after_restarts(seen: Observation, now: float) -> Observation:
+    """Failures that the master tells of end the job, too, with the first that is more than are allowed.
+
+    An edit that allows fewer than there were ends no job that trains.
+    """
+    new = new_failures(seen)
+    in_all = seen.status.total_failures + new
+    too_many = too_many_in_all(seen, in_all) if new else ""
+    if not too_many:
+        return seen
+    status = seen.status.model_copy(update={"total_failures": in_all})
+    return fail(replace(seen, status=status), now, "RestartLimitReached", too_many)
 
 
 def losses(seen: Observation, now: float) -> Observation:

@@ -49,8 +49,8 @@ _GROWS_LATER = (
     " or wait."
 )
 _TAKES_NOTHING = (
-    "Nobody makes way for it for now: the operator met an error of its own at what it gave this job last. Edit the job"
-    " to have it tried at once, or wait."
+    "Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it tried at once,"
+    " or wait."
 )
 _GROWS_LESS = (
     "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"
@@ -104,9 +104,13 @@ class Explainer:
         said = why_quota(self._table, claim, size, _wanted(need))
         if said:
             return Why(*said)
+        if held := self._table.braked.get(claim):
+            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_asking(claim, lacking.message, self._table.now)
-        return Why(lacking.limit, text if job.takes else f"{text} {_TAKES_NOTHING}", wake_at)
+        if job.avoided:
+            text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
+        return Why(lacking.limit, text if claim.takes(self._table.now) else f"{text} {_TAKES_NOTHING}", wake_at)
 
     def _need(self, claim: Claim, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

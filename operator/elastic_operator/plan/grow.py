@@ -58,7 +58,7 @@ def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
     if may_use and _grow_freely(table, claim, size):
         return Growth.DONE
-    taken = claim.job.takes and _grow_at_others_cost(table, claim, size, too_many)
+    taken = claim.takes(table.now) and _grow_at_others_cost(table, claim, size, too_many)
     return Growth.DONE if taken else Growth.NEVER
 
 

@@ -25,9 +25,9 @@ def turn(claim: Claim) -> Turn:
 def next_ask(claim: Claim, now: float) -> Hashable:
     """What its next size asks for; alike for jobs that all may grow, or none. One that must wait stands for itself."""
     job = claim.job
-    if claim.gives or claim.losses or job.grow_after > now or job.failed_until > now:
+    if claim.gives or claim.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
         return job.uid
-    return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible, job.takes
+    return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible, claim.takes(now)
 
 
 class Growers:

@@ -20,7 +20,8 @@ from elastic_operator.plan.victims import Cost, Victims
 MOST_NEW_PLACES = 32
 """For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
 
-The next pass goes on. It follows at once, since each pod that is planned for is nominated, and that is news.
+A gang is served as a whole where it is served at all. The next pass goes on. It follows at once, since each pod that is
+planned for is nominated, and that is news.
 """
 Hopeless = dict[tuple[str, int, tuple[bool, int] | None, Ask | None, Ask], int]
 """For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
@@ -35,6 +36,7 @@ def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
         _come_back(table, claim)
     table.set_served(claim, claim.complete or _try_beside_asked(table, claim, hopeless))
     if claim.served:
+        table.braked.pop(claim, None)
         table.set_reserves(claim, False)
     elif claim.displaced:
         table.release_all(claim)
@@ -75,19 +77,22 @@ def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
     master, workers = claim.missing(claim.minimum)
     if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
         return True
-    if claim.job.waiting or not claim.job.takes:
+    if claim.job.waiting or not claim.takes(table.now):
         return False
     request = claim.request
     foreign = (request.preempts, request.priority) if request else None
     shapes = (claim.team, claim.job.priority, foreign, claim.master if master else None, claim.worker)
     if request and _goes_where_reserved(table, claim, request):
         return True
-    if workers >= hopeless.get(shapes, workers + 1) or (request and table.new_places >= MOST_NEW_PLACES):
+    going_on = claim.taker in table.going_on
+    is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
+    if is_hopeless or (request and not table.serving and table.new_places >= MOST_NEW_PLACES):
         return False
     if _displace_any(table, claim, only=None):
         table.new_places += request is not None
         return True
-    if not claim.kept and claim.job.preemptible and not table.spares_whole_jobs(claim):
+    alone = table.spares_whole_jobs(claim) or going_on
+    if not claim.kept and claim.job.preemptible and not alone:
         hopeless[shapes] = workers
     return False
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
@@ -113,11 +114,13 @@ class JobDemand:
 
     `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
     words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
-    taken from it. Unless it `takes` it gets what is idle, and nobody makes way for it. `running_since` is when it last
-    began to run (0 = it does not), `waiting_since` when it began to wait for its minimum. Where there are
-    autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum lacks, from `nodes_from`
-    on (None: never); `waiting` are those that do, until `nodes_until`. They are no members: they hold nothing.
-    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them.
+    taken from it. Unless it `takes`, and before `takes_from`, it gets what is idle, and nobody makes way for it.
+    `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait for its
+    minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum
+    lacks, from `nodes_from` on (None: never); `waiting` are those that do, until `nodes_until`. They are no members:
+    they hold nothing.
+    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
+    nodes that its shapes are kept from for a while, in words.
     """
 
     uid: str
@@ -143,9 +146,11 @@ class JobDemand:
     flavor_problem: str = ""
     preemptible: bool = True
     takes: bool = True
+    takes_from: float = 0.0
     running_since: float = 0.0
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
+    avoided: tuple[str, ...] = ()
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
@@ -159,7 +164,9 @@ class Request:
     has nominated it for: what is free there, or becomes free, is its. `preempts`:
     kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
     priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
-    volumes, claims).
+    volumes, claims). Those of one `gang` ("" = the pod is on its own) get all their places in one pass, or none (144);
+    one that `may_be_split` is served pod by pod as far as its team is guaranteed less than all of it. One that does not
+    `take` has only what is free.
     """
 
     uid: str
@@ -173,11 +180,51 @@ class Request:
     reserved: str = ""
     preempts: bool = True
     unplannable: str = ""
+    gang: str = ""
+    may_be_split: bool = False
+    takes: bool = True
 
     @property
     def promised(self) -> bool:
         """Whether a place is promised to it, so that nobody else may have it."""
         return bool(self.reserved or self.nominated)
+
+
+UNBRAKED = 1 << 60
+
+
+class Brake(StrEnum):
+    """The limits of reclaim, by the names of their settings."""
+
+    FOR_ONE = "reclaim.maxEvictionsPerDecision"
+    IN_ALL = "reclaim.maxEvictionsPerMinute"
+
+
+class Taker(NamedTuple):
+    """Who has pods of others go: the team, and the job or foreign pod (uid), or the gang of foreign pods."""
+
+    team: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """The most pods of others that may go within a minute (138), for each team and for all together.
+
+    `gone` are those (uids) that were told to go in the last minute, and for whom. The limits that are `firm` were set
+    by somebody. Of the limit for all, `kept` pods are for the taker `first` alone, which has waited for long.
+    """
+
+    for_one: int = UNBRAKED
+    in_all: int = UNBRAKED
+    gone: Mapping[str, Taker] = field(default_factory=dict)
+    firm: frozenset[Brake] = frozenset(Brake)
+    first: Taker | None = None
+    kept: int = 0
+
+    def kept_from(self, taker: Taker) -> int:
+        """How much of the limit for all is not for that one."""
+        return self.kept if self.first is not None and self.first != taker else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +235,7 @@ class Snapshot:
     policy covers; every other namespace is a team called `namespace NAME`, like `default_team`: if that has a parent,
     it is among the `teams`, and what all these namespaces get is divided among them. A job that has waited for
     `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another, and none to
-    foreign pods.
+    foreign pods; with it, no more than the `brakes` allow.
     """
 
     now: float
@@ -202,3 +249,10 @@ class Snapshot:
     requests: tuple[Request, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
+    brakes: Brakes = field(default_factory=Brakes)
+
+
+def gpus_in(snapshot: Snapshot) -> int:
+    """The GPUs of all nodes, whatever state they are in."""
+    names = snapshot.gpu_resources
+    return sum(node.allocatable.get(name, 0) for node in snapshot.nodes for name in names)

@@ -7,12 +7,13 @@ all pods, and whoever reads it later, another replica of this operator included,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.job import Job, OwnPod
+from elastic_operator.plan.job import Job, OwnPod, Survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,10 @@ class Observation:
     `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
     be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
     the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
+    `avoided` are nodes on which none is to be created now, each with why and until when, in words.
     Of the nodes of its pods `unready_nodes` are not Ready, and `lost_nodes` have been so for too long; `kept_nodes`
     would be lost, too, if not so many were away at once, and `training_nodes` if the master did not say that pods there
-    train.
+    train. `asked` are the pods of a Torchrun job of which it is asked now whether they go on without the others.
     """
 
     job: Job
@@ -35,6 +37,8 @@ class Observation:
     lost_nodes: frozenset[str] = frozenset()
     kept_nodes: frozenset[str] = frozenset()
     training_nodes: frozenset[str] = frozenset()
+    asked: Survivors | None = None
+    avoided: Mapping[str, str] = field(default_factory=dict)
     hold_until: float = 0.0
     held_back: bool = False
     finishing: bool = False
@@ -46,10 +50,11 @@ class Observation:
     def wants_pods(self) -> bool:
         """Whether the allocator may give the job pods: not suspended, not ended, not waiting to be tried.
 
-        One that cannot be read any more, or more of whose pods are refused, may keep those that it has.
+        One that cannot be read any more, or is held, or more of whose pods are refused, may keep those that it has.
         """
         spec = self.job.spec
-        over = self.status.finished or self.held_back or (self.job.stands and not self.live)
+        waits = self.job.stands or self.status.held_until
+        over = self.status.finished or self.held_back or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
 
@@ -83,15 +88,23 @@ def set_condition(
     return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
 
 
-def record(status: JobStatus, now: float, before: int, after: int, reason: str, message: str) -> JobStatus:
+def record(
+    status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
+) -> JobStatus:
     """The status with one more change of size in its history."""
-    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message)
+    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
     return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
 
 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     """The status under which every present pod is on its way out."""
-    update = {"incarnation": status.incarnation + 1, "running_since": None, "replicas": 0, **more}
+    update = {
+        "incarnation": status.incarnation + 1,
+        "running_since": None,
+        "replicas": 0,
+        "held_until": None,
+        **more,
+    }
     if status.master_epoch is not None:
         update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
     return status.model_copy(update=update)

@@ -12,10 +12,20 @@ from math import inf
 
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan import elastic
+from elastic_operator.plan.active import active_for, holds_nodes
 from elastic_operator.plan.decisions import Event
-from elastic_operator.plan.failures import give_up_after_failure, has_failed, short_failure, was_told_to_go
+from elastic_operator.plan.failures import (
+    FORGOTTEN,
+    UNMARKED,
+    give_up_after_failure,
+    has_failed,
+    has_progressed,
+    short_failure,
+    was_told_to_go,
+)
+from elastic_operator.plan.flapping import hold_still
 from elastic_operator.plan.job import Job, OwnPod
-from elastic_operator.plan.losses import losses
+from elastic_operator.plan.losses import avoiding, losses
 from elastic_operator.plan.observation import (
     Observation,
     at,
@@ -29,12 +39,15 @@ from elastic_operator.plan.observation import (
     set_condition,
 )
 from elastic_operator.plan.still_training import fresh_until, still_training
-from elastic_operator.plan.taken_back import blocked, refused, stuck
+from elastic_operator.plan.survivors import ASK_SECONDS, decided_at, survivors
+from elastic_operator.plan.taken_back import blocked, not_started, refused, shut_out, stuck, takes_from
 from elastic_operator.plan.warnings import warn
 from elastic_operator.plan.words import pods
 
 STEADY_SECONDS = 600.0
 """Running so long without another one forgets earlier failures and waits."""
+MOST_WAITS_ENDED = 5
+"""So many edits end a job's wait for what could not be had."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -64,6 +77,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 
 def _hold(seen: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
+    seen = avoiding(seen, now)
     retry = seen.status.retry
     if retry is None or retry.waits_for or (retry.size is not None and seen.live):
         return seen
@@ -82,17 +96,35 @@ def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: flo
     kept = disruption.kept & due.keys() if disruption else frozenset()
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
+    seen = _ask_the_others(seen, unready, now)
+    decided = decided_at(seen.job, seen.asked, now)
+    undecided = frozenset(asked_about) if now < decided else frozenset()
     wake = {node: since + patience for node, since in unready.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(seen.job, now))
+    wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
     return replace(
         seen,
         unready_nodes=frozenset(unready),
-        lost_nodes=frozenset(due) - kept - training,
+        lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        wake_at=tuple(time for time in wake.values() if time < inf),
+        wake_at=(*seen.wake_at, *(time for time in wake.values() if time < inf)),
     )
+
+
+def _ask_the_others(seen: Observation, unready: Mapping[str, float], now: float) -> Observation:
+    """Whether it is to be asked now if the job's pods on other nodes go on, and from when on if not yet."""
+    assert seen.job.spec is not None
+    left = survivors(seen.job, seen.status, unready)
+    if left is None:
+        return seen
+    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
+    times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
+    begins = min(times, default=inf) + patience - ASK_SECONDS
+    if now < begins:
+        return replace(seen, wake_at=(begins,) if begins < inf else ())
+    return replace(seen, asked=left)
 
 
 def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observation:
@@ -135,13 +167,15 @@ def _why_lost(seen: Observation, node: str, since: float) -> str:
 
 
 def _deadline(seen: Observation, now: float) -> Observation:
+    """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
     assert seen.job.spec is not None
     limit = seen.job.spec.active_deadline_seconds
-    if limit is None or seen.status.start_time is None:
+    if limit is None:
         return seen
-    end = seconds(seen.status.start_time) + limit
-    if now < end:
-        return replace(seen, wake_at=(*seen.wake_at, end))
+    holds = holds_nodes(seen)
+    left = limit - active_for(seen.status, holds=holds, now=now)
+    if left > 0:
+        return replace(seen, wake_at=(*seen.wake_at, now + left)) if holds else seen
     return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
@@ -163,7 +197,7 @@ def _suspension(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(seen.live))} stopped.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
 def _outdated(seen: Observation, now: float) -> Observation:
@@ -173,19 +207,29 @@ def _outdated(seen: Observation, now: float) -> Observation:
         return seen
     status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None), event)
+    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
 def _steady(seen: Observation, now: float) -> Observation:
-    """Ten minutes of running forget failures, and ten since something could be tried again that it had to wait."""
+    """Progress forgets failures, ten minutes of running where it cannot be told (135).
+
+    What had to wait is forgotten ten minutes after it could be tried again.
+    """
     status = seen.status
     if status.running_since is None:
         return seen
     running_since = seconds(status.running_since)
-    if status.failures:
-        seen = _forgets(seen, now, running_since, failures=0)
+    progressed = has_progressed(status)
+    if status.failures and progressed:
+        seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
+    elif status.failures and progressed is None:
+        seen = _forgets(seen, now, running_since, **FORGOTTEN)
+    if status.waits_ended_by_edits:
+        seen = _forgets(seen, now, running_since, waits_ended_by_edits=None)
     if status.retry:
-        seen = _forgets(seen, now, max(running_since, seconds(status.retry.not_before)), retry=None)
+        seen = _forgets(
+            seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
+        )
     return seen
 
 
@@ -197,30 +241,54 @@ def _forgets(seen: Observation, now: float, since: float, **fields: object) -> O
     return replace(seen, status=seen.status.model_copy(update=fields))
 
 
+def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before.
+
+    For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
+    have it make pods, and hold GPUs, without end.
+    """
+    retry, ended = seen.status.retry, seen.status.waits_ended_by_edits or 0
+    if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
+        return seen
+    if ended >= MOST_WAITS_ENDED:
+        told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        return replace(seen, events=(*seen.events, Event("ScaleUpBlocked", told)))
+    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))
+
+
 _TORCHRUN = (
+    _edited,
     _deadline,
     _success,
     give_up_after_failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
+    shut_out,
     losses,
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )
 _ELASTIC = (
+    _edited,
     _deadline,
     _success,
+    elastic.over_after_restarts,
     elastic.failure,
     _suspension,
     _outdated,
+    hold_still,
     warn,
+    shut_out,
     elastic.losses,
     elastic.absence,
     refused,
     blocked,
     stuck,
+    not_started,
     _steady,
 )

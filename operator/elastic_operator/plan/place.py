@@ -214,6 +214,10 @@ class Board:
     def _count_gpus(self, free: Mapping[str, int]) -> int:
         return sum(free.get(name, 0) for name in self.gpu_resources)
 
+    def is_free(self, ask: Ask, node: int) -> bool:
+        """Whether there is room for such a pod now, while what leaves has not left."""
+        return self._now[node].fits(ask)
+
     def make_ready(self, ask: Ask, spot: Spot) -> Spot:
         """The same place, ready if its room is free now after all."""
         if spot.ready or not self._now[spot.node].fits(ask):

@@ -18,6 +18,8 @@ TRAINING_SECONDS = 20.0
 """How far the training is, is written no more often than this."""
 HEARD_SECONDS = 60.0
 """A launcher answers soon after its container runs. One that does not for so long may be out of reach for good."""
+FAILURE = "Failure"
+"""The reason of a group's change that a script's failure caused."""
 CLOCKS_APART_SECONDS = 60.0
 """So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
 
@@ -47,9 +49,22 @@ def take_report(seen: Observation, now: float) -> Observation:
         measured_by = report.read_at + MEASURED_SECONDS
         if now < measured_by:
             return replace(seen, status=status, wake_at=(*seen.wake_at, measured_by))
-    status = status.model_copy(update={"membership_generation": report.generation})
+    failed = status.total_failures + new_failures(seen)
+    status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*seen.events, _formed(report, latest)) if report.members else seen.events
     return replace(seen, status=status, events=events)
+
+
+def new_failures(seen: Observation) -> int:
+    """How many groups were formed anew after a failure since the one that the status knows.
+
+    Each incarnation counts its groups from 1.
+    """
+    report, known = report_of(seen), seen.status.membership_generation or 0
+    if report is None or report.generation == known:
+        return 0
+    since = known if report.generation > known else 0
+    return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
 
 
 def heard_by(seen: Observation) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.active import account, holds_nodes
 from elastic_operator.plan.job import OwnPod
 from elastic_operator.plan.observation import Observation, at, is_running, seconds
 from elastic_operator.plan.progress import first_ranks, is_whole, world_size
@@ -28,6 +29,7 @@ def with_counts(seen: Observation, now: float) -> JobStatus:
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(seen, running, now),
     }
+    update |= account(status, holds=holds_nodes(seen), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):

@@ -1,5 +1,5 @@
 """What the master of an Elastic job last said of its group. A user's pod says it: it is shown, and decides nothing but
-which nodes of its own job's pods are not given up yet (`still_training.py`).
+which nodes of its own job's pods are not given up yet (`still_training.py`), and when its own job has failed too often.
 """
 
 from __future__ import annotations

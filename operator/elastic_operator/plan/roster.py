@@ -20,7 +20,7 @@ class Roster:
     """Claims, kept up with what the snapshot says of their jobs.
 
     `unserved` wait for their minimum, `growers` may get more, `odd` need a look before anything is decided (members
-    to let go, or not bound yet), `partial` have a size that is not allowed.
+    to let go, or not bound yet), `partial` have a size that is not allowed. `gangs` are the foreign pods of each gang.
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
@@ -35,6 +35,7 @@ class Roster:
         self.growers = Growers()
         self.odd: set[Claim] = set()
         self.partial: set[Claim] = set()
+        self.gangs: dict[str, set[Claim]] = {}
 
     def renew(
         self, snapshot: Snapshot, *, leave: Callable[[Claim], None], join: Callable[[Iterable[Claim]], None]
@@ -74,6 +75,8 @@ class Roster:
         claim.staying = claim.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(claim)
         self._by_uid[job.uid] = claim
+        if claim.gang:
+            self.gangs.setdefault(claim.gang, set()).add(claim)
         self._order[claim] = _order(job, in_turns=team in self._in_turns)
         return claim
 
@@ -82,6 +85,10 @@ class Roster:
         self.by_team[claim.team].remove(claim)
         if claim.account:
             self.by_account[claim.account].remove(claim)
+        if claim.gang:
+            self.gangs[claim.gang].discard(claim)
+            if not self.gangs[claim.gang]:
+                del self.gangs[claim.gang]
         self.growers.discard(claim)
         for group in (self.unserved, self.odd, self.partial):
             group.discard(claim)
@@ -147,4 +154,5 @@ def _as_job(request: Request) -> JobDemand:
         worker=request.shape,
         free_up_to=1,
         flavor=request.flavor,
+        takes=request.takes,
     )

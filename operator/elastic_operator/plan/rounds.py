@@ -7,11 +7,13 @@ job or one step at a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.accounts import Account, Tier
 from elastic_operator.plan.claim import Claim
 from elastic_operator.plan.displace import give_back
+from elastic_operator.plan.gangs import serve_gang
 from elastic_operator.plan.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
 from elastic_operator.plan.growers import Queue
 from elastic_operator.plan.minimum import Hopeless, reserve, serve_minimum, starves
@@ -81,16 +83,51 @@ class Minima:
         for other in sorted(self._table.displaced, key=lambda other: other.rank):
             if other.team == claim.team and other.rank < claim.rank and _waits(other):
                 self._serve(other, tier)
+        if claim.gang:
+            self._serve_gang(claim.gang, tier)
+        else:
+            self._serve_alone(claim, tier)
+
+    def _serve_alone(self, claim: Claim, tier: Tier) -> None:
         alike = _alike(self._table, claim)
         if alike is not None and self._in_vain.get(alike) == self._table.board.moves:
             return
-        right = _right(self._table, claim)
+        right = _right(self._table, claim, claim.gpus_missing(claim.minimum))
         if right <= tier and (may_borrow_again(claim, right) or self._makes_do(claim)):
             serve_minimum(self._table, claim, self._hopeless)
             if not claim.served and right == tier:
                 self._reserve(claim)
         if alike is not None and not claim.served:
             self._in_vain[alike] = self._table.board.moves
+
+    def _serve_gang(self, name: str, tier: Tier) -> None:
+        """All pods of the gang that wait, by the right that their team has to all of them together.
+
+        One that may be split is served pod by pod where that is no guarantee, or there is no room for all of it.
+        """
+        table = self._table
+        gang = sorted((claim for claim in table.roster.gangs[name] if _waits(claim)), key=lambda claim: claim.rank)
+        self._tried.update(gang)
+        if name in table.split_gangs:
+            return
+        kinds = Counter(_alike(table, claim) for claim in gang)
+        alike = None if None in kinds else frozenset(kinds.items())
+        if alike is not None and self._in_vain.get(alike) == table.board.moves:
+            return
+        need = Counter[Account | None]()
+        for claim in gang:
+            need[claim.account] += claim.gpus_missing(claim.minimum)
+        right = max(_right(table, claim, need[claim.account]) for claim in gang)
+        may_be_split = all(claim.request and claim.request.may_be_split for claim in gang)
+        if right is Tier.GUARANTEED or not may_be_split:
+            if right <= tier and may_borrow_again(gang[0], right):
+                serve_gang(table, gang, self._hopeless)
+            may_be_split &= name in table.tried_gangs
+        if may_be_split and not gang[0].served:
+            for claim in gang:
+                self._serve_alone(claim, tier)
+        elif alike is not None and not gang[0].served:
+            self._in_vain[alike] = table.board.moves
 
     def _makes_do(self, claim: Claim) -> bool:
         """Whether its minimum takes no more than it has."""
@@ -105,11 +142,10 @@ class Minima:
                 reserve(self._table, claim)
 
 
-def _right(table: Table, claim: Claim) -> Tier:
-    """By what right the team could use its minimum, if its other jobs gave what they must for it."""
+def _right(table: Table, claim: Claim, need: int) -> Tier:
+    """By what right the team could use so many more GPUs, if its other jobs gave what they must for the claim."""
     if claim.account is None:
         return Tier.GUARANTEED
-    need = claim.gpus_missing(claim.minimum)
     right = claim.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
@@ -122,13 +158,13 @@ def _right(table: Table, claim: Claim) -> Tier:
 def _alike(table: Table, claim: Claim) -> Hashable | None:
     """Equal for those that are tried in the same way while nothing moves; None for who has anything of its own."""
     job, request = claim.job, claim.request
-    if claim.size or claim.displaced or (request and request.reserved):
+    if claim.size or claim.displaced or (request and request.reserved) or claim.taker in table.going_on:
         return None
     waits_for_nodes = job.waiting or job.nodes_from is not None or claim.asked is not None
     if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(table, claim):
         return None
     asks = claim.master, claim.worker, claim.minimum
-    takes = job.takes, request and request.preempts, table.spares_whole_jobs(claim)
+    takes = claim.takes(table.now), request and request.preempts, table.spares_whole_jobs(claim)
     return claim.account, claim.team, job.flavor, *asks, job.priority, *takes, claim.losses
 
 
@@ -152,6 +188,7 @@ def _grow_one(table: Table, tier: Tier, queue: Queue, too_many: TooMany) -> bool
     while head := queue.first():
         group, claim = head
         if grow(table, claim, tier, too_many) is Growth.DONE:
+            table.braked.pop(claim, None)
             queue.grew(group, claim)
             return True
         queue.give_up(group)

@@ -121,15 +121,19 @@ def _without_pods(seen: Observation, now: float) -> Plan:
 
 
 def _start_over_if_needed(seen: Observation, grant: Grant) -> Observation:
-    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation."""
+    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation.
+
+    One that is left below the job's minimum does not train at any size: those that stay wait for the others (16).
+    """
     if not seen.live or seen.finishing:
         return seen
+    may_run = seen.job.spec is None or grant.replicas >= seen.job.spec.min_replicas
     frozen = next((pod.nnodes for pod in seen.live if pod.nnodes), None)
     if grant.replicas == 0:
         why = f"All GPUs are given back: {grant.message}"
     elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
-    elif frozen and grant.replicas < frozen[0] and grant.release:
+    elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
     else:
         return seen
@@ -146,7 +150,7 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     """
     before, after, status = seen.status.target_replicas, grant.replicas, seen.status
     if before == after or seen.finishing:
-        return _tell_of_exchange(seen, grant)
+        return _tell_of_exchange(seen, grant, now)
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -176,12 +180,17 @@ def _write_down_change(seen: Observation, grant: Grant, now: float) -> Observati
     return replace(seen, status=status, commit=commit, events=(*seen.events, event))
 
 
-def _tell_of_exchange(seen: Observation, grant: Grant) -> Observation:
-    """As many pods as before, but some make way for others, and come again elsewhere."""
-    if seen.finishing or not grant.takers or not any(pod.uid in grant.release for pod in seen.live):
+def _tell_of_exchange(seen: Observation, grant: Grant, now: float) -> Observation:
+    """As many pods as before, but some make way for others, and come again elsewhere.
+
+    Where none comes, the change was written down by a leader that did not get further.
+    """
+    if seen.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in seen.live):
         return seen
     reason, why = _why_smaller(grant)
-    return replace(seen, events=(*seen.events, Event(reason, f"{why} As many pods come elsewhere.")))
+    told, size = f"{why} As many pods come elsewhere.", grant.replicas
+    status = record(seen.status, now, size, size, reason, told)
+    return replace(seen, status=status, events=(*seen.events, Event(reason, told)))
 
 
 def _why_smaller(grant: Grant) -> tuple[str, str]:

@@ -7,6 +7,7 @@ schedulers) makes the shape unpinnable, with the reason in words; how much fits 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_operator.api.template import requests_of
@@ -17,6 +18,18 @@ VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 A claim that is missing here does not exist (yet)."""
 
 DEFAULT_SCHEDULER = "default-scheduler"
+
+
+NAME_FIELD = "metadata.name"
+
+
+def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+    """The shape, for none of these nodes. Terms of affinity are alternatives, so this is added to each."""
+    if not nodes:
+        return shape
+    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
+    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
+    return replace(shape, affinity=added)
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:

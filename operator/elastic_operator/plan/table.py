@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.accounts import Account, Accounts
+from elastic_operator.plan.braking import Braked, Tally, braked, taker_of
 from elastic_operator.plan.claim import MASTER, Claim, Seat, keep_order
 from elastic_operator.plan.model import Member, Resources, Snapshot
 from elastic_operator.plan.place import Board, Mark, Spot
@@ -22,8 +23,12 @@ class Table:
 
     `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
     `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
-    this pass was served before, and nothing in the end. `new_places` is how many foreign pods got a place by having
-    others go that had none before.
+    this pass was served before, and nothing in the end, and `split_gangs` the gangs that get nothing, as only a part of
+    each had places then. `new_places` is how many foreign pods got a place by having others go that had none before.
+    `serving` is the gang that is served now, and `tried_gangs` are those that were, with how many pods together in
+    `tried_pods`. `taken` are the pods (uids) that were taken: from whom, and who was the last to.
+    `braked` are those who get less than they would take, `going_on` the takers (uids) for whom pods were told to go in
+    the last minute.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -38,6 +43,12 @@ class Table:
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.ways: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
+        self.split_gangs = frozenset[str]()
+        self.tried_gangs: set[str] = set()
+        self.taken: dict[str, tuple[Claim, Member, Claim]] = {}
+        self.tally = Tally({})
+        self.braked: dict[Claim, Braked] = {}
+        self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -56,7 +67,10 @@ class Table:
         """From what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.ways = set(), set(), {}, {}
-        self.new_places = 0
+        self.new_places, self.taken, self.braked = 0, {}, {}
+        self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
+        self.tally = Tally(snapshot.brakes.gone)
+        self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
         odd = sorted(self.roster.odd, key=lambda claim: claim.rank)
         for claim in odd:
             self._count_unplaced(claim)
@@ -161,7 +175,7 @@ class Table:
         node = self.board.number.get(request.reserved or request.nominated) if request else None
         if request is None or node is None or (request.reserved and not self.board.fits(claim.master, node)):
             return
-        self.sit(claim, Seat(MASTER, Spot(node, ready=False)))
+        self.sit(claim, Seat(MASTER, Spot(node, ready=self.board.is_free(claim.master, node))))
         self.set_served(claim, True)
 
     def gpus_of(self, requests: Resources) -> int:
@@ -230,6 +244,8 @@ class Table:
 
     def _keep(self, claim: Claim, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         claim.kept = kept
+        if member.uid in self.taken:
+            self._count_taken(member.uid, goes=sign < 0)
         self._charge_member(claim, member, sign)
         self.touched.add(claim)
 
@@ -264,7 +280,59 @@ class Table:
             return
         self._note(claim, "losses", claim.losses + (claim.team != taker.team))
         self._note(claim, "takers", tuple(dict.fromkeys((*claim.takers, taker))))
-        self._note(taker, "took", (*taker.took, *((claim, member) for member in members)))
+        more = tuple((claim, member) for member in members)
+        self._note(taker, "took", (*taker.took, *more))
+        for _, member in more:
+            self._attribute(claim, member, taker)
+
+    def _attribute(self, owner: Claim, member: Member, taker: Claim) -> None:
+        self.board.on_undo(partial(self._put_back, member.uid, self.taken.get(member.uid)))
+        self.taken[member.uid] = owner, member, taker
+        self._count_taken(member.uid, goes=not self._keeps(owner, member))
+
+    def _put_back(self, uid: str, taken: tuple[Claim, Member, Claim] | None) -> None:
+        if taken is None:
+            del self.taken[uid]
+            self.tally.put(uid, None)
+            return
+        self.taken[uid] = taken
+        self._count_taken(uid, goes=not self._keeps(taken[0], taken[1]))
+
+    def _count_taken(self, uid: str, *, goes: bool) -> None:
+        """Count what is an eviction: jobs of a team make way for each other without."""
+        owner, _, taker = self.taken[uid]
+        is_eviction = owner.team != taker.team or taker.request is not None
+        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
+
+    def going(self) -> Iterator[tuple[str, Claim, Claim]]:
+        """The pods (uids) that go for somebody else, with whose they are and who gets the room."""
+        for uid, (owner, member, taker) in self.taken.items():
+            if not self._keeps(owner, member):
+                yield uid, owner, taker
+
+    def _keeps(self, owner: Claim, member: Member) -> bool:
+        node = owner.at.get(member.uid)
+        return member.uid in self.residents[node] if node is not None else member in owner.kept
+
+    def brake(self, taker: Claim, *, since: int) -> bool:
+        """Whether what it took after its first `since` pods is too much; remembered until it has all the same."""
+        return self.brake_taken(taker, (member.uid for _, member in taker.took[since:]))
+
+    def brake_taken(self, taker: Claim, pods: Iterable[str]) -> bool:
+        """Whether it is too much that these pods (uids) go for it."""
+        wanted = len(self.tally.going.keys() & set(pods))
+        if not wanted:
+            return False
+        found = braked(self.snapshot.brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
+        if found is not None:
+            self.braked[taker] = found
+        return found is not None
+
+    def _waits_behind(self, taker: Claim) -> bool:
+        """Whether one of its team that goes before it waits for its turn: else small ones would keep it from that."""
+        ahead = (claim for claim, one in self.braked.items() if not one.waits_for_a_person)
+        team = taker_of(taker).team
+        return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
 
     def spares_whole_jobs(self, claim: Claim) -> bool:
         """Whether it has none go in this pass, since it would lose its room again."""
@@ -280,6 +348,7 @@ class Table:
             self._note(owner, "takers", tuple(dict.fromkeys((*others, *there))))
             for taker in there:
                 self._note(taker, "took", (*taker.took, (owner, member)))
+                self._attribute(owner, member, taker)
 
     def _note(self, claim: Claim, what: str, value: object) -> None:
         self.board.on_undo(partial(setattr, claim, what, getattr(claim, what)))

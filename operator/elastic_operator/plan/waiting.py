@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from elastic_operator.plan.job import OwnPod
+from elastic_operator.plan.job import STARTS, OwnPod
 from elastic_operator.plan.observation import Observation
 from elastic_operator.plan.shape import DEFAULT_SCHEDULER
 from elastic_operator.plan.words import MOST_NAMED, listed
 
 UNSEEN_SECONDS = 30.0
 """kube-scheduler looks at a new pod within milliseconds, with a long queue before it within seconds."""
-_STARTS = ("", "ContainerCreating", "PodInitializing")
 
 
 def seen_by(seen: Observation) -> list[float]:
@@ -37,7 +36,7 @@ def why_pods_wait(seen: Observation, now: float) -> list[str]:
 def _why(seen: Observation, pod: OwnPod, now: float) -> str:
     if pod.unschedulable:
         return f"the scheduler finds no node: {pod.unschedulable}"
-    if pod.main.waiting_reason not in _STARTS:
+    if pod.main.waiting_reason not in STARTS:
         return f"{pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
     if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
         return f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s. See whether {_scheduler(seen, pod)} runs."

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_operator.api.status import ConditionType, Truth
+from elastic_operator.api.status import ConditionType, Limit, Truth
 from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.flapping import why_held
 from elastic_operator.plan.observation import Observation, set_condition
 from elastic_operator.plan.progress import report_of
 from elastic_operator.plan.words import listed
@@ -22,6 +23,8 @@ KINDS = (
     ConditionType.FLAGS_NOT_USED,
     ConditionType.POD_PRIORITY_IGNORED,
     ConditionType.PODS_GIVEN_UP,
+    ConditionType.PODS_NOT_STARTED,
+    ConditionType.FLAPPING,
 )
 
 
@@ -64,6 +67,11 @@ def _reasons(seen: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     given_up = _given_up(seen)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
+    known, retry = seen.status.condition(ConditionType.PODS_NOT_STARTED), seen.status.retry
+    if known is not None and retry is not None and retry.reason == known.message:
+        yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
+    if held := why_held(seen.status):
+        yield ConditionType.FLAPPING, Limit.CHANGED_TOO_OFTEN, held
 
 
 def _still_training(seen: Observation) -> str:

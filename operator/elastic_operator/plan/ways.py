@@ -108,16 +108,17 @@ class Ways:
             if trial and unit.claim.account:
                 trial.take(unit.claim.account, unit.gpus - sum(part.gpus for part in parts))
         chosen = _needed(table, taker, role, node, chosen)
-        return Way(node, tuple(chosen), _price(chosen, node, taking))
+        return Way(node, tuple(chosen), _price(chosen, node, taking, gang=bool(table.serving)))
 
 
 def _is_promised(table: Table, node: int, taker: Claim) -> bool:
     """Whether somebody makes way there for another foreign pod already.
 
     kube-scheduler counts a pod that is nominated for a node as if it were there: two of them would keep each other out
-    until the room of both is free.
+    until the room of both is free. Those of one gang wait for all of it anyway.
     """
     others = (claim for claim, _ in table.seated[node] if claim is not taker and claim.request)
+    others = (claim for claim in others if not table.serving or claim.gang != table.serving)
     return any((other.request and other.request.promised) or other.took for other in others)
 
 
@@ -135,13 +136,18 @@ def _needed(table: Table, taker: Claim, role: str, node: int, chosen: list[Unit]
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, taking: Taking | None) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority."""
+def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
+    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority.
+
+    For a gang, few GPUs lost come before that: it takes many nodes, and parts of jobs elsewhere that end with it would
+    be lost in vain (144).
+    """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)
     lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
-        return cost, excess, worst.claim.job.priority, *lost, *weakness, node
+        first, then = (lost, (excess, worst.claim.job.priority)) if gang else ((excess, worst.claim.job.priority), lost)
+        return cost, *first, *then, *weakness, node
     return cost, *lost, excess, *weakness, node
 
 

@@ -47,14 +47,14 @@ def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(
     clock = proxy.filter = ServerClock()
     operator = operators.start(server=proxy.url)
     waits.begin()
-    began = datetime.fromisoformat(waits.world.status("deadline")["startTime"])
+    began = datetime.fromisoformat(waits.world.status("deadline")["activeSince"])
     clock.step(-HOUR)
     waits.edit()
     clock.wait_until_told()
     waits.lose_another_node()
     waits.watch()
     assert waits.amiss() == {}, operator.text()
-    moved = datetime.fromisoformat(waits.world.status("deadline")["startTime"]) - began
+    moved = datetime.fromisoformat(waits.world.status("deadline")["activeSince"]) - began
     assert abs(moved.total_seconds() + HOUR) <= EARLY_SECONDS
 
 

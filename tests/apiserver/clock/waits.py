@@ -122,7 +122,7 @@ class Waits:
         self._expect("back-off", due, 0, lambda look: "back-off-master-0" in look.pods)
 
     def _wait_for_the_deadline(self) -> None:
-        began = self._runs("deadline")["startTime"]
+        began = self._runs("deadline")["activeSince"]
         self._expect("deadline", began, DEADLINE_SECONDS, lambda look: "completionTime" in look.jobs["deadline"])
 
     def _wait_for_a_node(self, pool: str) -> None:

@@ -177,7 +177,8 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
     workers = [Change(time=at(t), from_=3, to=2, reason="PodLost") for t in (190, 180, 170)]
     assert [create.role for create in without_master(history=workers).creates] == ["master"]
     masters = [Change(time=at(t), from_=3, to=2, reason="MasterLost") for t in (190, 180)]
-    assert without_master(history=masters).status.retry.attempt == 2
+    gone = PodStatus(name="toy-master-0", role="master", phase="Pending")
+    assert without_master(history=masters, pods=[gone]).status.retry.attempt == 2
 
 
 def test_while_the_others_wait_the_job_says_so_and_is_not_ready():

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from elastic_operator.api.status import Change
 from elastic_operator.plan.reported import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
@@ -198,3 +200,26 @@ def test_of_a_master_that_is_silent_it_is_said_since_when():
         "2 pods, world size 2. The master has not answered since 2027-01-15T08:01:40Z: whether it trains is not known."
         " Look at its log and its node."
     )
+
+
+FAILED = (make_change(generation=6, reason="Failure"), make_change(generation=5, reason="Failure"))
+
+
+@pytest.mark.parametrize(
+    ("total", "generation", "over"),
+    [(1, 4, True), (0, 4, False), (2, 5, True), (1, 5, False), (9, 6, False)],
+    ids=["two more", "two more, and may", "one more", "one more, and may", "none more, though fewer are allowed now"],
+)
+def test_failures_that_a_master_tells_of_end_the_job_when_there_are_more_of_them_than_it_may_be_started_over(
+    total, generation, over
+):
+    spec = make_elastic_spec(recovery={"maxRestarts": 2})
+    report = make_report(*ALL, generation=6, changes=FAILED)
+    status = planned(report, spec=spec, total_failures=total, membership_generation=generation).status
+    assert (reasons_of(status).get("Failed") == "RestartLimitReached", status.finished) == (over, over)
+    if over:
+        assert status.total_failures == total + 6 - generation
+
+
+def reasons_of(status):
+    return {condition.type: condition.reason for condition in status.conditions if condition.status == "True"}

@@ -10,6 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocate import Allocator, allocate
+from elastic_operator.plan.braking import taker_of
+from elastic_operator.plan.model import Brakes
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
@@ -77,6 +79,18 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
     second = allocate(leaving)
     whole = [job.uid for job in leaving.jobs if len(job.members) >= job.sizes[0] and _has_master(job)]
     assert not any(second[uid].release for uid in whole)
+
+
+@given(shared_snapshots(SHAPES), st.integers(0, 4), st.integers(0, 6))
+def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
+    allocator = Allocator()
+    for brakes in (Brakes(), Brakes(for_one, in_all)):
+        found, table = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._table
+        going = [(uid, owner.team, taker) for uid, owner, taker in table.going()]
+        assert found.taken == {
+            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.request
+        }
+        assert table.tally.in_all == len(found.taken)
 
 
 @given(shared_snapshots(SHAPES), st.data())

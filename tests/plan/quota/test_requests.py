@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.plan.allocate import allocate
 from elastic_operator.plan.minimum import MOST_NEW_PLACES
-from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
 
 N8 = (make_node("n1", 8),)
@@ -249,3 +249,11 @@ def test_of_many_that_a_node_was_promised_to_the_first_in_order_has_it():
     requests = tuple(make_request(f"r{i:02}", reserved="n1") for i in range(12))
     snapshot = replace(make_snapshot(nodes, (), teams=teams), requests=requests)
     assert [[(plan.uid, plan.node) for plan in allocate(snapshot).reclaims] for _ in range(5)] == [[("r00", "n1")]] * 5
+
+
+def test_what_is_free_on_a_node_that_a_pod_was_nominated_for_is_not_used_meanwhile():
+    nodes, teams = (make_node("n1", 4, used=1), make_node("n2", 2)), (make_team("a", 3), make_team("b"))
+    jobs = (make_job("a", 2, team="a"), make_job("b", 1, 2, team="b", on="n2 n1", shape=make_shape(2)))
+    found = allocate(make_snapshot(nodes, jobs, teams=teams, requests=(make_request(nominated="n1"),)))
+    assert len(found["b"].release) == 1
+    assert [slot.ready for slot in found["a"].create] == [False, False]

@@ -260,6 +260,24 @@ def test_too_many_failures_end_the_job_with_the_last_one():
     assert "boom (failure 3 in a row)" in decision.failure.message
 
 
+@pytest.mark.parametrize(
+    ("fields", "act"),
+    [
+        ({"exit_code": 42}, "fail"),
+        ({"exit_code": -9}, "fail"),
+        ({"exit_code": 1}, "form"),
+        ({"exit_code": -9, "rank": -1}, "form"),
+        ({"exit_code": -9, "is_stall": True}, "form"),
+    ],
+    ids=["its own code", "a signal", "another code", "a lost pod", "a stall"],
+)
+def test_a_final_exit_code_ends_the_job_at_the_first_failure(fields, act):
+    board = waiting(make_group(0, 1), member(0), member(1), wish=make_wish(0, 1))
+    board.rules = replace(board.rules, final_exit_codes=frozenset({42, 137}))
+    board.failures, board.failure = 1, replace(failure(1, message="rank 1 failed"), **fields)
+    assert decide(board, 10.0).act == act
+
+
 def test_a_failure_is_tried_again_after_its_time():
     state = waiting(make_group(0, 1), member(0), member(1), wish=make_wish(0, 1))
     state.failures, state.failure, state.restart_at = 2, failure(1), 8.0

@@ -19,7 +19,7 @@ from elastic_worker.coordinator.choose import (
     reconnect_deadline,
     why_not_train,
 )
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, too_many_failures
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, failed_for_good, next_generation
 from elastic_worker.coordinator.describe import describe_change, names
 from elastic_worker.coordinator.in_place import continue_to_checkpoint, decide_in_place, decide_on_stall
 from elastic_worker.coordinator.member import Finished, Joined
@@ -229,7 +229,7 @@ def _waiting(state: CoordinatorState, now: float) -> Decision:
     adopted = _adopt(state, now)
     if adopted is not None:
         return adopted
-    failed = too_many_failures(state)
+    failed = failed_for_good(state)
     if failed is not None:
         return failed
     if now < state.gives_way_until:

@@ -34,6 +34,22 @@ class Decision:
     attempt: RegroupAttempt | None = None
 
 
+def failed_for_good(state: CoordinatorState) -> Decision | None:
+    """Return the decision to fail the job after too many failures in a row, or a final exit code (135); else None."""
+    failure = state.failure
+    if failure is None:
+        return None
+    code = failure.exit_code if failure.exit_code >= 0 else 128 - failure.exit_code
+    if state.failures >= max(1, state.rules.max_failures):
+        why = f"failure {state.failures} in a row"
+    elif failure.rank >= 0 and not failure.is_stall and code in state.rules.final_exit_codes:
+        why = f"exit code {code} is one of recovery.finalExitCodes"
+    else:
+        return None
+    sentence = f"{failure.message} ({why})"
+    return Decision("fail", sentence, failure=replace(failure, message=sentence))
+
+
 def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str) -> Generation:
     """Return the generation that these pods would make now."""
     assert state.wish is not None
@@ -46,11 +62,3 @@ def next_generation(state: CoordinatorState, pods: tuple[Pod, ...], reason: str)
         failures=state.failures,
         step=state.step,
     )
-
-
-def too_many_failures(state: CoordinatorState) -> Decision | None:
-    """Return the decision to fail the job if its script has failed too often in a row; else None."""
-    if state.failure is None or state.failures < max(1, state.rules.max_failures):
-        return None
-    sentence = f"{state.failure.message} (failure {state.failures} in a row)"
-    return Decision("fail", sentence, failure=replace(state.failure, message=sentence))

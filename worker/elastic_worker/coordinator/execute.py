@@ -122,7 +122,7 @@ class Executor:
         """Count a failure, unless a pod that went has caused it."""
         state = self.state
         if not is_script_failure(state, group, now):
-            state.change_reason = "Loss"
+            state.change_reason, state.failure = "Loss", None
             return
         state.failures = 1 if state.progressed else state.failures + 1
         state.restart_at = now + backoff(state.failures)

@@ -22,7 +22,7 @@ from elastic_worker.coordinator.choose import (
     select_in_rank_order,
     why_not_train,
 )
-from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, next_generation, too_many_failures
+from elastic_worker.coordinator.decision import LOOK_SECONDS, Decision, failed_for_good, next_generation
 from elastic_worker.coordinator.describe import describe_change, names
 from elastic_worker.coordinator.member import Joined, Member, NotReady, Ready, Starting
 from elastic_worker.coordinator.model import Failure, Generation, Pod, Wish
@@ -81,7 +81,7 @@ def _decide_on_failure(state: CoordinatorState, group: Generation) -> Decision |
     """Count a process that failed; fail the job after too many in a row."""
     if first := first_failure(state, group):
         return Decision("count_failure", f"{first.pod}: {first.message}", failure=first)
-    return too_many_failures(state)
+    return failed_for_good(state)
 
 
 def decide_on_stall(state: CoordinatorState, group: Generation) -> Decision | None:

@@ -37,6 +37,7 @@ def coordinator_of(settings: Settings) -> Coordinator:
         align_seconds=settings.align_seconds if settings.checkpoint_path else None,
         grace_seconds=settings.grace_seconds,
         max_failures=settings.max_failures,
+        final_exit_codes=settings.final_exit_codes,
         stall_seconds=settings.stall_seconds,
     )
     masters = Succession(settings.checkpoint_path, job_uid=settings.job_uid, epoch=settings.epoch)

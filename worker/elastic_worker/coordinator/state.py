@@ -73,6 +73,7 @@ class Rules:
     align_seconds: float | None = None
     grace_seconds: float = 30.0
     max_failures: int = 3
+    final_exit_codes: frozenset[int] = frozenset()
     stall_seconds: float = 1800.0
 
 

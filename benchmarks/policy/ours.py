@@ -1,0 +1,360 @@
+"""This project's own decisions, called as its loop calls them: observe, allocate, settle, of `elastic_operator.plan`.
+
+Nothing of the policy is written again here. Jobs and pods are given to it as it reads them from Kubernetes, what it
+plans is done at once, and its statuses are kept as the API server keeps them. Of `loop/` this is left out: dry runs
+before reclaim, since nobody refuses pods here, and the turns of those who wait for the limit for all teams (138).
+kube-scheduler is one of ours, which gives a plain pod the fullest node with room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from benchmarks.policy.model import Mode
+from benchmarks.policy.packing import fullest
+from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
+from benchmarks.policy.training import Pod, Training
+from benchmarks.policy.world import World
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus
+from elastic_operator.build.environment import frozen_nnodes
+from elastic_operator.build.names import pod_name
+from elastic_operator.plan.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.decisions import CreatePod, Plan, Share
+from elastic_operator.plan.demand import JobShape, demand_of, job_shape
+from elastic_operator.plan.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.model import Brakes, JobDemand, Node, PodShape, Request, Snapshot, Taker
+from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.observe import observe
+from elastic_operator.plan.reported import Report
+from elastic_operator.plan.settle import settle
+from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.settings import Settings
+from elastic_worker.contract import ROLE_MASTER
+
+EPOCH = 1_800_000_000.0
+"""The beginning of a trace, in seconds since the epoch."""
+GPU = "nvidia.com/gpu"
+MOST_ROUNDS = 40
+"""A change is answered in some rounds of decisions, each of which sees what the one before did."""
+ROUNDS_WITHOUT_PODS = 6
+MINUTE = 60.0
+SETTINGS = Settings()
+
+
+@dataclass(slots=True)
+class _Known:
+    """A job as last looked at. It looks the same until `until`, and its plan is the same until `again_at`."""
+
+    job: Job
+    made: dict[str, CreatePod]
+    pods: dict[str, OwnPod]
+    seen: Observation | None = None
+    until: float = -inf
+    demand: JobDemand | None = None
+    settled: tuple[Observation, Share | None] | None = None
+    again_at: float = inf
+    generation: tuple[int, float] = (0, 0.0)
+
+
+class Ours:
+    """The operator in virtual time."""
+
+    name = "ours"
+
+    def __init__(self, trace: Trace) -> None:
+        self.wake = inf
+        self._allocator = Allocator()
+        self._known: dict[str, _Known] = {}
+        self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
+        self._gone: dict[str, tuple[float, Taker]] = {}
+        self._reserved: dict[str, tuple[str, float]] = {}
+        """Of plain pods: the node, and until when."""
+        self._nodes: dict[str, Node] = {}
+
+    def least(self, job: JobTrace) -> int:
+        """Its minimum."""
+        return job.least
+
+    def mode(self, job: JobTrace) -> Mode:
+        """As it is written."""
+        return job.mode
+
+    def decide(self, world: World) -> None:
+        """Rounds of decisions until nothing is to be done.
+
+        While pods leave, the plan for a job that does not run yet may read otherwise in each round, and no pod comes of
+        it ("Known limits" in ARCHITECTURE.md): such rounds end after some, and the next ones come a second later.
+        """
+        for name in self._known.keys() - world.jobs.keys():
+            del self._known[name]
+        without_pods = 0
+        for _ in range(MOST_ROUNDS):
+            self._schedule(world)
+            snapshot, pods = self._look(world), world.pod_changes
+            allocation = self._allocator.allocate(snapshot)
+            self._reserve(allocation, snapshot.now)
+            if not self._carry_out(world, allocation, snapshot.now):
+                self.wake = self._next_look(snapshot, allocation) - EPOCH
+                return
+            without_pods = without_pods + 1 if world.pod_changes == pods else 0
+            if without_pods == ROUNDS_WITHOUT_PODS:
+                self.wake = world.now + 1.0
+                return
+        raise AssertionError(f"pods come and go in {MOST_ROUNDS} rounds, {world.now:.0f} s")
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _look(self, world: World) -> Snapshot:
+        now = EPOCH + world.now
+        unready = {_node_name(number): EPOCH + since for number, since in world.unready()}
+        for name, job in world.jobs.items():
+            known = self._known.get(name)
+            if known is None:
+                known = self._known[name] = _Known(_new_job(job.trace), {}, {})
+            self._see(known, job, unready, now)
+        self._gone = {uid: (at, taker) for uid, (at, taker) in self._gone.items() if now - at < MINUTE}
+        gone = {uid: taker for uid, (_, taker) in self._gone.items()}
+        return Snapshot(
+            now=now,
+            nodes=tuple(self._node(world, number) for number in range(len(world.places))),
+            jobs=tuple(known.demand for known in self._known.values() if known.demand is not None),
+            gpu_resources=(GPU,),
+            teams=(*self._teams, *SETTINGS.default_parents),
+            team_of={team.name: team.name for team in self._teams},
+            default_team=SETTINGS.default_team,
+            requests=tuple(self._requests(world)),
+            starvation_seconds=SETTINGS.starvation_seconds,
+            brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
+        )
+
+    def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+        """The job and its demand, anew where anything of it may be different."""
+        self._read_pods(known, job, unready, now)
+        if known.seen is not None and known.seen.job is known.job and now < known.until:
+            return
+        seen = known.seen = observe(known.job, unready, now)
+        undecided = seen.commit or seen.status is not seen.job.status
+        times = (time for time in (*seen.wake_at, seen.hold_until) if time > now)
+        known.until = -inf if undecided else min(times, default=inf)
+        demand = demand_of(seen, _shape(job.trace)) if seen.wants_pods else None
+        known.demand = known.demand if demand == known.demand else demand
+
+    def _read_pods(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
+        """The job's pods as the stores have them; those on a node that is away are there until they are deleted."""
+        pods: dict[str, OwnPod] = {}
+        for uid, made in known.made.items():
+            pod, before = job.pods.get(uid), known.pods.get(uid)
+            if pod is not None:
+                pods[uid] = _own_pod(job.trace.name, pod, made, before, now)
+            elif before is not None and before.node in unready and before.deleting_since is None:
+                pods[uid] = before
+        known.made = {uid: made for uid, made in known.made.items() if uid in pods}
+        report = self._report(known, job, pods, now) if known.job.spec and known.job.spec.is_elastic else None
+        same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
+        known.pods = pods
+        if not same or report != known.job.report or unready.keys() & {pod.node for pod in pods.values()}:
+            known.job = replace(known.job, pods=tuple(pods.values()), report=report)
+
+    def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
+        """What the master says of its group; a script with the library says how many samples it has seen."""
+        master = next((pod for pod in pods.values() if pod.role == ROLE_MASTER and pod.deleting_since is None), None)
+        if master is None or not master.ready:
+            return None
+        if known.generation[0] != job.generation:
+            known.generation = job.generation, now
+        members = tuple(pods[pod.uid].name for pod in sorted(job.group, key=lambda pod: pod.index) if pod.uid in pods)
+        return Report(
+            master_uid=master.uid,
+            read_at=known.generation[1],
+            generation=job.generation,
+            state="Running" if members else "Forming",
+            members=members,
+            world_size=sum(pod.gpus for pod in job.group),
+            samples_seen=0 if job.mode is Mode.LIBRARY else None,
+        )
+
+    def _node(self, world: World, number: int) -> Node:
+        """The node; the same object as before where nothing of it changed."""
+        name, place = _node_name(number), world.places[number]
+        used = Counter(pod.trace.team for pod in world.plain.values() if pod.node == number)
+        leaving = Counter(dict(self._leaving(name)))
+        node = Node(
+            name=name,
+            allocatable={GPU: GPUS_PER_NODE, "pods": 250},
+            ready=place.away_since == inf,
+            used=_resources(used.total()),
+            leaving=_resources(leaving.total()),
+            used_by={team: {GPU: count} for team, count in used.items()},
+            leaving_by={team: {GPU: count} for team, count in leaving.items()},
+        )
+        if node != self._nodes.get(name):
+            self._nodes[name] = node
+        return self._nodes[name]
+
+    def _leaving(self, node: str) -> Iterator[tuple[str, int]]:
+        """Whose pods are on their way out there, and their GPUs."""
+        found = Counter[str]()
+        for known in self._known.values():
+            gone = {pod.uid for pod, _ in known.seen.gone} if known.seen else set()
+            for pod in known.pods.values():
+                if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
+                    found[known.job.namespace] += pod.gpus
+        yield from found.items()
+
+    def _requests(self, world: World) -> Iterator[Request]:
+        shape = PodShape(requests={GPU: 1, "pods": 1}, gpus=1)
+        for name, pod in world.plain.items():
+            if pod.node is None:
+                created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
+                yield Request(name, pod.trace.team, name, created, shape, reserved=reserved)
+
+    # -- doing ---------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, world: World) -> None:
+        """kube-scheduler: plain pods go where there is room that is not kept for another one."""
+        now = EPOCH + world.now
+        waiting = {name: pod for name, pod in world.plain.items() if pod.node is None}
+        held = {name: one for name, one in self._reserved.items() if name in waiting and now < one[1]}
+        self._reserved = held
+        for name, pod in waiting.items():
+            others = Counter(node for other, (node, _) in self._reserved.items() if other != name)
+            free = [room - others[_node_name(number)] for number, room in enumerate(world.free())]
+            own = int(held[name][0].removeprefix("node-")) if name in held else None
+            node = own if own is not None and free[own] > 0 else fullest(free, 1)
+            if node is not None:
+                world.place(pod, node)
+                self._reserved.pop(name, None)
+
+    def _reserve(self, allocation: Allocation, now: float) -> None:
+        """Foreign pods for which others go are nominated before."""
+        for one in allocation.reclaims:
+            if one.is_new and (one.losers or one.reserved):
+                self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
+
+    def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
+        """What is planned for each job is done; whether anything was."""
+        moved, taken = False, dict(allocation.taken)
+        for name, known in self._known.items():
+            seen = known.seen
+            assert seen is not None, "all jobs were looked at"
+            share = allocation.share(name) if known.demand is not None else None
+            same = known.settled is not None and known.settled[0] is seen and known.settled[1] == share
+            if same and now < known.again_at:
+                continue
+            spec = known.job.spec
+            assert spec is not None, "every job here can be read"
+            grant = allocation[name] if share is not None else None
+            plan = settle(seen, grant, frozen=frozen_nnodes(spec), now=now)
+            known.settled = seen, share
+            known.again_at = plan.wake_at if plan.wake_at is not None else inf
+            moved |= self._do(world, known, plan, taken, now)
+        return moved
+
+    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Taker], now: float) -> bool:
+        job = world.jobs[known.job.name]
+        going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].stays]
+        if going:
+            world.delete(job, going)
+        for one in plan.deletes:
+            if one.uid in taken:
+                self._gone[one.uid] = now, taken[one.uid]
+            if one.uid not in job.pods:
+                known.made.pop(one.uid, None)
+        for made in plan.creates:
+            assert made.node is not None, "every pod here can be placed"
+            index = 0 if made.role == ROLE_MASTER else made.index + 1
+            known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
+        if told := plan.membership:
+            known.made[told.uid] = replace(known.made[told.uid], membership=told.text)
+        changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
+        if changed:
+            known.job = replace(known.job, status=plan.status)
+        return changed
+
+    def _next_look(self, snapshot: Snapshot, allocation: Allocation) -> float:
+        """When something may be decided otherwise although nothing happens."""
+        times = [next_change(snapshot)]
+        times += [time for known in self._known.values() for time in (known.until, known.again_at)]
+        times += [until for _, until in self._reserved.values()]
+        if allocation.braked:
+            times += [at + MINUTE for at, _ in self._gone.values()]
+        return max(snapshot.now + 1.0, min(times))
+
+
+def _team(name: str, guaranteed: int, number: int) -> Team:
+    return Team(name, uid=name, created=float(number), quotas={DEFAULT_FLAVOR: Quota(guaranteed=guaranteed)})
+
+
+def _new_job(trace: JobTrace) -> Job:
+    return Job(
+        namespace=trace.team,
+        name=trace.name,
+        uid=trace.name,
+        generation=1,
+        created=EPOCH + trace.arrives,
+        status=JobStatus(),
+        spec=_spec(trace),
+        priority=trace.priority,
+        start_seconds=SETTINGS.start_timeout_seconds,
+    )
+
+
+def _spec(trace: JobTrace) -> JobSpec:
+    container = {"name": "pytorch", "image": "train", "args": ["train.py"], "resources": {"limits": {GPU: trace.gpus}}}
+    spec: dict[str, Any] = {
+        "minReplicas": trace.least,
+        "maxReplicas": trace.most,
+        "template": {"spec": {"containers": [container]}},
+        "elasticity": {"scaleUpDelaySeconds": trace.delay},
+    }
+    if trace.mode in (Mode.LIBRARY, Mode.ELASTIC):
+        spec["runtime"] = {"mode": "Elastic"}
+    if trace.mode is Mode.ELASTIC:
+        spec["elasticity"]["checkpointPath"] = "/checkpoints"
+    return JobSpec.model_validate(spec)
+
+
+def _shape(trace: JobTrace) -> JobShape:
+    shape = PodShape(requests={GPU: trace.gpus, "pods": 1}, gpus=trace.gpus)
+    return job_shape(shape, shape, flavors=(Flavor(),))
+
+
+def _own_pod(job_name: str, pod: Pod, made: CreatePod, before: OwnPod | None, now: float) -> OwnPod:
+    """The pod as the store has it; the same object as before where nothing of it changed."""
+    runs = pod.ready <= now - EPOCH + 1e-6 or (before is not None and before.ready)
+    known = before or OwnPod(
+        name=pod_name(job_name, made.role, made.index),
+        uid=pod.uid,
+        role=made.role,
+        index=made.index,
+        incarnation=made.incarnation,
+        phase="Pending",
+        created=now,
+        node=_node_name(pod.node),
+        bound=True,
+        bound_since=now,
+        requests={GPU: pod.gpus, "pods": 1},
+        gpus=pod.gpus,
+        nnodes=made.nnodes,
+        pod_ip="10.0.0.1",
+        master_epoch=made.master_epoch if made.role == ROLE_MASTER and made.master_epoch else None,
+        membership=made.membership,
+    )
+    if runs and not known.ready:
+        known = replace(known, phase="Running", ready=True, main=MainContainer(running_since=now))
+    if not pod.stays and known.deleting_since is None:
+        known = replace(known, deleting_since=now)
+    return known if known.membership == made.membership else replace(known, membership=made.membership)
+
+
+def _node_name(number: int) -> str:
+    return f"node-{number}"
+
+
+def _resources(gpus: int) -> dict[str, int]:
+    return {GPU: gpus, "pods": gpus} if gpus else {}

@@ -1,0 +1,43 @@
+"""Which foreign pods belong together: they are served as one gang (144)."""
+
+from __future__ import annotations
+
+from elastic_operator.cluster.pod import Pod
+
+ON_ITS_OWN = "none"
+"""The annotation's value for a pod that works without the others of its Job, as those of a sweep do."""
+_MOST_CHARACTERS = 253
+"""Of a name in Kubernetes; a longer one names no gang."""
+_SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
+"""Controllers of servers, whose pods each do their work without the others."""
+
+
+def may_be_split(pod: Pod) -> bool:
+    """Whether its gang is of use in parts, too: that of a Job whose pods are all alike, where nothing else names it."""
+    meta, group, owner = pod.metadata, pod.spec.scheduling_group, pod.metadata.controller
+    labels = meta.labels
+    named = meta.annotations.gang or group or labels.pod_group or labels.job_set or labels.leader_worker
+    return owner is not None and owner.kind == "Job" and not named and not labels.completion_index
+
+
+def gang_of(pod: Pod) -> str:
+    """The name of the pod's gang, of no other namespace's; "" for a pod on its own.
+
+    Its annotation says so, else its PodGroup (the API server's own, or that of scheduler-plugins), its JobSet, its
+    group of a LeaderWorkerSet, or the controller that made it, where that is none of servers.
+    """
+    meta, group = pod.metadata, pod.spec.scheduling_group
+    if meta.annotations.gang == ON_ITS_OWN:
+        return ""
+    named = {
+        "gang": meta.annotations.gang,
+        "PodGroup": (group.pod_group_name if group else "") or meta.labels.pod_group,
+        "JobSet": meta.labels.job_set,
+        "LeaderWorkerSet": meta.labels.leader_worker,
+    }
+    owner = meta.controller
+    if owner is not None and owner.kind not in _SERVERS:
+        named[owner.kind] = named.get(owner.kind) or owner.uid
+    return next(
+        (f"{meta.namespace}/{kind}/{name}" for kind, name in named.items() if 0 < len(name) <= _MOST_CHARACTERS), ""
+    )

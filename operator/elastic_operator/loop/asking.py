@@ -1,0 +1,145 @@
+"""Asks the API server by dry runs whether it would take the pods that a job is to get (139).
+
+Each template is asked for by itself, and what all pods ask for together as one pod, for the sake of ResourceQuotas.
+Pods of the namespace that go are counted off: a quota counts them until they are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from elastic_operator.api.elastic import requested_template
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import limits_of, main_container, requests_of
+from elastic_operator.build.names import service_name
+from elastic_operator.build.pod import build_pod
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster.session import Session
+from elastic_operator.loop.act import raise_refusal
+from elastic_operator.loop.read import Stores
+from elastic_operator.plan.decisions import CreatePod
+from elastic_operator.plan.job import Job
+from elastic_worker import contract
+
+NO_ADDRESS = "192.0.2.1"
+"""Of a Service that is not made yet, in pods that are not made either; nobody has it (RFC 5737)."""
+_QUOTA = "exceeded quota"
+_PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
+
+Amounts = Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether the pods `creates` of the job would be taken, after those of other jobs of its namespace, `besides`.
+
+    `leaving` finds the pods of the namespace that go, or are on their way out.
+    """
+
+    job: Job
+    creates: tuple[CreatePod, ...]
+    besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
+    """Jobs, and the roles of the pods that each of them is yet to get."""
+    leaving: Callable[[], Iterable[objects.Pod]] = tuple
+    needed: bool = True
+    """Whether the job lacks its minimum without those for which others are to go."""
+
+
+class Asker:
+    """Asks; makes nothing."""
+
+    def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
+        self._session, self._stores, self._build = session, stores, build
+
+    async def ask(self, question: Question) -> None:
+        """Raises PodRefused, and ClusterError where no answer came."""
+        spec, leaving = question.job.spec, tuple[objects.Pod, ...]()
+        assert spec is not None, "pods are planned from a spec that could be read"
+        common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        for create in {common or create.role: create for create in question.creates}.values():
+            manifest = self._manifest(question.job, spec, create)
+            try:
+                await apply.try_pod(self._session, manifest)
+            except ClusterError as error:
+                leaving = leaving or tuple(question.leaving() if _is_about_quota(error) else ())
+                if not leaving:
+                    raise_refusal(error, create.role, manifest, spec.template_of(create.role))
+                    raise
+        if leaving or len(question.creates) > 1 or question.besides:
+            await self._ask_for_all(question, create.role, manifest, leaving)
+
+    def _manifest(self, job: Job, spec: JobSpec, create: CreatePod) -> dict[str, Any]:
+        service = self._stores.services.named(service_name(job.name), job.namespace)
+        address = service.spec.cluster_ip if service is not None else NO_ADDRESS
+        return build_pod(job, spec, create, service_ip=address, settings=self._build)
+
+    async def _ask_for_all(
+        self, question: Question, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+    ) -> None:
+        """All as one pod, less what is leaving. That it is too large for one (LimitRange, webhooks) says nothing."""
+        requests, limits, count = _asked_in_all(question)
+        for pod in leaving:
+            spec = {"spec": msgspec.to_builtins(pod.spec)}
+            requests.subtract(requests_of(spec))
+            limits.subtract(limits_of(spec))
+        try:
+            await apply.try_pod(self._session, as_one(manifest, requests, limits))
+        except ApiError as error:
+            if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
+                return
+            if not leaving and (leaving := tuple(question.leaving())):
+                await self._ask_for_all(question, role, manifest, leaving)
+                return
+            raise_refusal(error, role, manifest, manifest)
+            raise
+
+
+def _is_about_quota(error: ClusterError) -> bool:
+    return isinstance(error, ApiError) and _QUOTA in error.message
+
+
+def _has_room_for(more: int, error: ApiError) -> bool:
+    """Whether the quota's number of pods is the only thing in the way of one more, and is in none of so many."""
+    found = _PODS.search(error.message)
+    return found is not None and int(found[1]) + more <= int(found[2])
+
+
+def _asked_in_all(question: Question) -> tuple[Amounts, Amounts, int]:
+    """Requests, limits and number of all these pods."""
+    requests, limits, count = Amounts(), Amounts(), 0
+    jobs = ((question.job, tuple(create.role for create in question.creates)), *question.besides)
+    for job, roles in jobs:
+        for role, number in Counter(roles).items():
+            assert job.spec is not None, "pods are planned from a spec that could be read"
+            template = requested_template(job.spec, role)
+            requests.update({name: n * number for name, n in requests_of(template).items()})
+            limits.update({name: n * number for name, n in limits_of(template).items()})
+            count += number
+    return requests, limits, count
+
+
+def as_one(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
+    """The pod with one container, which asks for so much. No limit is below its request; of a GPU they are the same."""
+    asked = {name: max(0, n) for name, n in requests.items()}
+    most = {name: max(n, asked.get(name, 0)) for name, n in limits.items()}
+    most |= {name: n for name, n in asked.items() if "/" in name or name.startswith("hugepages-")}
+    resources = {
+        kind: {name: _quantity(name, n) for name, n in of.items()}
+        for kind, of in (("requests", asked), ("limits", most))
+    }
+    spec = {name: part for name, part in manifest["spec"].items() if name not in ("initContainers", "resources")}
+    return {**manifest, "spec": {**spec, "containers": [{**main_container(manifest), "resources": resources}]}}
+
+
+def _quantity(resource: str, amount: int) -> str:
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

@@ -1,0 +1,164 @@
+"""Whether a job may let pods go for others, and what is done first.
+
+Nobody goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and the
+place of a foreign pod is kept for it (`reclaim`). While the stores are not fresh nobody goes, as no pod is made (139).
+Nor does a job of which it is being read why a pod failed (14), or anybody for it: a moment later all of its pods may
+be replaced.
+
+Each change of size costs a job some time, so the answers about those who take from it are waited for, but not for long:
+then what it is to give to those whose pods pass goes, and the rest later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from elastic_operator.build.environment import frozen_nnodes
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.asking import Question
+from elastic_operator.loop.read import drop_absent
+from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.trials import Trials
+from elastic_operator.plan.allocate import Allocation
+from elastic_operator.plan.decisions import CreatePod, Grant, Plan, Share
+from elastic_operator.plan.observation import Observation
+
+TOGETHER_SECONDS = 10.0
+"""For so long a job waits for the answers about all who take from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The pods (uids) of a job that are to go, and stay for now, and the names of those who wait for their room."""
+
+    pods: frozenset[str] = frozenset()
+    takers: frozenset[str] = frozenset()
+
+    def grant(self, grant: Grant, size: int) -> Grant:
+        """What the job, of that size so far, gets meanwhile."""
+        return grant.holding(self.pods, size, without=self.takers) if self.pods else grant
+
+    def share(self, share: Share) -> Share:
+        """The same for a job that gets nothing new."""
+        return share._replace(release=tuple(uid for uid in share.release if uid not in self.pods))
+
+
+class MakingWay:
+    """By what a pass has seen and decided."""
+
+    def __init__(
+        self, trials: Trials, reclaimer: Reclaimer, pods: Store[objects.Pod], reads: Callable[[str], bool]
+    ) -> None:
+        self._trials, self._reclaimer, self._pods, self._reads = trials, reclaimer, pods, reads
+        self._seen: Mapping[str, Observation] = {}
+        self._allocation: Allocation | None = None
+        self._fresh = True
+        self._waits_since: dict[str, float] = {}
+        """Since when (monotonic) jobs wait for answers, or since pods of theirs last went."""
+
+    def look(self, seen: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+        """What this pass has seen and decided, and whether the stores can be trusted."""
+        self._seen, self._allocation, self._fresh = seen, allocation, fresh
+        drop_absent(self._waits_since, seen.keys())
+
+    def held(self, uid: str) -> Held:
+        """Which pods of that job stay for now: of those who get the room, some cannot use it, as far as is known."""
+        allocation = self._decided
+        released = allocation.share(uid).release if uid in allocation else ()
+        if released and self._reads(uid):
+            return Held(frozenset(released))
+        waiting = self._waiting(uid) if released and self._fresh else frozenset()
+        if not released or (self._fresh and not waiting):
+            self._waits_since.pop(uid, None)
+            return Held()
+        now = time.monotonic()
+        if not self._fresh or now < self._waits_since.setdefault(uid, now) + TOGETHER_SECONDS:
+            return Held(frozenset(released))
+        names = frozenset(self._seen[taker].job.key for taker in waiting if taker in self._seen)
+        return Held(allocation.staying(uid, waiting), names)
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for answers about those who take from them."""
+        return len(self._waits_since)
+
+    def _waiting(self, uid: str) -> frozenset[str]:
+        """The jobs that are to get room of that one, and are not known to have use for it."""
+        return frozenset(taker for taker in self._decided.takers(uid) if not self._can_use_room(taker, uid))
+
+    def before(self, uid: str, plan: Plan) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
+        """What must be done before the plan is carried out: who gets the room has it kept, and the brakes count."""
+        taken = self._decided.taken
+        pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
+
+        def start() -> Callable[[], Awaitable[bool]] | None:
+            if uid in self._waits_since and plan.deletes:
+                self._waits_since[uid] = time.monotonic()
+            kept = self._reclaimer.before(uid)
+
+            async def counted() -> bool:
+                if kept is not None and not await kept():
+                    return False
+                self._reclaimer.goes(pods)
+                return True
+
+            return counted if pods else kept
+
+        return start
+
+    @property
+    def _decided(self) -> Allocation:
+        assert self._allocation is not None, "a pass has begun"
+        return self._allocation
+
+    def _can_use_room(self, uid: str, giver: str) -> bool:
+        """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
+        seen, creates = self._seen.get(uid), self._creates(uid)
+        if self._reads(uid):
+            return False
+        if seen is None or not creates:
+            return True
+        roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
+        return self._trials.have_passed(seen.job, roles, partial(self._question, uid), giver=giver, order=order)
+
+    def _question(self, uid: str) -> Question | None:
+        """What is to be asked about the job by now, if anything."""
+        seen, creates = self._seen.get(uid), self._creates(uid)
+        if seen is None or seen.job.spec is None or not creates:
+            return None
+        job, share = seen.job, self._decided.share(uid)
+        ready = sum(slot.ready for slot in share.create)
+        others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
+        besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
+        return Question(
+            job,
+            creates,
+            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
+            leaving=partial(self._leaving, job.namespace, self._decided.going),
+            needed=len(share.keep) + ready < seen.job.spec.min_replicas,
+        )
+
+    def _creates(self, uid: str) -> tuple[CreatePod, ...]:
+        """The pods that the job is to get, as they would be made if their room were free."""
+        seen, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
+        if seen is None or seen.job.spec is None:
+            return ()
+        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        return tuple(
+            CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
+            for slot in slots
+        )
+
+    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
+        """The pods of that namespace that are to go, or do so already."""
+        return [
+            pod
+            for pod in self._pods
+            if pod.metadata.namespace == namespace
+            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+        ]

@@ -1,0 +1,178 @@
+"""What is decided is looked at as if it were carried out, before anybody loses a pod for it (143).
+
+Whoever would lose again right away what it is to get gets nothing. Whoever would get back what it is to lose keeps it,
+unless others would go for that, as where an owner takes from the weakest, and that one from the next. A table that
+decides otherwise from its own outcome is an error of the planner's, or one of its limits; it must cost nobody a pod.
+Only where somebody is to lose one is this looked at: all else is undone without harm.
+
+Nor may it cost anybody what it is entitled to: whoever was left out for ten seconds is served as it comes, and jobs
+that are changed again and again then are held (`flapping.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.plan.allocate import Allocation, Allocator
+from elastic_operator.plan.claim import MASTER, WORKER
+from elastic_operator.plan.decisions import Share
+from elastic_operator.plan.demand import with_members
+from elastic_operator.plan.holding import as_it_is
+from elastic_operator.plan.model import JobDemand, Member, Node, Resources, Snapshot
+
+PATIENCE_SECONDS = 10.0
+REMEMBERED_SECONDS = 60.0
+"""For so long after a pass in which somebody was to be left out, it is known since when."""
+TWO_MASTERS = "It would have two masters."
+_MOST_TRIES = 3
+"""So often a pass is decided; then those are left out for whom it was not steady."""
+
+
+class Foresight:
+    """Allocates again and again, as `Allocator` does.
+
+    `unsettled` are the uids of those for whom a whole job still goes in vain by the last allocation.
+    """
+
+    def __init__(self) -> None:
+        self._now, self._next = Allocator(), Allocator()
+        self._doubted: dict[str, tuple[float, float]] = {}
+        """When (epoch seconds) those were to be left out first and last."""
+        self.again_at = inf
+        """When (epoch seconds) time alone has one of those served that were left out."""
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """The uids of those for whom a whole job still goes in vain by the last allocation."""
+        return self._now.unsettled
+
+    def as_it_comes(self, snapshot: Snapshot) -> Allocation:
+        """What each job gets at first sight, whatever comes of it."""
+        return self._now.allocate(snapshot)
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """What each job gets. The allocation before this one is not to be read any more."""
+        left_out: dict[str, str] = {}
+        self._forget_old(snapshot.now)
+        for tries in range(_MOST_TRIES):
+            allocation = self._now.allocate(_without(snapshot, left_out))
+            if not allocation.takes_away or tries == _MOST_TRIES - 1:
+                break
+            more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
+            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
+            if more.keys() <= left_out.keys():
+                break
+            left_out |= more
+        allocation.left_out = left_out
+        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        self.again_at = min((time for time in times if time > snapshot.now), default=inf)
+        return allocation
+
+    def _is_left_out(self, uid: str, why: str, now: float) -> bool:
+        """Whether it has not been for too long: no job ever gets two masters."""
+        since, _ = self._doubted.get(uid, (now, now))
+        self._doubted[uid] = since, now
+        return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
+
+    def _forget_old(self, now: float) -> None:
+        known = self._doubted.items()
+        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + REMEMBERED_SECONDS}
+
+
+def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
+    """The jobs (uids) that must get nothing by the `first` allocation, each with why, in words.
+
+    The `second` one is made from what there would be then.
+    """
+    found: dict[str, str] = {}
+    for job in snapshot.jobs:
+        share = first.share(job.uid)
+        if not (share.create or share.release):
+            continue
+        after = second.share(job.uid)
+        if _masters(job, share) > 1:
+            found[job.uid] = TWO_MASTERS
+        elif share.create and after.release and all(slot.node for slot in share.create):
+            found[job.uid] = f"Of the {share.replicas} pods that it would have, {len(after.release)} would go at once."
+        elif share.release and not share.create and after.create and not second.is_at_others_cost(job.uid):
+            name = f"{job.namespace}/{job.name}"
+            told = f"{name} would lose {len(share.release)} pods for it, and get {len(after.create)} back at once."
+            found |= dict.fromkeys(first.takers(job.uid), told)
+    return found
+
+
+def _masters(job: JobDemand, share: Share) -> int:
+    kept = [member.role for member in job.members if member.uid in share.keep]
+    return [*kept, *(slot.role for slot in share.create)].count(MASTER)
+
+
+def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
+    """The snapshot in which these jobs keep what they have, and want no more."""
+    if not uids:
+        return snapshot
+    return replace(snapshot, jobs=tuple(_as_it_is(job) if job.uid in uids else job for job in snapshot.jobs))
+
+
+def _as_it_is(job: JobDemand) -> JobDemand:
+    return as_it_is(job) if job.members else replace(job, wants=False)
+
+
+# -- carried out -------------------------------------------------------------------------------------------------------
+
+
+def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
+    """What there will be when all pods that leave have left, and all that are planned for are made."""
+    jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
+    places = {one.uid: one.node for one in allocation.reclaims}
+    came: dict[str, list[tuple[str, Resources]]] = {}
+    for request in snapshot.requests:
+        node = places.get(request.uid) or request.nominated
+        if node:
+            came.setdefault(node, []).append((request.namespace, request.shape.requests))
+    nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
+    here = {node.name for node in snapshot.nodes}
+    waiting = (one for one in snapshot.requests if (places.get(one.uid) or one.nominated) not in here)
+    brakes = replace(snapshot.brakes, gone={**snapshot.brakes.gone, **allocation.taken})
+    return replace(snapshot, jobs=jobs, nodes=nodes, requests=tuple(waiting), brakes=brakes)
+
+
+def _applied(job: JobDemand, share: Share, now: float) -> JobDemand:
+    """The job as it will be; the same object where nothing of it changes."""
+    if not (share.create or share.release):
+        return job
+    keep = set(share.keep)
+    members = tuple(member for member in job.members if member.uid in keep)
+    left = replace(
+        job,
+        members=members,
+        waiting=tuple(pod for pod in job.waiting if pod.uid in keep),
+        taken_indices=frozenset(member.index for member in members if member.role == WORKER),
+        free_up_to=share.replicas,
+        holds_place=share.replicas > 0,
+    )
+    after = with_members(left, tuple(_made(job, share)))
+    starts, has_all = not job.members, len(after.members) >= min(job.sizes, default=0)
+    running_since = (now if starts else job.running_since) if after.members else 0.0
+    return replace(after, running_since=running_since, waiting_since=0.0 if has_all else job.waiting_since or now)
+
+
+def _made(job: JobDemand, share: Share) -> Iterator[Member]:
+    for slot in share.create:
+        shape = job.master if slot.role == MASTER else job.worker
+        uid = f"{job.uid}/{slot.role}/{slot.index}"
+        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports)
+
+
+def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
+    """The node when these foreign pods, with their namespaces, have come, and all that leave have left."""
+    if not came and not node.leaving and not node.leaving_by:
+        return node
+    used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
+    for namespace, requests in came:
+        used.update(requests)
+        gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
+        used_by.setdefault(namespace, Counter()).update(gpus)
+    return replace(node, used=used, used_by=used_by, leaving={}, leaving_by={})

@@ -1,0 +1,183 @@
+"""Gangs of foreign pods: all of their places in one pass, or none (144)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from elastic_operator.plan.allocate import Allocator, allocate
+from elastic_operator.plan.gangs import MOST_PODS
+from elastic_operator.plan.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.model import Brake, Brakes, Taker
+from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.quota.cases import Case, came_out, make_request, on
+
+TWO4 = (make_node("n1", 4), make_node("n2", 4))
+HALVES = (make_team("a", 4), make_team("b", 4))
+ON_ALL = make_job("b", 1, 8, team="b", on=f"{on('n1', 4)} {on('n2', 4)}")
+OLD, YOUNG = 9, 1
+
+
+def gang(count, gpus=1, *, name="g", **more):
+    """So many pods of one gang, which all wait, the first one first."""
+    return tuple(make_request(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
+
+
+def waiting(*requests):
+    """These foreign pods wait."""
+    return {"requests": requests}
+
+
+PLANS = {
+    "nobody goes for a gang of which a part alone is within the guarantee": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 8, "g0": "", "g1": "", "g2": "", "g3": ""},
+        waiting(*gang(4, 2)),
+    ),
+    "a gang within the guarantee has all of its places at once, on one node too": Case(
+        TWO4, HALVES, (ON_ALL,), {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n2 -b-w4 -b-w3"}, waiting(*gang(2, 2))
+    ),
+    "pods of two gangs share no node that somebody makes way on": Case(
+        (make_node("n1", 4),),
+        (make_team("a", 4), make_team("b")),
+        (make_job("b", 1, 4, team="b", on=on("n1", 4)),),
+        {"b": 2, "g0": "n1 -b-w2", "g1": "n1 -b-w1", "h0": ""},
+        waiting(*gang(2), *gang(1, name="h", priority=-1)),
+    ),
+    "nobody goes for a gang one pod of which fits nowhere": Case(
+        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_request("r", 5, gang="g"))
+    ),
+    "a gang that does not fit keeps nobody after it from its place": Case(
+        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_request("r"))
+    ),
+    "what is promised to a part stays promised, and the others have theirs": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 4, "g0": "n1 -b-w2 -b-w1", "g1": "n2 -b-w6 -b-w5"},
+        waiting(replace(gang(2, 2)[0], reserved="n1"), gang(2, 2)[1]),
+    ),
+    "nobody goes for what is promised to a part, once the others fit no more": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 8, "g0": "", "g1": "", "g2": ""},
+        waiting(replace(gang(3, 2)[0], reserved="n1"), *gang(3, 2)[1:]),
+    ),
+    "of a gang that may be split those are served that fit, where not all do": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 6, "g0": "n2 -b-w6", "g1": "n1 -b-w2", "z": ""},
+        waiting(*gang(2, may_be_split=True), make_request("z", 2, cpu=999, gang="g", may_be_split=True)),
+    ),
+    "of one that is beyond the guarantee as many as are within it": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n1 -b-w2 -b-w1", "g2": ""},
+        waiting(*gang(3, 2, may_be_split=True)),
+    ),
+    "one that may be split has all of its places at once where they are within the guarantee": Case(
+        TWO4,
+        HALVES,
+        (ON_ALL,),
+        {"b": 4, "g0": "n2 -b-w6 -b-w5", "g1": "n2 -b-w4 -b-w3"},
+        waiting(*gang(2, 2, may_be_split=True)),
+    ),
+    "a gang that borrows has what nobody uses, and nobody goes for it": Case(
+        (make_node("n1", 4), make_node("n2", 4, used=4)),
+        (make_team("a"), make_team("b", 4)),
+        (),
+        {"g0": "n1", "g1": "n1"},
+        waiting(*gang(2, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLANS.values(), ids=PLANS.keys())
+def test_a_gang_of_foreign_pods_is_served_whole_or_not_at_all(case):
+    assert came_out(case) == case.expected
+
+
+def cluster(nodes, *, guaranteed, requests, **more):
+    """Nodes of 8 GPUs, all used by jobs of one pod a GPU, eight to a job, of a team that borrows what another wants."""
+    jobs = [
+        make_job(f"j{i}", 1, 8, team="b", on=" ".join(f"n{(i * 8 + k) % nodes}" for k in range(8)))
+        for i in range(nodes)
+    ]
+    teams = (make_team("a", guaranteed), make_team("b", nodes * 8 - guaranteed))
+    snapshot = make_snapshot(tuple(make_node(f"n{i}", 8) for i in range(nodes)), jobs, teams=teams)
+    return replace(snapshot, requests=requests, **more)
+
+
+def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
+    pods = 2 * MOST_NEW_PLACES
+    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, requests=gang(pods, 8)))
+    assert len(found.reclaims) == pods
+    assert len({plan.node for plan in found.reclaims}) == pods
+    assert sum(len(grant.release) for grant in found.values()) == pods * 8
+
+
+def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
+    def hopeless(name, count):
+        """A gang all of which but its last pod fits; no two of these ask for the same."""
+        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_request(f"{name}z", 9, gang=name))
+
+    few = [request for i in range(20) for request in hopeless(f"g{i}", 30)]
+    found = allocate(cluster(16, guaranteed=64, requests=tuple(few)))
+    assert (len(found.reclaims), len(found.tried_gangs)) == (0, MOST_PODS // 31)
+    large = hopeless("g0", MOST_PODS + 10)
+    assert allocate(cluster(64, guaranteed=400, requests=large)).tried_gangs == {"g0"}
+
+
+def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominated_one_by_one():
+    snapshot = cluster(16, guaranteed=64, requests=gang(8, 8))
+    allocator = Allocator()
+    first = {plan.uid: plan.node for plan in allocator.allocate(snapshot).reclaims}
+    assert len(first) == 8
+    for count in range(1, 9):
+        nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.requests[-count:]]
+        later = allocator.allocate(replace(snapshot, requests=(*snapshot.requests[:-count], *nominated)))
+        assert {plan.uid: plan.node for plan in later.reclaims} == first
+        assert sum(len(grant.release) for grant in later.values()) == 64
+
+
+@pytest.mark.parametrize("limit", ["for_one", "in_all"])
+def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
+    brakes = Brakes(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
+    snapshot = cluster(8, guaranteed=32, requests=gang(4, 8), brakes=brakes)
+    found = allocate(snapshot)
+    assert (len(found.reclaims), found.braked) == (4, ()), "the first of its team in a minute may pass"
+    gone = {f"{i}": Taker("a", "another") for i in range(5)}
+    found = allocate(replace(snapshot, brakes=replace(brakes, gone=gone)))
+    assert (len(found.reclaims), [braked.wanted for _, braked in found.braked]) == (0, [32])
+    gone = {f"{i}": Taker("a", "g") for i in range(5)}
+    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).reclaims) == 4
+    found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
+    assert (len(found.reclaims), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+
+
+def test_the_order_in_which_pods_are_seen_changes_nothing():
+    requests = (*gang(2, 2), make_request("r", age=60))
+    seen = Counter(
+        tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).reclaims))
+        for order in permutations(requests)
+        for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), requests=order)]
+    )
+    assert len(seen) == 1
+
+
+def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
+    """The younger gang borrows first; then a team takes half of that by right."""
+    requests = (*gang(2, 4, team="b"),)
+    jobs = (make_job("c", 4, team="c", age=0),)
+    teams = (make_team("a"), make_team("b"), make_team("c", 4))
+    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), requests=requests))
+    assert found["c"].replicas == 4
+    assert len(found.reclaims) in {0, 2}

@@ -1,0 +1,164 @@
+"""A job that is changed again and again, though nothing happens, is held at what it has (143)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastic_operator.api.status import Change, Retry
+from elastic_operator.plan.demand import JobShape, demand_of
+from elastic_operator.plan.flapping import HELD_SECONDS, may_flap
+from elastic_operator.plan.holding import as_it_is
+from elastic_operator.plan.job import Quiet
+from elastic_operator.plan.model import PodShape
+from elastic_operator.plan.observation import seconds
+from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
+
+UP, DOWN = "ScaledUp", "PreemptedByJob"
+NOW = 200.0
+
+
+def history(*changes):
+    """Changes as (seconds, from, to, reason), the oldest first; the status has the newest first."""
+    made = [Change(time=at(t), from_=before, to=after, reason=why, message="") for t, before, after, why in changes]
+    return made[::-1]
+
+
+def flaps(count, *, every=10, up=UP, down=DOWN, first=100):
+    """So many changes from 2 to 3 pods and back."""
+    sizes = [(2, 3, up), (3, 2, down)]
+    return history(*((first + i * every, *sizes[i % 2]) for i in range(count)))
+
+
+def job(changes, *, pods=None, quiet=0.0, in_turns=False, spec=None, generation=1, **status):
+    """A job of two pods with that history, where nothing has changed from outside since `quiet`."""
+    pods = group(1) if pods is None else pods
+    known = started(1, history=changes).model_copy(update=status)
+    return make_job(pods, status=known, spec=spec, generation=generation, quiet=Quiet(START + quiet, in_turns=in_turns))
+
+
+def held_for(seen, now=NOW):
+    """For how many seconds it is held."""
+    until = seen.status.held_until
+    return None if until is None else seconds(until) - START - now
+
+
+@pytest.mark.parametrize(("count", "is_held"), [(3, False), (4, True), (7, True)])
+def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
+    seen = see(job(flaps(count)))
+    assert held_for(seen) == (HELD_SECONDS if is_held else None)
+    assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        flaps(4, every=250, first=-700),
+        history(*((100 + i, i + 2, i + 3, UP) for i in range(6))),
+        history(*((100 + i, 9 - i, 8 - i, "PreemptedByJob") for i in range(6))),
+        flaps(6, up="PodLost", down="MasterLost"),
+        history(*((100 + i, 3, 2, "QuotaReclaimed") for i in range(3)), (104, 2, 3, UP)),
+        flaps(6, up=UP, down="QuotaReclaimed"),
+    ],
+    ids=["long apart", "grows in steps", "shrinks in steps", "losses", "an owner takes", "an owner takes thrice"],
+)
+def test_what_is_long_apart_goes_on_or_is_somebody_s_right_is_not(changes):
+    assert held_for(see(job(changes))) is None
+
+
+def test_growth_that_an_owner_takes_back_each_time_is_too_much_the_fourth_time():
+    seen = see(job(flaps(8, every=5, down="QuotaReclaimed")))
+    assert held_for(seen) == HELD_SECONDS
+
+
+def test_moves_to_other_nodes_count_as_changes():
+    assert held_for(see(job(history(*((100 + i, 2, 2, DOWN) for i in range(4)))))) == HELD_SECONDS
+
+
+def test_what_follows_a_change_from_outside_counts_from_there():
+    assert held_for(see(job(flaps(6), quiet=125))) is None
+    assert held_for(see(job(flaps(6), quiet=115))) == HELD_SECONDS
+
+
+def test_turns_of_a_team_that_shares_time_are_due():
+    turns = history(*((100 + i, 2 * (i % 2), 2 * (1 - i % 2), "Started" if i % 2 == 0 else DOWN) for i in range(6)))
+    assert held_for(see(job(turns, in_turns=True))) is None
+    assert held_for(see(job(turns))) == HELD_SECONDS
+    in_vain = history(
+        *((100 + i, 2 * (i % 2), 2 * (1 - i % 2), "ScaledDown" if i % 2 else "Started") for i in range(4))
+    )
+    assert held_for(see(job(in_vain, in_turns=True))) == HELD_SECONDS
+
+
+def test_tries_of_a_size_that_failed_have_a_back_off_of_their_own():
+    retry = Retry(reason="the scheduler cannot place it", not_before=at(300), attempt=3, size=3)
+    assert held_for(see(job(flaps(6), retry=retry))) is None
+
+
+def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
+    planned = plan(job(flaps(5)), make_grant(keep=["master-0", "worker-0"]))
+    assert reasons(planned)["Flapping"] == ("True", "ChangedTooOften")
+    assert reasons(planned)["FullSize"] == ("False", "ChangedTooOften")
+    told = planned.status.condition("Flapping").message
+    assert "2, 3, 2, 3 pods" in told or "3, 2, 3, 2, 3 pods" in told
+    assert "until 2027-01-15T08:13:20Z" in told
+    assert "An edit of the job ends this at once" in told
+    assert [event.reason for event in planned.events] == ["Flapping"]
+    again = plan(replace(job(flaps(5)), status=planned.status), make_grant(keep=["master-0", "worker-0"]))
+    assert again.events == ()
+
+
+HELD = {"held_until": at(700)}
+
+
+def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
+    seen = see(job(flaps(4), pods=group(2), spec=make_spec(maxReplicas=8), **HELD))
+    shape = JobShape(PodShape({}), PodShape({}))
+    demand = as_it_is(demand_of(seen, shape))
+    assert demand.sizes == (2, 3)
+    assert demand.wants
+    assert not demand.takes
+
+
+@pytest.mark.parametrize(
+    ("change", "now"),
+    [({}, 701), ({"generation": 2}, 300)],
+    ids=["the time is over", "somebody edits it"],
+)
+def test_it_is_let_go_when(change, now):
+    known = job(flaps(4), quiet=250, **HELD, **change)
+    seen = see(known, now=now)
+    assert seen.status.held_until is None
+    planned = plan(known, make_grant(keep=["master-0", "worker-0"]), now=now)
+    assert "Flapping" not in reasons(planned)
+
+
+def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
+    status = plan(job(flaps(4), pods=group(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    assert status.held_until is not None
+    seen = see(make_job(group(1), status=status, quiet=Quiet(START)), now=300)
+    assert (seen.status.restarts, seen.status.held_until) == (1, None)
+
+
+def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_then():
+    waits = job(flaps(4), pods=(), quiet=90, replicas=0, **HELD)
+    seen = see(waits, now=650)
+    assert not seen.wants_pods
+    assert reasons(plan(waits, now=650))["Ready"] == ("False", "Queued")
+    assert see(job(flaps(4), pods=(), quiet=645, replicas=0, **HELD), now=650).wants_pods
+    assert see(job(flaps(4), quiet=645, **HELD), now=650).status.held_until is not None
+
+
+def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():
+    slow, fast = flaps(6, every=20, first=80), flaps(4, first=160)
+    assert held_for(see(job(slow, pods=(), replicas=0))) is None
+    seen = see(job(fast, pods=(), replicas=0))
+    assert (held_for(seen), seen.status.target_replicas) == (60, 0)
+
+
+def test_only_of_a_job_that_changed_often_lately_it_matters_how_quiet_it_is():
+    assert not may_flap(started(history=flaps(3)), START + NOW)
+    assert may_flap(started(history=flaps(4)), START + NOW)
+    assert not may_flap(started(history=flaps(4)), START + 800)
+    assert may_flap(started(history=flaps(4), **HELD), START + 800)

@@ -1,0 +1,77 @@
+"""Which pods go for those who can use their room, while others that are to get some are still asked about (139)."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.plan.decisions import Share
+from elastic_operator.plan.staying import staying
+from tests.plan.allocate.world import make_job
+from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
+from tests.plan.jobs import make_job as make_own
+from tests.plan.quota.cases import on
+
+MASTER = "master"
+
+
+def released(count: int, *, of: int = 8) -> Share:
+    """A job of so many pods lets the last ones go; all of them if the master is among these."""
+    pods = [f"w{index}" for index in range(of - 2, -1, -1)] + [MASTER]
+    going = pods[:count]
+    return Share(of - count, tuple(reversed(pods[count:])), tuple(going), ())
+
+
+def stay(share: Share, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))) -> set[str]:
+    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), share, takers, frozenset(waiting)))
+
+
+def test_while_nobody_waits_all_go() -> None:
+    assert stay(released(3), dict.fromkeys(("w6", "w5"), "red")) == set()
+
+
+def test_those_go_whose_takers_can_use_the_room() -> None:
+    takers = {"w6": "red", "w5": "blue", "w4": "red"}
+    assert stay(released(3), takers, "red") == {"w6", "w4"}
+    assert stay(released(3), takers, "red", "blue") == {"w6", "w5", "w4"}
+
+
+def test_a_job_that_may_not_be_of_the_size_in_between_gives_as_much_as_the_others_need() -> None:
+    takers = {"w6": "red", "w5": "red", "w4": "blue"}
+    assert stay(released(4), takers, "red", sizes=(4, 8)) == set()
+    assert stay(released(4), takers, "red", sizes=(2, 4, 6, 8)) == {"w6", "w5"}
+
+
+def test_all_of_a_gang_go_for_one() -> None:
+    takers = {"w6": "red", "w5": "blue"}
+    assert stay(released(8), takers, "red", sizes=(8,)) == set()
+    assert len(stay(released(8), takers, "red", "blue", sizes=(8,))) == 8
+
+
+def test_who_has_more_pods_than_its_largest_size_lets_the_surplus_go_at_once() -> None:
+    assert stay(released(4), {"w6": "red"}, "red", sizes=(1, 2, 3, 4, 5, 6)) == {"w6", "w3"}
+
+
+@pytest.mark.parametrize("lost", ["master-0", "worker-1"])
+def test_what_a_job_lost_comes_again_while_it_waits_to_make_way(lost: str) -> None:
+    grant = make_grant(keep=["worker-0"], release=["worker-2"], create=[lost])
+    held = grant.holding(frozenset(grant.release), 3)
+    assert (held.release, held.replicas) == ((), 3)
+    assert [slot.role for slot in held.create] == [lost.split("-")[0]]
+
+
+def test_a_job_that_lost_nothing_gets_nothing_while_it_waits_to_make_way() -> None:
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-2"])
+    assert grant.holding(frozenset(grant.release), 3).create == ()
+
+
+def test_room_that_is_not_free_yet_is_not_used_while_it_waits_to_make_way() -> None:
+    grant = make_grant(keep=["master-0"], release=["worker-1"], create=["worker-2"], ready=False)
+    assert grant.holding(frozenset(grant.release), 3).create == ()
+
+
+def test_the_pod_of_a_node_that_is_gone_is_made_again_by_a_job_that_waits_to_make_way() -> None:
+    pods = (*group(1), make_pod("worker-2"))
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-2"], create=["worker-1"])
+    planned = plan(make_own(pods, status=started(3)), grant.holding(frozenset(grant.release), 4))
+    assert names(planned.deletes) == []
+    assert [(create.role, create.index) for create in planned.creates] == [("worker", 1)]

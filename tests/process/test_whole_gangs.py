@@ -1,0 +1,198 @@
+"""When a gang of foreign pods is whole, and which pods make one."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+
+from elastic_operator.cluster.gang import gang_of, may_be_split
+from elastic_operator.loop.whole import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.plan.model import Request
+from tests.cluster_unit.build import pod
+from tests.plan.quota.cases import make_request
+
+CREATED = 1000.0
+"""When the pods of `make_request` were made, to the second."""
+NOW = CREATED + 0.999
+SETTLED = NOW + SETTLED_SECONDS
+
+
+def gang(count: int, **more: Request | None) -> dict[str, dict[str, Request | None]]:
+    """One gang of so many pods that wait, and some more."""
+    return {"g": {f"g{i}": make_request(f"g{i}", gang="g") for i in range(count)} | more}
+
+
+def held(gangs: WholeGangs, waiting: dict[str, dict[str, Request | None]], now: float) -> set[str]:
+    """The pods that are held back: each is on its own and takes nothing."""
+    instead = gangs.hold_back(waiting, now)
+    assert not any(request.gang for request in instead.values())
+    return {uid for uid, request in instead.items() if not request.takes}
+
+
+def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
+    gangs, two, three = WholeGangs(), gang(2), gang(3)
+    assert held(gangs, two, NOW) == {"g0", "g1"}
+    assert gangs.again_at == ceil(SETTLED)
+    assert len(held(gangs, three, SETTLED - 0.1)) == 3
+    assert len(held(gangs, three, SETTLED)) == 3
+    assert held(gangs, three, SETTLED + 1.0) == set()
+    assert gangs.again_at == float("inf")
+
+
+def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> None:
+    gangs = WholeGangs()
+    times = [NOW + 0.5 * i for i in range(25)]
+    served = [not held(gangs, gang(2 + i), now) for i, now in enumerate(times)]
+    assert served == [now >= NOW + MOST_GROWING_SECONDS for now in times]
+
+
+def test_a_pod_alone_of_its_job_is_no_gang() -> None:
+    gangs = WholeGangs()
+    assert held(gangs, gang(1), NOW) == {"g0"}
+    (alone,) = gangs.hold_back(gang(1), SETTLED).values()
+    assert (alone.gang, alone.takes) == ("", True)
+    assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
+    assert held(gangs, gang(1), SETTLED) == set()
+
+
+def test_a_new_leader_waits_for_no_gang_that_was_made_long_before() -> None:
+    assert held(WholeGangs(), gang(2), NOW) == {"g0", "g1"}
+    assert held(WholeGangs(), gang(2), NOW + 60) == set()
+
+
+def test_one_that_has_a_node_or_is_gone_does_not_make_the_others_wait_anew() -> None:
+    gangs = WholeGangs()
+    held(gangs, gang(3), NOW)
+    assert held(gangs, gang(2), SETTLED) == set()
+
+
+def test_a_gang_is_held_back_while_one_of_its_pods_waits_for_something_else() -> None:
+    gangs = WholeGangs()
+    held(gangs, gang(2, other=None), NOW)
+    assert held(gangs, gang(2, other=None), SETTLED) == {"g0", "g1"}
+
+
+def test_one_that_may_be_split_is_not() -> None:
+    gangs = WholeGangs()
+    waiting = {"g": {f"g{i}": make_request(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}}
+    held(gangs, waiting, NOW)
+    assert held(gangs, waiting, SETTLED) == set()
+
+
+def test_what_keeps_one_from_a_place_has_nobody_go_for_the_others_but_for_those_that_have_a_promise() -> None:
+    gangs = WholeGangs()
+    more = {
+        "bad": make_request("bad", gang="g", unplannable="its claim is not bound"),
+        "promised": make_request("promised", gang="g", reserved="n1"),
+    }
+    held(gangs, gang(1, **more), NOW)
+    assert held(gangs, gang(1, **more), SETTLED) == {"g0", "bad"}
+
+
+def test_a_gang_of_too_many_pods_is_not_served() -> None:
+    gangs, large = WholeGangs(), gang(MOST_PODS + 1)
+    held(gangs, large, NOW)
+    assert len(held(gangs, large, SETTLED)) == MOST_PODS + 1
+
+
+def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
+    gangs, large, tried = WholeGangs(), gang(64), frozenset({"g"})
+    held(gangs, large, NOW)
+    times, now = [], float(ceil(SETTLED))
+    for _ in range(8):
+        assert held(gangs, large, now) == set()
+        rest_first = gangs.note_served(frozenset(), tried, now)
+        assert rest_first == ([] if times else [frozenset(large["g"])])
+        times.append(gangs.again_at - now)
+        assert len(held(gangs, large, now)) == 64
+        now = gangs.again_at
+    assert times == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert held(gangs, large, now) == set()
+    gangs.note_served(frozenset({"g0"}), tried, now)
+    assert held(gangs, large, now) == set()
+    gangs.note_served(frozenset(), tried, now)
+    assert gangs.again_at == now + 2.0
+
+
+def test_while_it_rests_nobody_goes_for_those_that_have_a_promise_either() -> None:
+    gangs, part = WholeGangs(), gang(2, promised=make_request("promised", gang="g", reserved="n1"))
+    held(gangs, part, NOW)
+    assert held(gangs, part, SETTLED) == set()
+    gangs.note_served(frozenset(), frozenset({"g"}), SETTLED)
+    assert held(gangs, part, SETTLED) == {"g0", "g1", "promised"}
+
+
+def test_a_gang_that_was_not_tried_does_not_rest() -> None:
+    gangs = WholeGangs()
+    held(gangs, gang(2), NOW)
+    assert held(gangs, gang(2), SETTLED) == set()
+    assert gangs.note_served(frozenset(), frozenset(), SETTLED) == []
+    assert gangs.again_at == ceil(SETTLED + 1.0)
+    assert held(gangs, gang(2), SETTLED) == set()
+
+
+def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
+    gangs, waiting = WholeGangs(), gang(2)
+    first, again = gangs.hold_back(waiting, NOW), gangs.hold_back(waiting, NOW + 0.0001)
+    assert all(first[uid] is again[uid] for uid in first)
+
+
+JOB = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "of-job", "controller": True}]
+SERVER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "of-server", "controller": True}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ""),
+        ({"ownerReferences": JOB}, "team/Job/of-job"),
+        ({"ownerReferences": SERVER}, ""),
+        ({"ownerReferences": JOB, "labels": {"jobset.sigs.k8s.io/jobset-name": "s"}}, "team/JobSet/s"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "p"}}, "team/PodGroup/p"),
+        ({"spec": {"schedulingGroup": {"podGroupName": "p"}}}, "team/PodGroup/p"),
+        (
+            {"ownerReferences": SERVER, "labels": {"leaderworkerset.sigs.k8s.io/group-key": "k"}},
+            "team/LeaderWorkerSet/k",
+        ),
+        ({"ownerReferences": JOB, "annotations": {"elastic-pytorch.dev/gang": "none"}}, ""),
+        ({"ownerReferences": SERVER, "annotations": {"elastic-pytorch.dev/gang": "mine"}}, "team/gang/mine"),
+    ],
+    ids=[
+        "on its own",
+        "of a Job",
+        "of a server",
+        "of a JobSet",
+        "of scheduler-plugins' PodGroup",
+        "of Kubernetes' own PodGroup",
+        "of a LeaderWorkerSet",
+        "of a sweep that says so",
+        "of a gang that names itself",
+    ],
+)
+def test_which_pods_belong_together(fields: dict[str, object], expected: str) -> None:
+    spec = {"containers": [{"name": "main"}], **fields.pop("spec", {})}  # type: ignore[dict-item]
+    assert gang_of(pod("p", namespace="team", spec=spec, **fields)) == expected
+
+
+def test_a_name_that_is_too_long_names_no_gang() -> None:
+    long = {"elastic-pytorch.dev/gang": "x" * 254}
+    spec = {"containers": [{"name": "main"}]}
+    assert gang_of(pod("p", namespace="team", spec=spec, annotations=long)) == ""
+    assert gang_of(pod("p", namespace="team", spec=spec, annotations=long, ownerReferences=JOB)) == "team/Job/of-job"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"ownerReferences": JOB}, True),
+        ({"ownerReferences": JOB, "labels": {"batch.kubernetes.io/job-completion-index": "0"}}, False),
+        ({"ownerReferences": JOB, "labels": {"jobset.sigs.k8s.io/jobset-name": "s"}}, False),
+        ({"ownerReferences": JOB, "annotations": {"elastic-pytorch.dev/gang": "mine"}}, False),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "p"}}, False),
+    ],
+    ids=["of a Job", "of an indexed Job", "of a JobSet", "of a gang that names itself", "of a PodGroup"],
+)
+def test_pods_of_a_job_that_are_all_alike_are_of_use_in_parts(fields: dict[str, object], expected: bool) -> None:
+    found = pod("p", namespace="team", spec={"containers": [{"name": "main"}]}, **fields)
+    assert may_be_split(found) is expected

@@ -1,0 +1,297 @@
+"""A reclaim that is too large waits by itself, and says so; all others go on (138)."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from elastic_operator.cluster.errors import Unreachable
+from tests.simulate import operators
+from tests.simulate import server as kinds
+from tests.simulate.facts import node_of, terminating
+from tests.simulate.operators import SETTINGS
+from tests.simulate.server import Body
+from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
+from tests.simulate.world import METRICS, World
+
+
+def with_brakes(**reclaim: Any) -> Any:
+    """Operators with these settings of reclaim."""
+    found = SETTINGS.model_copy(update={"reclaim": SETTINGS.reclaim.model_copy(update=reclaim)})
+    return patch.object(operators, "SETTINGS", found)
+
+
+def limited_by(world: World, job: Body) -> tuple[str, str]:
+    """What the job says of why it is not bigger: reason and sentence."""
+    [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"]]
+    [told] = [one for one in now["status"]["conditions"] if one["type"] == "FullSize"]
+    return told["reason"], told["message"]
+
+
+def teams(world: World, *, nodes: int = 4, **guaranteed: int) -> Body:
+    """Nodes of 4 GPUs each, teams with these guarantees, and a job of `green`'s that has borrowed all of it."""
+    for _ in range(nodes):
+        world.add_node(4, "a")
+    for name, gpus in guaranteed.items():
+        add_policy(world, name, guaranteed=gpus, limit=0)
+    add_policy(world, "green", guaranteed=0, limit=100)
+    return add_job(world, "green", minReplicas=1, maxReplicas=4 * nodes)
+
+
+class Evicted:
+    """The pods that were told to go, with when."""
+
+    def __init__(self, world: World) -> None:
+        self.times: list[float] = []
+        self._world, self._known = world, set[str]()
+        world.server.listeners.append(self._heard)
+
+    def _heard(self, plural: str, _: Body | None, new: Body | None) -> None:
+        if plural == kinds.PODS and new is not None and terminating(new):
+            uid = new["metadata"]["uid"]
+            if uid not in self._known:
+                self._known.add(uid)
+                self.times.append(self._world.moments.passed)
+
+    def most_in_a_minute(self) -> int:
+        """The most that were told to go within any minute."""
+        return max((sum(begin <= time < begin + 60 for time in self.times) for begin in self.times), default=0)
+
+
+def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_what_is_its_own() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=12, blue=2)
+        await world.advance(30)
+        large = add_job(world, "red", minReplicas=10, maxReplicas=10)
+        await world.settle()
+        small = add_job(world, "blue", minReplicas=2, maxReplicas=2)
+        await world.advance(1800)
+        assert len(pods_of(world, large)) == 0
+        assert len(pods_of(world, small)) == 2
+        reason, message = limited_by(world, large)
+        assert reason == "ReclaimTooLarge"
+        assert "10 pods of others would have to go for it at once" in message
+        assert "reclaim.maxEvictionsPerDecision (8)" in message
+        assert "Have it raised" in message
+        assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 1)
+
+    with with_brakes(max_evictions_per_decision=8, max_evictions_per_minute=100):
+        lived(story)
+
+
+def test_growth_that_would_evict_too_many_comes_in_slices_of_a_minute_each() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=10)
+        await world.advance(30)
+        evicted = Evicted(world)
+        job = add_job(world, "red", minReplicas=1, maxReplicas=10)
+        await world.advance(20)
+        assert 4 <= len(pods_of(world, job)) <= 5
+        reason, message = limited_by(world, job)
+        assert reason == "ReclaimTooLarge"
+        assert "reclaim.maxEvictionsPerDecision (4)" in message
+        assert message.endswith("Wait.")
+        assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 0)
+        await world.advance(200)
+        assert len(pods_of(world, job)) == 10
+        assert evicted.most_in_a_minute() == 4
+        assert METRICS.breaker_open._value.get() == 0
+
+    with with_brakes(max_evictions_per_decision=4, max_evictions_per_minute=100):
+        lived(story)
+
+
+def test_of_two_large_ones_both_go_on_in_slices_and_neither_waits_for_the_other() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=6, blue=6)
+        await world.advance(30)
+        jobs = [add_job(world, name, minReplicas=1, maxReplicas=6) for name in ("red", "blue")]
+        await world.advance(20)
+        assert [len(pods_of(world, job)) for job in jobs] == [3, 3]
+        await world.advance(120)
+        assert [len(pods_of(world, job)) for job in jobs] == [6, 6]
+
+    with with_brakes(max_evictions_per_decision=3, max_evictions_per_minute=100):
+        lived(story)
+
+
+def test_many_small_takers_are_served_as_many_in_a_minute_as_may_go_in_all() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=8)
+        await world.advance(30)
+        evicted = Evicted(world)
+        pods = [world.add_foreign("red", gpus=1, pool="a") for _ in range(8)]
+        await world.advance(50)
+        assert len(evicted.times) == 4
+        await world.advance(150)
+        found = {pod["metadata"]["uid"]: pod for pod in world.server.all(kinds.PODS)}
+        assert all(node_of(found[pod["metadata"]["uid"]]) for pod in pods)
+        assert evicted.most_in_a_minute() == 4
+
+    with with_brakes(max_evictions_per_decision=4, max_evictions_per_minute=4):
+        lived(story)
+
+
+def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of_others_come_each_minute() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=9, blue=7)
+        await world.advance(30)
+        evicted = Evicted(world)
+        small = [add_job(world, "blue", minReplicas=1, maxReplicas=1)]
+        await world.advance(10)
+        gang = add_job(world, "red", minReplicas=8, maxReplicas=8)
+        await world.advance(10)
+        later = add_job(world, "red", minReplicas=1, maxReplicas=1)
+        for _ in range(6):
+            assert not pods_of(world, later) or pods_of(world, gang)
+            await world.advance(30)
+            small.append(add_job(world, "blue", minReplicas=1, maxReplicas=1))
+        assert len(pods_of(world, gang)) == 8
+        await world.advance(120)
+        assert all(pods_of(world, job) for job in (*small, later))
+        assert evicted.most_in_a_minute() <= 8
+
+    with with_brakes(max_evictions_per_decision=8, max_evictions_per_minute=8):
+        lived(story)
+
+
+def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
+    async def story(world: World) -> None:
+        teams(world, red=12)
+        await world.advance(30)
+        large = add_job(world, "red", minReplicas=10, maxReplicas=10)
+        await world.advance(300)
+        assert len(pods_of(world, large)) == 0
+        with with_brakes(max_evictions_per_decision=10):
+            world._replace_operator()
+            await world.advance(60)
+        assert len(pods_of(world, large)) == 10
+
+    with with_brakes(max_evictions_per_decision=8):
+        lived(story)
+
+
+def test_without_a_setting_half_of_the_gpus_may_go_for_one_and_never_fewer_than_sixteen() -> None:
+    def most(gpus: int) -> tuple[int, int]:
+        return SETTINGS.reclaim.most_evictions(gpus)
+
+    assert most(8) == (16, 32)
+    assert most(512) == (256, 512)
+    assert most(8000) == (4000, 8000)
+
+
+def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_large() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=12, red=40)
+        await world.advance(30)
+        job = add_job(world, "red", minReplicas=40, maxReplicas=40)
+        await world.advance(20)
+        assert len(pods_of(world, job)) == 40
+        assert METRICS.breaker_open._value.get() == 0
+
+    lived(story)
+
+
+def test_by_default_a_guarantee_comes_back_from_one_gang_that_holds_the_whole_cluster() -> None:
+    async def story(world: World) -> None:
+        whole = teams(world, nodes=12, red=2)
+        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
+        await world.advance(30)
+        job = add_job(world, "red", minReplicas=2, maxReplicas=2)
+        await world.advance(20)
+        assert len(pods_of(world, job)) == 2
+
+    lived(story)
+
+
+def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would_go_waits_for_a_person() -> None:
+    async def story(world: World) -> None:
+        whole = teams(world, nodes=12, red=0)
+        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "minReplicas": 48})
+        spec = world.server.find(kinds.POLICIES, "", "red")["spec"]
+        flavors = [{**spec["flavors"][0], "borrowing": {"limit": 100, "weight": 1}}]
+        world.server.edit(kinds.POLICIES, world.server.find(kinds.POLICIES, "", "red"), {**spec, "flavors": flavors})
+        await world.advance(30)
+        job = add_job(world, "red", minReplicas=2, maxReplicas=2)
+        await world.advance(200)
+        assert len(pods_of(world, job)) == 0
+        assert "48 pods of others would have to go" in limited_by(world, job)[1]
+        assert "reclaim.maxEvictionsPerDecision (24)" in limited_by(world, job)[1]
+
+    lived(story)
+
+
+def test_many_small_takers_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=8, red=12, blue=3)
+        await world.advance(30)
+        evicted = Evicted(world)
+        many = [add_job(world, "red", minReplicas=1, maxReplicas=1) for _ in range(12)]
+        await world.advance(10)
+        other = add_job(world, "blue", minReplicas=3, maxReplicas=3)
+        await world.advance(20)
+        assert len(pods_of(world, other)) == 3
+        assert sum(len(pods_of(world, job)) for job in many) == 4
+        await world.advance(150)
+        assert all(pods_of(world, job) for job in many)
+        assert evicted.most_in_a_minute() <= 4 + 3
+
+    with with_brakes(max_evictions_per_decision=4):
+        lived(story)
+
+
+def test_a_team_that_comes_and_goes_does_not_keep_another_one_from_its_guarantee() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=12, red=24, blue=20)
+        await world.advance(30)
+        last = add_job(world, "red", minReplicas=24, maxReplicas=24)
+        for turn in range(6):
+            await world.advance(10)
+            world.server.remove(kinds.JOBS, last)
+            for pod in pods_of(world, last):
+                world.server.delete_pod(pod, grace=0)
+            await world.advance(10)
+            last = add_job(world, "red", minReplicas=24, maxReplicas=24)
+            if turn == 4:
+                gang = add_job(world, "blue", minReplicas=20, maxReplicas=20)
+        await world.advance(10)
+        assert len(pods_of(world, gang)) == 20
+
+    lived(story)
+
+
+def test_small_jobs_of_its_own_team_do_not_keep_a_large_one_waiting() -> None:
+    async def story(world: World) -> None:
+        teams(world, nodes=12, red=44)
+        await world.advance(30)
+        small = [add_job(world, "red", minReplicas=1, maxReplicas=1)]
+        await world.advance(10)
+        large = add_job(world, "red", minReplicas=30, maxReplicas=30)
+        for _ in range(5):
+            await world.advance(20)
+            small.append(add_job(world, "red", minReplicas=1, maxReplicas=1))
+        await world.advance(10)
+        assert len(pods_of(world, large)) == 30
+        await world.advance(90)
+        assert all(pods_of(world, job) for job in small)
+
+    lived(story)
+
+
+def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfway() -> None:
+    async def story(world: World) -> None:
+        whole = teams(world, nodes=12, red=40)
+        world.server.edit(kinds.JOBS, whole, {**whole["spec"], "maxReplicas": 24})
+        second = add_job(world, "green", minReplicas=1, maxReplicas=24)
+        await world.advance(30)
+        uid = second["metadata"]["uid"]
+        world.operator.controller.dispatcher.troubles.add(
+            world.operator.controller.making_way._seen[uid].job,
+            Unreachable("no answer"),
+            world.moments.monotonic() + 20,
+        )
+        job = add_job(world, "red", minReplicas=40, maxReplicas=40)
+        await world.advance(90)
+        assert len(pods_of(world, job)) == 40
+
+    lived(story)

@@ -1,0 +1,174 @@
+"""A planner that goes in a circle: its jobs are held after some rounds, and others still get what is theirs (143)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from elastic_operator.loop import read
+from elastic_operator.metrics.jobs import job_families
+from elastic_operator.plan.allocate import Allocation, Allocator
+from elastic_operator.plan.model import JobDemand, Snapshot
+from tests.simulate import server as kinds
+from tests.simulate.server import Body
+from tests.simulate.test_breaker import Evicted, limited_by
+from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
+from tests.simulate.world import World
+
+MINUTE = 60.0
+
+
+@contextmanager
+def in_a_circle() -> Iterator[None]:
+    """The planner gives each job a pod less than it could have, and in the next pass all of them."""
+    real, less = Allocator.allocate, False
+
+    def smaller(job: JobDemand) -> JobDemand:
+        may = len(job.sizes) > 1 and job.failed_until < inf and len(job.members) == job.sizes[-1]
+        return replace(job, sizes=job.sizes[:-1]) if may else job
+
+    def allocate(self: Allocator, snapshot: Snapshot) -> Allocation:
+        nonlocal less
+        less = not less
+        return real(self, replace(snapshot, jobs=tuple(map(smaller, snapshot.jobs))) if less else snapshot)
+
+    with patch.object(Allocator, "allocate", allocate):
+        yield
+
+
+def shuffled(story: Any) -> None:
+    """The story, without the checks of what each pass decides: the planner is broken in it."""
+
+    async def calm(world: World) -> None:
+        with (
+            patch.object(world.checker, "after_pass", lambda _: None),
+            patch.object(world.checker, "at_pause", lambda: None),
+        ):
+            await story(world)
+
+    lived(calm)
+
+
+async def minutes(world: World, count: int) -> None:
+    """So many minutes pass, with a look at each second."""
+    for _ in range(int(count * MINUTE)):
+        await world.go_on(rounds=1)
+
+
+def status_of(world: World, job: Body) -> Any:
+    """As it is now."""
+    return next(one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == job["metadata"]["uid"])[
+        "status"
+    ]
+
+
+def flapping(world: World) -> float:
+    """The metric."""
+    families = {family.name: family for family in job_families(world.operator.controller.pictures())}
+    return families["elastic_pytorch_flapping_jobs"].samples[0].value
+
+
+def is_flapping(world: World, job: Body) -> bool:
+    """By its condition."""
+    told = [one for one in status_of(world, job)["conditions"] if one["type"] == "Flapping"]
+    return bool(told) and told[0]["status"] == "True"
+
+
+def test_a_job_that_the_planner_changes_in_each_pass_is_held_after_four_changes_for_ten_minutes() -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        evicted = Evicted(world)
+        job = add_job(world, "free", minReplicas=1, maxReplicas=4)
+        with in_a_circle():
+            await minutes(world, 1)
+            assert is_flapping(world, job)
+            assert limited_by(world, job)[0] == "ChangedTooOften"
+            assert flapping(world) == 1
+            lost, pods = len(evicted.times), len(pods_of(world, job))
+            assert lost <= 2
+            await minutes(world, 8)
+            assert (len(evicted.times), len(pods_of(world, job))) == (lost, pods)
+            world._replace_operator()
+            await minutes(world, 1)
+            assert (len(evicted.times), len(pods_of(world, job))) == (lost, pods)
+        await minutes(world, 2)
+        assert not is_flapping(world, job)
+        assert flapping(world) == 0
+        assert len(pods_of(world, job)) == 4
+        assert "Flapping" in {event["reason"] for event in world.server.all(kinds.EVENTS)}
+
+    shuffled(story)
+
+
+def test_a_job_that_is_held_gives_back_at_once_what_another_team_is_entitled_to() -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        add_policy(world, "red", guaranteed=2, limit=0)
+        add_policy(world, "green", guaranteed=0, limit=100)
+        job = add_job(world, "green", minReplicas=1, maxReplicas=4)
+        with in_a_circle():
+            await minutes(world, 1)
+        assert is_flapping(world, job)
+        held = len(pods_of(world, job))
+        owner = add_job(world, "red", minReplicas=2, maxReplicas=2)
+        await world.advance(20)
+        assert len(pods_of(world, owner)) == 2
+        assert len(pods_of(world, job)) == min(held, 2)
+        assert is_flapping(world, job)
+
+    shuffled(story)
+
+
+def test_an_edit_of_the_job_lets_it_go() -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        job = add_job(world, "free", minReplicas=1, maxReplicas=4)
+        with in_a_circle():
+            await minutes(world, 1)
+        assert is_flapping(world, job)
+        now = world.server.find(kinds.JOBS, "free", job["metadata"]["name"])
+        assert now is not None
+        world.server.edit(kinds.JOBS, now, {**now["spec"], "maxReplicas": 3})
+        await world.advance(10)
+        assert not is_flapping(world, job)
+        assert len(pods_of(world, job)) == 3
+
+    shuffled(story)
+
+
+@pytest.mark.parametrize("what", ["a node comes", "a plain pod comes", "another job comes", "a policy is edited"])
+def test_what_follows_each_time_from_something_new_is_no_circle(what: str) -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        job = add_job(world, "free", minReplicas=1, maxReplicas=4)
+        happens = {
+            "a node comes": lambda: world.add_node(1, "b"),
+            "a plain pod comes": lambda: world.add_foreign("free", gpus=1, pool="b"),
+            "another job comes": lambda: world.add_job("free", gpus=1, pool="b", minReplicas=1, maxReplicas=1),
+            "a policy is edited": lambda: add_policy(world, world.new_name("p"), guaranteed=0, limit=0),
+        }[what]
+        with in_a_circle():
+            for _ in range(60):
+                happens()
+                await world.go_on(rounds=1)
+        assert not is_flapping(world, job)
+
+    shuffled(story)
+
+
+def test_without_the_breaker_the_circle_goes_on() -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        evicted = Evicted(world)
+        add_job(world, "free", minReplicas=1, maxReplicas=4)
+        with in_a_circle(), patch.object(read, "may_flap", lambda *_: False):
+            await minutes(world, 1)
+        assert len(evicted.times) > 10
+
+    shuffled(story)

@@ -1,0 +1,165 @@
+"""Gangs of foreign pods on the whole loop: the GPUs that go are those that the gang asks for (144, 145)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulate import server as kinds
+from tests.simulate.facts import node_of
+from tests.simulate.moments import Moments
+from tests.simulate.server import Body
+from tests.simulate.test_breaker import Evicted
+from tests.simulate.test_bulkheads import add_job, add_policy, pods_of
+from tests.simulate.world import World
+
+NODES, GPUS = 12, 4
+
+
+def lived(seed: int, story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    """The story, in a world of its own."""
+    moments = Moments()
+    with moments.rule(Random(seed)):
+        world = World(moments, Random(seed))
+        with world.raising.rule():
+            asyncio.run(story(world))
+
+
+async def full_cluster(world: World, *, guaranteed: int) -> None:
+    """A team `red` with that guarantee, all of which jobs of the other team have borrowed."""
+    for _ in range(NODES):
+        world.add_node(GPUS, "a")
+    add_policy(world, "red", guaranteed=guaranteed, limit=0)
+    add_policy(world, "green", guaranteed=NODES * GPUS - guaranteed, limit=100)
+    jobs = [add_job(world, "green", minReplicas=1, maxReplicas=2 * GPUS) for _ in range(NODES // 2)]
+    await world.advance(60)
+    assert sum(len(pods_of(world, job)) for job in jobs) == NODES * GPUS
+
+
+async def make_gang(world: World, pods: int, *, job: str = "gang", indexed: bool = True) -> list[Body]:
+    """The pods of a Job, each of which asks for a whole node; they come one by one, less than a second apart."""
+    made = []
+    for _ in range(pods):
+        made.append(world.add_foreign("red", gpus=GPUS, pool="a", job=job, indexed=indexed))
+        if world.dice.random() < 0.4:
+            world.moments.passed += world.dice.random() * 0.9
+            world.machines.step()
+            await world.run_pass()
+    return made
+
+
+def bound(world: World, pods: list[Body]) -> int:
+    """How many of them have a node."""
+    now = (world.server.find(kinds.PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods)
+    return sum(bool(pod and node_of(pod)) for pod in now)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_gang_gets_all_of_its_nodes_and_not_one_gpu_too_many_goes(seed: int) -> None:
+    async def story(world: World) -> None:
+        size = world.dice.randint(2, NODES - 2)
+        await full_cluster(world, guaranteed=size * GPUS)
+        evicted = Evicted(world)
+        gang = await make_gang(world, size)
+        await world.advance(600)
+        assert bound(world, gang) == size
+        assert len(evicted.times) == size * GPUS
+
+    lived(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(seed: int) -> None:
+    async def story(world: World) -> None:
+        size = world.dice.randint(3, NODES - 2)
+        await full_cluster(world, guaranteed=(size - 1) * GPUS)
+        evicted = Evicted(world)
+        gang = await make_gang(world, size)
+        await world.advance(600)
+        assert (bound(world, gang), len(evicted.times)) == (0, 0)
+        notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
+        assert [f"all {size} pods" in note for note in notes] == [True]
+
+    lived(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_guarantee(seed: int) -> None:
+    async def story(world: World) -> None:
+        size = world.dice.randint(3, NODES - 2)
+        await full_cluster(world, guaranteed=(size - 1) * GPUS)
+        evicted = Evicted(world)
+        gang = await make_gang(world, size, indexed=False)
+        await world.advance(600)
+        assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
+
+    lived(seed, story)
+
+
+def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaranteed() -> None:
+    async def story(world: World) -> None:
+        await full_cluster(world, guaranteed=2 * GPUS)
+        evicted, made = Evicted(world), []
+        for _ in range(60):
+            made.append(world.add_foreign("red", gpus=1, pool="a", job="sweep", indexed=False))
+            await world.advance(1)
+        await world.advance(60)
+        assert (bound(world, made), len(evicted.times)) == (2 * GPUS, 2 * GPUS)
+
+    lived(1, story)
+
+
+@pytest.mark.parametrize("job", ["", "of-one"], ids=["on its own", "alone of its Job"])
+def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_job_grows_into_it(job: str) -> None:
+    async def story(world: World) -> None:
+        for _ in range(2):
+            world.add_node(GPUS, "a")
+        add_policy(world, "red", guaranteed=GPUS, limit=0)
+        add_policy(world, "green", guaranteed=GPUS, limit=100)
+        plain = [world.add_foreign("green", gpus=GPUS, pool="a") for _ in range(2)]
+        await world.advance(30)
+        pod = world.add_foreign("red", gpus=GPUS, pool="a", job=job)
+        await world.advance(100)
+        grows = add_job(world, "green", minReplicas=1, maxReplicas=2 * GPUS)
+        evicted = Evicted(world)
+        for one in plain:
+            world.server.delete_pod(one, grace=0)
+        await world.advance(60)
+        assert (bound(world, [pod]), len(pods_of(world, grows)), len(evicted.times)) == (1, GPUS, 0)
+
+    lived(1, story)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_two_gangs_that_do_not_both_fit_one_is_served_whole(seed: int) -> None:
+    async def story(world: World) -> None:
+        await full_cluster(world, guaranteed=8 * GPUS)
+        evicted = Evicted(world)
+        first, second = await make_gang(world, 5, job="first"), await make_gang(world, 5, job="second")
+        await world.advance(600)
+        assert sorted([bound(world, first), bound(world, second)]) == [0, 5]
+        assert len(evicted.times) == 5 * GPUS
+
+    lived(seed, story)
+
+
+def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_takes() -> None:
+    """Kubelets are slow: the grace and the time of the reservation are over before one pod has gone."""
+
+    async def story(world: World) -> None:
+        await full_cluster(world, guaranteed=2 * GPUS)
+        evicted = Evicted(world)
+        world.machines.let_go = False
+        gang = await make_gang(world, 2)
+        await world.advance(55)
+        assert (bound(world, gang), len(evicted.times)) == (0, 2 * GPUS)
+        world.machines.let_go = True
+        await world.advance(600)
+        assert (bound(world, gang), len(evicted.times)) == (2, 2 * GPUS)
+        assert not [event for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
+
+    lived(1, story)

@@ -1,0 +1,141 @@
+"""A pod that is pinned to a node and has not started there does not wait for it when it closes (142)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulate import server as kinds
+from tests.simulate.facts import name_of, node_of, place_of
+from tests.simulate.server import Body
+from tests.simulate.violation import require
+from tests.virtual.deeds import job, nodes, replica, settled, taken_back
+from tests.virtual.story import Deed
+from tests.virtual.world import ProcessWorld, live
+
+ELASTIC = {"runtime": {"mode": "Elastic"}}
+PRESSURE = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
+AT_ONCE = 2.0
+
+
+def schedules(runs: bool) -> Deed:
+    """kube-scheduler runs, or does not."""
+
+    def do(world: ProcessWorld) -> None:
+        world.machines.schedules = runs
+        world.stir()
+
+    return do
+
+
+def cordoned(world: ProcessWorld, name: str) -> None:
+    """As by `kubectl cordon`."""
+    world.server.update(kinds.NODES, _node(world, name), spec={"unschedulable": True})
+
+
+def under_pressure(world: ProcessWorld, name: str) -> None:
+    """As the node controller taints it when its disk is full."""
+    world.server.update(kinds.NODES, _node(world, name), spec={"taints": [PRESSURE]})
+
+
+def not_ready(world: ProcessWorld, name: str) -> None:
+    """Its kubelet is not heard of."""
+    node = _node(world, name)
+    world.server.update(kinds.NODES, node, status={**node["status"], "conditions": [world.readiness(False)]})
+
+
+def gone(world: ProcessWorld, name: str) -> None:
+    """Somebody deletes the node."""
+    world.server.remove(kinds.NODES, _node(world, name))
+
+
+def _node(world: ProcessWorld, name: str) -> Body:
+    return next(node for node in world.server.all(kinds.NODES) if name_of(node) == name)
+
+
+def places(world: ProcessWorld) -> set[str]:
+    """The nodes that the job's pods are bound or pinned to."""
+    return {place_of(pod) for pod in world.pods("toy")}
+
+
+def nothing_is_counted(world: ProcessWorld) -> None:
+    """No loss, no failure, and nothing waits to be tried again."""
+    status = world.status("toy")
+    counted = {name: status.get(name) for name in ("restarts", "failures", "totalFailures", "retry")}
+    require(not any(counted.values()), f"{counted}")
+
+
+@pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
+@pytest.mark.parametrize("close", [cordoned, under_pressure, not_ready, gone])
+def test_pods_that_wait_for_a_node_that_closes_are_made_elsewhere_at_once(
+    close: Callable[[ProcessWorld, str], None], mode: dict[str, Any]
+) -> None:
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(2, 2), replica(), schedules(False), job(small=2, big=2, **mode)):
+            deed(world)
+        await world.until("its pods are there", lambda: len(world.pods("toy")) == 2, seconds=5)
+        [before] = places(world)
+        close(world, before)
+        there = lambda: len(world.pods("toy")) == 2 and before not in places(world)  # noqa: E731
+        await world.until("they are elsewhere", there, seconds=AT_ONCE)
+        schedules(True)(world)
+        await world.until("it runs", lambda: world.settled("toy", 2), seconds=5)
+        nothing_is_counted(world)
+
+    live(0, story)
+
+
+@pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
+def test_those_that_run_go_on_while_a_worker_that_has_not_started_moves(mode: dict[str, Any]) -> None:
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(1, 2), replica(), job(small=1, big=4, **mode)):
+            deed(world)
+        await world.until("it runs", lambda: world.settled("toy", 2), seconds=5)
+        run = {pod["metadata"]["uid"] for pod in world.pods("toy")}
+        for deed in (schedules(False), nodes(2, 2)):
+            deed(world)
+        await world.until("it grows", lambda: len(world.pods("toy")) == 4, seconds=5)
+        [closing, *_] = sorted({place_of(pod) for pod in world.pods("toy") if not node_of(pod)})
+        cordoned(world, closing)
+        moved = lambda: len(world.pods("toy")) == 4 and closing not in places(world)  # noqa: E731
+        await world.until("they are elsewhere", moved, seconds=AT_ONCE)
+        schedules(True)(world)
+        await world.until("it is whole", lambda: world.settled("toy", 4), seconds=5)
+        require(run <= {pod["metadata"]["uid"] for pod in world.pods("toy")}, "those that ran were replaced")
+        nothing_is_counted(world)
+
+    live(0, story)
+
+
+def test_pods_that_a_node_has_stay_there_when_it_closes() -> None:
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(2, 2), replica(), job(small=2, big=2)):
+            deed(world)
+        world.machines.waits["toy"] = {"reason": "ContainerCreating"}
+        await world.until("both have a node", lambda: len(list(filter(node_of, world.pods("toy")))) == 2, seconds=5)
+        [node] = places(world)
+        cordoned(world, node)
+        await world.advance(30)
+        world.machines.waits.clear()
+        world.stir()
+        await world.until("it runs", lambda: world.settled("toy", 2), seconds=5)
+        require(not taken_back(world), f"{taken_back(world)}")
+
+    live(0, story)
+
+
+def test_where_there_is_no_other_room_they_wait_without_a_pod_and_come_when_there_is() -> None:
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(1, 2), replica(), schedules(False), job(small=2, big=2)):
+            deed(world)
+        await world.until("its pods are there", lambda: len(world.pods("toy")) == 2, seconds=5)
+        cordoned(world, *places(world))
+        await world.until("they are gone", lambda: not world.pods("toy"), seconds=AT_ONCE)
+        for deed in (schedules(True), nodes(1, 2)):
+            deed(world)
+        await world.until("it runs", lambda: settled("toy", 2)(world), seconds=5)
+        nothing_is_counted(world)
+
+    live(0, story)
