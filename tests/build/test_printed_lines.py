@@ -14,6 +14,7 @@ from tests.examples.torchrun import EXAMPLES
 pytestmark = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(300)]
 
 SECONDS = 200
+# In one write: unbuffered, as pods' output is, `print` makes one for each word, and processes mix theirs.
 TRAIN = """\
 import os, sys
 
@@ -23,7 +24,8 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 sum = torch.ones(1)
 dist.all_reduce(sum)
-print("rank", dist.get_rank(), "local", os.environ["LOCAL_RANK"], "sum", int(sum), *sys.argv[1:])
+told = ("rank", dist.get_rank(), "local", os.environ["LOCAL_RANK"], "sum", int(sum), *sys.argv[1:])
+os.write(1, (" ".join(map(str, told)) + "\\n").encode())
 dist.destroy_process_group()
 """
 PARSES = """\
@@ -127,7 +129,7 @@ def train(gpu, gpus, hosts, host):
     dist.init_process_group("gloo", init_method="env://", rank=host * gpus + gpu, world_size=hosts * gpus)
     sum = torch.ones(1)
     dist.all_reduce(sum)
-    print("rank", dist.get_rank(), "local", gpu, "sum", int(sum))
+    os.write(1, f"rank {dist.get_rank()} local {gpu} sum {int(sum)}\\n".encode())
     dist.destroy_process_group()
 
 
