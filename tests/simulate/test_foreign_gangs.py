@@ -155,7 +155,7 @@ def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_ta
         evicted = Evicted(world)
         world.machines.let_go = False
         gang = await make_gang(world, 2)
-        await world.advance(55)
+        await world.advance(40)
         assert (bound(world, gang), len(evicted.times)) == (0, 2 * GPUS)
         world.machines.let_go = True
         await world.advance(600)

@@ -151,10 +151,10 @@ class Ledger:
         return self._stamps.get(job_uid), self._stamps.get((namespace, name))
 
     def is_left(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node, none of which should have been gone for long."""
+        """Whether pods of ours are leaving the node whose grace is not long over."""
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         leaving = (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
-        return any(not self._leaving.is_overdue(uid) for uid in leaving)
+        return any(self._leaving.is_expected(uid) for uid in leaving)
 
     def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node, those being created too, that are not among `members`."""

@@ -11,6 +11,8 @@ from math import inf
 
 OVERDUE_SECONDS = 60.0
 """A kubelet that is alive has removed the pod long before."""
+LATE_SECONDS = 10.0
+"""A kubelet that is busy has removed it by then."""
 
 
 class Leaving:
@@ -34,6 +36,11 @@ class Leaving:
     def is_overdue(self, uid: str) -> bool:
         """Whether it should have been gone at the last `expire`."""
         return uid in self._overdue
+
+    def is_expected(self, uid: str) -> bool:
+        """Whether the pod is leaving, and its grace is not long over."""
+        due = self._due.get(uid)
+        return due is not None and self._now() < due - OVERDUE_SECONDS + LATE_SECONDS
 
     def expire(self) -> list[str]:
         """Pods that have become overdue since the last call."""
