@@ -21,11 +21,11 @@ from tests.simulate.server import Body
 from tests.simulate.world import METRICS, World
 
 
-def lived(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+def lived(story: Callable[[World], Coroutine[Any, Any, None]], *, seed: int = 1) -> None:
     """The story, in a world of its own."""
     moments = Moments()
-    with moments.rule(Random(1)):
-        world = World(moments, Random(1))
+    with moments.rule(Random(seed)):
+        world = World(moments, Random(seed))
         with world.raising.rule():
             asyncio.run(story(world))
 

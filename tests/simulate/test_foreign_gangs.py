@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from random import Random
-from typing import Any
-
 import pytest
 
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
-from tests.simulate.moments import Moments
 from tests.simulate.server import Body
 from tests.simulate.test_breaker import Evicted
-from tests.simulate.test_bulkheads import add_job, add_policy, pods_of
+from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
 from tests.simulate.world import World
 
 NODES, GPUS = 12, 4
-
-
-def lived(seed: int, story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    """The story, in a world of its own."""
-    moments = Moments()
-    with moments.rule(Random(seed)):
-        world = World(moments, Random(seed))
-        with world.raising.rule():
-            asyncio.run(story(world))
 
 
 async def full_cluster(world: World, *, guaranteed: int) -> None:
@@ -69,7 +54,7 @@ def test_a_gang_gets_all_of_its_nodes_and_not_one_gpu_too_many_goes(seed: int) -
         assert bound(world, gang) == size
         assert len(evicted.times) == size * GPUS
 
-    lived(seed, story)
+    lived(story, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -84,7 +69,7 @@ def test_nobody_goes_for_a_gang_of_which_only_a_part_is_within_the_guarantee(see
         notes = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "NoRoomForGang"]
         assert [f"all {size} pods" in note for note in notes] == [True]
 
-    lived(seed, story)
+    lived(story, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -97,7 +82,7 @@ def test_of_a_job_whose_pods_are_all_alike_as_many_are_served_as_are_within_the_
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (size - 1, (size - 1) * GPUS)
 
-    lived(seed, story)
+    lived(story, seed=seed)
 
 
 def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaranteed() -> None:
@@ -110,7 +95,7 @@ def test_pods_of_a_job_that_makes_one_each_second_have_what_their_team_is_guaran
         await world.advance(60)
         assert (bound(world, made), len(evicted.times)) == (2 * GPUS, 2 * GPUS)
 
-    lived(1, story)
+    lived(story)
 
 
 @pytest.mark.parametrize("job", ["", "of-one"], ids=["on its own", "alone of its Job"])
@@ -131,7 +116,7 @@ def test_a_pod_that_has_waited_in_vain_has_the_room_that_becomes_free_before_a_j
         await world.advance(60)
         assert (bound(world, [pod]), len(pods_of(world, grows)), len(evicted.times)) == (1, GPUS, 0)
 
-    lived(1, story)
+    lived(story)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -144,7 +129,7 @@ def test_of_two_gangs_that_do_not_both_fit_one_is_served_whole(seed: int) -> Non
         assert sorted([bound(world, first), bound(world, second)]) == [0, 5]
         assert len(evicted.times) == 5 * GPUS
 
-    lived(seed, story)
+    lived(story, seed=seed)
 
 
 def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_takes() -> None:
@@ -162,4 +147,4 @@ def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_ta
         assert (bound(world, gang), len(evicted.times)) == (2, 2 * GPUS)
         assert not [event for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]
 
-    lived(1, story)
+    lived(story)

@@ -23,10 +23,6 @@ MOST_GROWING_SECONDS = 10.0
 """For so long a gang may grow, from its first pod on; then those that are there are served."""
 MOST_PODS = 1_000
 PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
-GROWS = "its gang is still being made"
-OTHERS_WAIT = "another pod of its gang is not known to wait for GPUs alone"
-NO_ROOM = "there was no room for all of its gang"
-TOO_LARGE = f"its gang has more than {MOST_PODS:,} pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +67,14 @@ class WholeGangs:
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MOST_GROWING_SECONDS)
             self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
-            reason = _reason(pods.values(), settled=now >= settled_at)
-            if not reason and now < gang.rests <= now + MOST_REST_SECONDS + 1:
-                reason = NO_ROOM
-            if not reason:
+            can_be_served = now >= settled_at and _can_be_served(pods.values())
+            rests = can_be_served and now < gang.rests <= now + MOST_REST_SECONDS + 1
+            is_planned = can_be_served and not rests
+            if is_planned:
                 self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
-            on_its_own = not reason and len(pods) == 1
-            for uid, request in pods.items() if reason or on_its_own else ():
-                if request is not None and (reason == NO_ROOM or not request.promised):
-                    takes = request.takes and not reason
+            for uid, request in pods.items() if not is_planned or len(pods) == 1 else ():
+                if request is not None and (rests or not request.promised):
+                    takes = request.takes and is_planned
                     self._held_back[uid] = _alone(request, takes=takes, before=held_before.get(uid))
         return {uid: held for uid, (_, held) in self._held_back.items()}
 
@@ -109,16 +104,11 @@ def _grown(requests: Iterable[Request | None], now: float) -> float:
     return min(now, max(request.created + 1.0 if request else now for request in requests))
 
 
-def _reason(requests: Collection[Request | None], *, settled: bool) -> str:
-    """Why the gang cannot be served; "" where it can."""
+def _can_be_served(requests: Collection[Request | None]) -> bool:
+    """Whether it is not too large, and none of its pods waits for anything but GPUs, or it may be split."""
     known = [request for request in requests if request is not None]
-    if not settled:
-        return GROWS
-    if len(known) > MOST_PODS:
-        return TOO_LARGE
-    if len(known) < len(requests) and not all(request.may_be_split for request in known):
-        return OTHERS_WAIT
-    return next((request.unplannable for request in known if request.unplannable), "")
+    all_wait = len(known) == len(requests) or all(request.may_be_split for request in known)
+    return len(known) <= MOST_PODS and all_wait and not any(request.unplannable for request in known)
 
 
 def _alone(request: Request, *, takes: bool, before: tuple[Request, Request] | None) -> tuple[Request, Request]:
