@@ -23,16 +23,16 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import pod_name
-from elastic_operator.plan.allocate import Allocation, Allocator, next_change
-from elastic_operator.plan.decisions import CreatePod, Plan, Share
-from elastic_operator.plan.demand import JobShape, demand_of, job_shape
-from elastic_operator.plan.job import Job, MainContainer, OwnPod
-from elastic_operator.plan.model import Brakes, JobDemand, Node, PodShape, Request, Snapshot, Taker
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.reported import Report
-from elastic_operator.plan.settle import settle
-from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.facts.decisions import CreatePod, Plan, Share
+from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PodShape, Request, Snapshot, Taker
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import settle
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER
 

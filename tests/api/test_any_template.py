@@ -15,17 +15,17 @@ from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.pod import PodAnnotations
 from elastic_operator.cluster.reservation import reservation_of
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import Requests
-from elastic_operator.loop.shapes import Shapes
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.demand import demand_of
-from elastic_operator.plan.model import Node, Snapshot
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.settle import settle
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.job.demand import demand_of
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import settle
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.pending_pods import Requests
+from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.api.anything import FULL, ODD, places, replaced

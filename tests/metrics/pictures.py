@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture, Picture
-from elastic_operator.plan.reported import Goodput, Report
+from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import BOTH, START, make_job, plan, see
 

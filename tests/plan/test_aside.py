@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.aside import demand_aside, plan_aside
-from elastic_operator.plan.decisions import Share
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Share
+from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
 from tests.plan.allocate.world import NOW, make_node, make_snapshot
 from tests.plan.allocate.world import make_job as demand
 from tests.plan.jobs import at, make_job, make_pod, make_status, started

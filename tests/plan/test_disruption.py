@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.disruption import BACK_SECONDS, WINDOW_SECONDS, Disruption, NodeTimes, disruption
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.facts.disruption import BACK_SECONDS, WINDOW_SECONDS, Disruption, NodeTimes, disruption
+from elastic_operator.plan.job.observation import Observation
 from tests.plan.jobs import BOTH, START, group, make_job, make_pod, plan, reasons, see, started
 from tests.plan.jobs import at as time_at
 

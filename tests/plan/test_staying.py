@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.decisions import Share
-from elastic_operator.plan.staying import staying
+from elastic_operator.plan.allocation.staying import staying
+from elastic_operator.plan.facts.decisions import Share
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
 from tests.plan.jobs import make_job as make_own

@@ -12,7 +12,6 @@ import pytest
 from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import (
     CONDITION,
     FIRST_SECONDS,
@@ -24,10 +23,11 @@ from elastic_operator.cluster.reservation import (
     reservation_of,
 )
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import MOST_PROLONGED_SECONDS, Requests
-from elastic_operator.plan.fit import misfit
-from elastic_operator.plan.model import Node, Request
-from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.snapshot import Node, Request
+from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.pending_pods import MOST_PROLONGED_SECONDS, Requests
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.convert import OUT_OF_SERVICE
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.cluster.ledger import JobRef, Ledger
-from elastic_operator.cluster.overdue import OVERDUE_SECONDS
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Reader, Stores
-from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.view import Sight, View
-from elastic_operator.plan.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy

@@ -6,9 +6,9 @@ from math import ceil
 
 import pytest
 
-from elastic_operator.cluster.gang import gang_of, may_be_split
-from elastic_operator.loop.whole import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
-from elastic_operator.plan.model import Request
+from elastic_operator.plan.facts.snapshot import Request
+from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_request
 

@@ -11,24 +11,29 @@ from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.loop import controller, view
-from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.nodes import Nodes
-from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan import allocate as allocating
-from elastic_operator.plan import displace, entitle, roster, rounds, settle, table, victims
-from elastic_operator.plan.accounts import Account, apart
-from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.claim import Claim
-from elastic_operator.plan.decisions import Plan, Reclaim, Share
-from elastic_operator.plan.entitle import Taking
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import JobDemand, Node, PodShape, Request, Snapshot
-from elastic_operator.plan.policies import Policy
-from elastic_operator.plan.table import Table
-from elastic_operator.plan.team import Quota, Team
-from elastic_operator.plan.victims import Unit, Victims, clear
+from elastic_operator.plan.allocation import allocate as allocating
+from elastic_operator.plan.allocation import roster, rounds
+from elastic_operator.plan.allocation import state as table
+from elastic_operator.plan.allocation.accounts import Account, apart
+from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.preemption import preempt as displace
+from elastic_operator.plan.allocation.preemption import rules as entitle
+from elastic_operator.plan.allocation.preemption import victims
+from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
+from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.facts.decisions import Plan, Reclaim, Share
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import reconcile as settle
+from elastic_operator.plan.facts.snapshot import JobDemand, Node, PodShape, Request, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.nodes import Nodes
+from elastic_operator.read.policies import Policies
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]

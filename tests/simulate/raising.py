@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.cluster import convert
-from elastic_operator.loop import act, controller, policies, read, requests, shapes, view
-from elastic_operator.loop.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
-from elastic_operator.plan import allocate, explain
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.loop import act, controller, view
+from elastic_operator.plan.allocation import allocate, explain
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.read import convert, policies, shapes
+from elastic_operator.read import jobs as read
+from elastic_operator.read import pending_pods as requests
+from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Reclaim
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Reclaim
 from tests.simulate import server as kinds
 from tests.simulate.demand import Demand
 from tests.simulate.facts import (

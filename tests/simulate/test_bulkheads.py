@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop import policies
-from elastic_operator.plan import allocate
+from elastic_operator.plan.allocation import allocate
+from elastic_operator.read import policies
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
 from tests.simulate.moments import Moments

@@ -8,10 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.cluster import ledger
-from elastic_operator.loop import read, view
+from elastic_operator.loop import view
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read import jobs as read
+from elastic_operator.read import ledger
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
 from tests.simulate.test_histories import GOES, batches

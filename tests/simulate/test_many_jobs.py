@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.loop import controller, read, view
-from elastic_operator.loop import requests as waiting_pods
+from elastic_operator.loop import controller, view
+from elastic_operator.read import jobs as read
+from elastic_operator.read import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES

@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.model import Request
-from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.facts.snapshot import Request
+from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot
 
 

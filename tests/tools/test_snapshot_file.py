@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import Request, Snapshot
-from elastic_operator.plan.team import Flavor, Quota, Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import Request, Snapshot
+from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot

@@ -27,35 +27,35 @@ from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.cluster.events import Subject, job_subject
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.blame import culprits_of_allocation
-from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
-from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.progress import Progress, target_of
-from elastic_operator.loop.read import Reader, Stores, drop_absent
 from elastic_operator.loop.reclaim import Reclaimer, Stopped
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.survivors import SurvivorLogs
 from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.view import Sight, View
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.plan.allocate import Allocation, Allocator, next_change
-from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import Event, Route, Share
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.facts.decisions import Event, Route, Share
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Brakes, Request, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.policies import Resolved
-from elastic_operator.plan.settle import settle
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.reconcile import settle
+from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.pods.launcher_client import Progress, target_of
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.read.blame import culprits_of_allocation
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.jobs import Reader, Stores, drop_absent
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)

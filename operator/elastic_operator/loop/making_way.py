@@ -21,12 +21,12 @@ from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.read import drop_absent
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.trials import Trials
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import CreatePod, Grant, Plan, Share
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan, Share
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read.jobs import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """For so long a job waits for the answers about all who take from it."""

@@ -22,12 +22,12 @@ from elastic_operator.cluster.reservation import Reservation, is_renewable, rese
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.braking import taker_of
-from elastic_operator.plan.decisions import Event, Reclaim
-from elastic_operator.plan.model import Brake, Brakes, Taker
-from elastic_operator.plan.resting import MOST_IN_VAIN
-from elastic_operator.plan.words import listed, pods
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.facts.decisions import Event, Reclaim
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 log = logging.getLogger(__name__)

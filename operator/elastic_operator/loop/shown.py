@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from elastic_operator.api.status import ConditionType, JobStatus
-from elastic_operator.loop.read import drop_absent
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.progress import report_of
+from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read.jobs import drop_absent
 
 
 class Shown:

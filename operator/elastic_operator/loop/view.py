@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.entry import Assumed
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.bulkhead import Fault
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.nodes import Unready
-from elastic_operator.loop.read import Facts, Reader, drop_absent
-from elastic_operator.plan.aside import demand_aside
-from elastic_operator.plan.demand import JobShape
-from elastic_operator.plan.holding import held, stays
-from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod
-from elastic_operator.plan.model import JobDemand, Snapshot
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.reported import Report
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.holding import held, stays
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.set_aside import demand_aside
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.bulkhead import Fault
+from elastic_operator.read.entry import Assumed
+from elastic_operator.read.jobs import Facts, Reader, drop_absent
+from elastic_operator.read.nodes import Unready
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)

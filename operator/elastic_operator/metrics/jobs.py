@@ -12,9 +12,9 @@ from elastic_operator.api.status import Condition, ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS
-from elastic_operator.plan.observation import is_running
-from elastic_operator.plan.progress import report_of
-from elastic_operator.plan.reported import Report
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.observation import is_running
 
 JOB = ("namespace", "job_name")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_operator.api.status import JobStatus
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)

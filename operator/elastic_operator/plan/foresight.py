@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.allocate import Allocation, Allocator
-from elastic_operator.plan.claim import MASTER, WORKER
-from elastic_operator.plan.decisions import Share
-from elastic_operator.plan.demand import with_members
-from elastic_operator.plan.holding import as_it_is
-from elastic_operator.plan.model import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.entry import MASTER, WORKER
+from elastic_operator.plan.facts.decisions import Share
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.job.demand import with_members
+from elastic_operator.plan.job.holding import as_it_is
 
 PATIENCE_SECONDS = 10.0
 REMEMBERED_SECONDS = 60.0

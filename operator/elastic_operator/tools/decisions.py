@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.decisions import Grant, Reclaim
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Grant, Reclaim
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

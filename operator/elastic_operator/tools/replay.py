@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.plan.decisions import Reclaim
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.decisions import Reclaim
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.decisions import Decision, decide, in_words
 from elastic_operator.tools.table import Row, aligned
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.accounts import Tier
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.claim import WORKER
-from elastic_operator.plan.displace import give_back
-from elastic_operator.plan.rounds import Minima
-from elastic_operator.plan.seating import seat_all
-from elastic_operator.plan.table import Table
+from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.entry import WORKER
+from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.rounds import Minima
+from elastic_operator.plan.allocation.seating import seat_all
+from elastic_operator.plan.allocation.state import Table
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots

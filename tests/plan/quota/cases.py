@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import JobDemand, Node, Request
-from elastic_operator.plan.team import Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import JobDemand, Node, Request
+from elastic_operator.plan.facts.team import Team
 from tests.plan.allocate.world import NOW, carried_out, make_shape, make_snapshot, notation
 
 PASSES = 12

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import Allocator, allocate
-from elastic_operator.plan.braking import taker_of
-from elastic_operator.plan.model import Brakes
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.facts.snapshot import Brakes
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
