@@ -17,7 +17,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.view import View
+from elastic_operator.loop.view import Observer
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.pods.logs import FailureLogs
@@ -45,7 +45,7 @@ class World:
         clock = ServerClock()
         reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.view = View(reader, logs, Troubles())
+        self.view = Observer(reader, logs, Troubles())
         self._allocator = Foresight()
         self.now = NOW
 

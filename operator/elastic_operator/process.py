@@ -32,11 +32,12 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.reclaim import Reclaimer, Stopped
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
 from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.policies.resolve import Resolved

@@ -37,7 +37,7 @@ def make_report(**fields) -> Report:
 def show(job=None, *, grant=BOTH, **fields) -> JobPicture:
     """A job as it is after a look and a plan."""
     job = job or make_job()
-    return JobPicture(seen=see(job), status=plan(job, grant).status, **fields)
+    return JobPicture(obs=see(job), status=plan(job, grant).status, **fields)
 
 
 def show_elastic(report=None, **fields) -> JobPicture:

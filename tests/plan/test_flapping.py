@@ -9,10 +9,10 @@ import pytest
 from elastic_operator.api.status import Change, Retry
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import JobShape, demand_of
 from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.holding import as_it_is
-from elastic_operator.plan.job.observation import seconds
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
 
 UP, DOWN = "ScaledUp", "PreemptedByJob"

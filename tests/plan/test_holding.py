@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
 from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, claim_of, flavor_held, held
-from elastic_operator.plan.job.reconcile import settle
+from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
     at,
@@ -42,7 +42,7 @@ def unread(pods=None, **fields):
 
 
 def settled(job, grant: Grant | None = None, *, now=200.0):
-    return settle(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
+    return reconcile(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
 
 
 FINISHED = make_status(completion_time=at(100), conditions=[make_condition(ConditionType.SUCCEEDED, "True", 100)])

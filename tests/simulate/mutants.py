@@ -15,19 +15,19 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import roster, rounds
-from elastic_operator.plan.allocation import state as table
+from elastic_operator.plan.allocation import state
 from elastic_operator.plan.allocation.accounts import Account, apart
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption import preempt as displace
 from elastic_operator.plan.allocation.preemption import rules as entitle
 from elastic_operator.plan.allocation.preemption import victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
-from elastic_operator.plan.allocation.state import Table
-from elastic_operator.plan.facts.decisions import Plan, Reclaim, Share
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.decisions import Assignment, Nomination, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.job import reconcile as settle
-from elastic_operator.plan.facts.snapshot import JobDemand, Node, PodShape, Request, Snapshot
+from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Policy
@@ -71,7 +71,7 @@ def _teams(lie: Callable[[Team], Team]) -> Mutant:
     return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
 
 
-def _requests(lie: Callable[[Request], Request]) -> Mutant:
+def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
     return _told(lambda snapshot: replace(snapshot, requests=tuple(map(lie, snapshot.requests))))
 
 
@@ -134,13 +134,13 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
-    clear(table, taker, units)
-    claim = units[0].claim
-    if claim.spare and claim.kept:
-        table.release(claim, claim.kept[-1])
+    clear(state, taker, units)
+    entry = units[0].entry
+    if entry.spare and entry.kept:
+        state.release(entry, entry.kept[-1])
 
 
 def _always(*_args: Any, **_more: Any) -> bool:
@@ -186,7 +186,7 @@ def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
 def _nominates_later(reclaimer: Reclaimer, job_uid: str) -> None:
     """The victims go at once."""
 
-    async def later(reclaim: Reclaim) -> bool:
+    async def later(reclaim: Nomination) -> bool:
         for _ in range(20):
             await asyncio.sleep(0)
         return await reclaimer._nominate(reclaim)
@@ -220,7 +220,7 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, share: Share | None, now: float) -> Plan:
+def _untold(job: Job, share: Assignment | None, now: float) -> Plan:
     return replace(plan_aside(job, share, now), status=job.status)
 
 
@@ -275,7 +275,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (roster, table, allocating))
+        *((module, "keep_order", _master_goes_first) for module in (roster, state, allocating))
     ),
     **GUARDS,
 }

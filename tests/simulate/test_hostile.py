@@ -49,9 +49,9 @@ def test_what_is_known_to_go_wrong_still_does(seed):
         run_history(seed, hostile=True)
 
 
-def _wants_pods_as_it_can_be_read(seen: Observation) -> bool:
-    over = seen.status.finished or seen.held_back or seen.job.stands
-    return seen.job.spec is not None and not seen.job.spec.suspend and not over
+def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
+    over = obs.status.finished or obs.held_back or obs.job.stands
+    return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 
 def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import Request, Snapshot
+from elastic_operator.plan.facts.snapshot import PendingPod, Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
@@ -57,7 +57,7 @@ TEAMS = st.builds(
 )
 FLAVORS = st.builds(Flavor, name=WORDS, resources=st.lists(WORDS, max_size=2).map(tuple), node_selector=LABELS)
 REQUESTS = st.builds(
-    Request,
+    PendingPod,
     uid=WORDS,
     namespace=WORDS,
     name=WORDS,

@@ -20,7 +20,7 @@ class JobPicture:
     `moved_at` is when its step last moved (epoch seconds).
     """
 
-    seen: Observation
+    obs: Observation
     status: JobStatus
     policy: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)

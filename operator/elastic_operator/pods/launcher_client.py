@@ -24,8 +24,9 @@ from elastic_operator.build.names import parse_pod_name
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.group import heard_by
-from elastic_operator.plan.job.observation import Observation, is_running, master_of, seconds
+from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_operator.pods.launcher_wire import read
 from elastic_operator.pods.ration import Ration
 from elastic_operator.pods.turns import Turns
@@ -222,21 +223,21 @@ class Progress:
             return bytes(body)
 
 
-def target_of(seen: Observation, plan: Plan, now: float) -> Target | None:
+def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
     """Whom to ask of this job: its running master, often where the plan shows that it changes or a node may be lost."""
-    spec, master = seen.job.spec, master_of(seen)
+    spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
         return None
     if plan.status.finished:
         return None
     return Target(
-        namespace=seen.job.namespace,
-        job_name=seen.job.name,
+        namespace=obs.job.namespace,
+        job_name=obs.job.name,
         master_uid=master.uid,
         address=master.pod_ip,
         epoch=master.master_epoch or 0,
-        port=_status_port(seen.job.uid, spec, master),
-        eager=now < heard_by(seen) or bool(seen.unready_nodes) or _is_changing(plan.status, now),
+        port=_status_port(obs.job.uid, spec, master),
+        eager=now < heard_by(obs) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import JobDemand, Request, Snapshot
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
 T = TypeVar("T")
 
@@ -36,13 +36,13 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
     return [suspect for start, end in sorted((*found, *groups)) for suspect in suspects[start:end]]
 
 
-def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | Request]:
+def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
     """The jobs and waiting pods for which an allocation raises by itself."""
-    everyone: tuple[JobDemand | Request, ...] = (*snapshot.jobs, *snapshot.requests)
+    everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.requests)
 
-    def work(some: Sequence[JobDemand | Request]) -> None:
+    def work(some: Sequence[JobDemand | PendingPod]) -> None:
         jobs = tuple(one for one in some if isinstance(one, JobDemand))
-        requests = tuple(one for one in some if isinstance(one, Request))
+        requests = tuple(one for one in some if isinstance(one, PendingPod))
         allocation = allocate(replace(snapshot, jobs=jobs, requests=requests))
         _ = allocation.evictions, allocation.reclaims  # made when they are read
 

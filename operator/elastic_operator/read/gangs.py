@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from elastic_operator.plan.facts.snapshot import Request
+from elastic_operator.plan.facts.snapshot import PendingPod
 
 SETTLED_SECONDS = 1.0
 """At the 20 requests a second that kube-controller-manager makes by default, it makes twenty pods in that time."""
@@ -45,10 +45,10 @@ class WholeGangs:
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
         self._planned: dict[str, frozenset[str]] = {}
-        self._held_back: dict[str, tuple[Request, Request]] = {}
+        self._held_back: dict[str, tuple[PendingPod, PendingPod]] = {}
         self.again_at = inf
 
-    def hold_back(self, waiting: Mapping[str, Mapping[str, Request | None]], now: float) -> Mapping[str, Request]:
+    def hold_back(self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float) -> Mapping[str, PendingPod]:
         """The requests (by uid) that take the place of others, as their gangs cannot be served.
 
         Args:
@@ -99,19 +99,21 @@ class WholeGangs:
         return rest_first
 
 
-def _grown(requests: Iterable[Request | None], now: float) -> float:
+def _grown(requests: Iterable[PendingPod | None], now: float) -> float:
     """When the youngest of pods that nobody has seen before was made, at the latest: the API tells whole seconds."""
     return min(now, max(request.created + 1.0 if request else now for request in requests))
 
 
-def _can_be_served(requests: Collection[Request | None]) -> bool:
+def _can_be_served(requests: Collection[PendingPod | None]) -> bool:
     """Whether it is not too large, and none of its pods waits for anything but GPUs, or it may be split."""
     known = [request for request in requests if request is not None]
     all_wait = len(known) == len(requests) or all(request.may_be_split for request in known)
     return len(known) <= MOST_PODS and all_wait and not any(request.unplannable for request in known)
 
 
-def _alone(request: Request, *, takes: bool, before: tuple[Request, Request] | None) -> tuple[Request, Request]:
+def _alone(
+    request: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
+) -> tuple[PendingPod, PendingPod]:
     """The request and what takes its place; the same objects as before where nothing has changed."""
     if before is not None and before[0] is request and before[1].takes is takes:
         return before

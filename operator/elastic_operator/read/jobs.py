@@ -35,7 +35,7 @@ from elastic_operator.read.entry import Assumed
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes, Unready
 from elastic_operator.read.outside_changes import Outside
-from elastic_operator.read.pending_pods import Requests, claims_of
+from elastic_operator.read.pending_pods import PendingPods, claims_of
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
@@ -139,7 +139,7 @@ class Reader:
         self.uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
-        self.requests = Requests(
+        self.requests = PendingPods(
             ledger,
             settings,
             nodes=stores.nodes,
@@ -373,12 +373,12 @@ class Reader:
     def _priority(self, class_name: str | None) -> Priority:
         return priority_of(class_name or "", self.stores.priority_classes, self.settings)
 
-    def demand(self, seen: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
+    def demand(self, obs: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
         """The allocator's view of a job that may have pods; pods being created right now count as its members."""
-        demand = demand_of(seen, shape)
+        demand = demand_of(obs, shape)
         if assumed:
             demand = with_members(demand, tuple(one.member for one in assumed))
-        return as_it_is(demand) if seen.job.stands or seen.status.held_until else demand
+        return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
         """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""

@@ -16,7 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.shape import VolumeFacts, kept_from, shape_of
-from elastic_operator.plan.facts.snapshot import PodShape, Request
+from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
@@ -43,14 +43,14 @@ class _Known:
     pod: objects.Pod
     reserved: Reservation
     key: object
-    request: Request | None
+    request: PendingPod | None
     until: float
     gang: str
     waits: bool
     """Whether those who make way for it have not gone."""
 
 
-class Requests:
+class PendingPods:
     """The requests as last looked at.
 
     `expired` are pods whose reservation has run out and is to be taken back, `renewable` those whose reservation
@@ -80,12 +80,12 @@ class Requests:
         self.makes_way: Callable[[str], bool] = lambda _node: False
         self._known: dict[str, _Known] = {}
         self._gangs = WholeGangs()
-        self._all: tuple[Request, ...] = ()
+        self._all: tuple[PendingPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
         self.again_at = inf
 
-    def look(self, now: float) -> tuple[Request, ...]:
+    def look(self, now: float) -> tuple[PendingPod, ...]:
         """All requests at `now` (epoch seconds); the same object as long as nothing of them changes."""
         waiting = self._ledger.waiting()
         if not waiting and not self._known:
@@ -94,7 +94,7 @@ class Requests:
         for pod in waiting:
             if (one := self._guarded(pod, known.get(pod.metadata.uid), now)) is not None:
                 self._known[pod.metadata.uid] = one
-        gangs: dict[str, dict[str, Request | None]] = {}
+        gangs: dict[str, dict[str, PendingPod | None]] = {}
         for uid, one in self._known.items():
             if one.gang:
                 gangs.setdefault(one.gang, {})[uid] = one.request
@@ -178,7 +178,7 @@ class Requests:
         barred: tuple[float, str] | None,
         volumes: VolumeFacts,
         now: float,
-    ) -> tuple[Request, float]:
+    ) -> tuple[PendingPod, float]:
         """The request, and until when it stays the same."""
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
@@ -189,7 +189,7 @@ class Requests:
         times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
         promised = holds or (not reserved.node and self._is_there(nominated))
         unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
-        request = Request(
+        request = PendingPod(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,

@@ -18,9 +18,9 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim import Stopped
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.policies.status import Overview, Subject

@@ -11,8 +11,8 @@ from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.shape import shape_of
 from elastic_operator.plan.facts.snapshot import Member
 from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import demand_of, job_shape, with_members
-from elastic_operator.plan.job.observation import seconds
 from elastic_operator.settings import Settings
 from tests.plan.jobs import (
     START,

@@ -85,12 +85,12 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
 def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
     allocator = Allocator()
     for brakes in (Brakes(), Brakes(for_one, in_all)):
-        found, table = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._table
-        going = [(uid, owner.team, taker) for uid, owner, taker in table.going()]
+        found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
+        going = [(uid, owner.team, taker) for uid, owner, taker in state.going()]
         assert found.taken == {
             uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.request
         }
-        assert table.tally.in_all == len(found.taken)
+        assert state.tally.in_all == len(found.taken)
 
 
 @given(shared_snapshots(SHAPES), st.data())

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.fit import collide, is_open, misfit
-from elastic_operator.plan.allocation.free import Ask, Room, less, total_of
+from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Resources
 
 _FEW_HOSTS = 16
 """Up to so many candidates are sorted rather than looked up in the index of free GPUs."""
 
-Mark = tuple[int, dict[Ask, int]]
+Mark = tuple[int, dict[PodRequirements, int]]
 
 
 class Spot(NamedTuple):
@@ -38,30 +38,30 @@ class Board:
         self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
-        self._now = [Room(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
-        self._soon = [Room(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
+        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
+        self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
-        self._asks: dict[object, Ask] = {}
-        self._ask_of: dict[int, tuple[PodShape, Ask]] = {}
+        self._asks: dict[object, PodRequirements] = {}
+        self._ask_of: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
         self.moves = 0
         """Raised with every change and every undoing: the same number means that nothing moved in between."""
-        self._too_many: dict[Ask, int] = {}
+        self._too_many: dict[PodRequirements, int] = {}
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def ask(self, shape: PodShape) -> Ask:
+    def ask(self, shape: PodShape) -> PodRequirements:
         """`shape` as the board reads it."""
         known = self._ask_of.get(id(shape))
         if known is None:
             known = self._ask_of[id(shape)] = shape, self._ask(shape)
         return known[1]
 
-    def _ask(self, shape: PodShape) -> Ask:
+    def _ask(self, shape: PodShape) -> PodRequirements:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
         key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
         if key not in self._asks:
@@ -71,7 +71,7 @@ class Board:
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
             gpus = sum(shape.requests.get(name, 0) for name in self.gpu_resources)
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._asks[key] = Ask(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
+            self._asks[key] = PodRequirements(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
         return self._asks[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
@@ -86,7 +86,7 @@ class Board:
         """The host ports in use on the node."""
         return self._soon[node].ports
 
-    def fits(self, ask: Ask, node: int) -> bool:
+    def fits(self, ask: PodRequirements, node: int) -> bool:
         """Whether one more such pod has room on the node, at least soon."""
         return node in ask.host_set and self._soon[node].fits(ask)
 
@@ -96,17 +96,19 @@ class Board:
         free = room.free
         return all(free.get(name, 0) >= n for name, n in requests.items() if n > 0) and not collide(ports, room.ports)
 
-    def fits_without(self, ask: Ask, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]) -> bool:
+    def fits_without(
+        self, ask: PodRequirements, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]
+    ) -> bool:
         """Whether one more such pod would have room on the node if these loads went."""
         if node not in ask.host_set:
             return False
         room = self._soon[node]
-        after = Room(dict(room.free), room.ports)
+        after = FreeResources(dict(room.free), room.ports)
         for requests, ports in going:
             after.give(requests, ports)
         return after.fits(ask)
 
-    def find(self, ask: Ask, near: Collection[int] = ()) -> Spot | None:
+    def find(self, ask: PodRequirements, near: Collection[int] = ()) -> Spot | None:
         """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
         soon = None
         for node in self._in_order(ask, near):
@@ -116,7 +118,7 @@ class Board:
                 soon = node if soon is None else soon
         return None if soon is None else Spot(soon, ready=False)
 
-    def _in_order(self, ask: Ask, near: Collection[int]) -> Iterator[int]:
+    def _in_order(self, ask: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
         name, need = ask.scarce
         roomy = [i for i in near if i in ask.host_set and self._soon[i].free.get(name, 0) >= need]
@@ -131,7 +133,7 @@ class Board:
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def spots(self, ask: Ask, near: Collection[int] = ()) -> list[Spot]:
+    def spots(self, ask: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
         """All places for one such pod, best first."""
         fitting = [i for i in self._in_order(ask, near) if self._soon[i].fits(ask)]
         found = [Spot(i, ready=self._now[i].fits(ask)) for i in fitting]
@@ -171,11 +173,11 @@ class Board:
         self._too_many = {}
         self._change(requests, ports, node, True, +1)
 
-    def take(self, ask: Ask, spot: Spot) -> None:
+    def take(self, ask: PodRequirements, spot: Spot) -> None:
         """Hold the place for one such pod."""
         self.hold(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
 
-    def leave(self, ask: Ask, spot: Spot) -> None:
+    def leave(self, ask: PodRequirements, spot: Spot) -> None:
         """Give up a place held by `take`."""
         self.release(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
 
@@ -214,11 +216,11 @@ class Board:
     def _count_gpus(self, free: Mapping[str, int]) -> int:
         return sum(free.get(name, 0) for name in self.gpu_resources)
 
-    def is_free(self, ask: Ask, node: int) -> bool:
+    def is_free(self, ask: PodRequirements, node: int) -> bool:
         """Whether there is room for such a pod now, while what leaves has not left."""
         return self._now[node].fits(ask)
 
-    def make_ready(self, ask: Ask, spot: Spot) -> Spot:
+    def make_ready(self, ask: PodRequirements, spot: Spot) -> Spot:
         """The same place, ready if its room is free now after all."""
         if spot.ready or not self._now[spot.node].fits(ask):
             return spot
@@ -254,11 +256,11 @@ class Board:
         """How many changes stand that could be undone."""
         return len(self._undo)
 
-    def known_short(self, ask: Ask, count: int) -> bool:
+    def known_short(self, ask: PodRequirements, count: int) -> bool:
         """Whether so many such pods are known not to fit, since room last became free."""
         return count >= self._too_many.get(ask, count + 1)
 
-    def remember_short(self, ask: Ask, count: int) -> None:
+    def remember_short(self, ask: PodRequirements, count: int) -> None:
         """Note that so many such pods do not fit."""
         self._too_many[ask] = min(count, self._too_many.get(ask, count))
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.accounts import Tier
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from elastic_operator.plan.facts.text import pods
 
@@ -42,9 +42,9 @@ class Braked:
         return f"{text}, and {self.brake} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
-def taker_of(claim: Claim) -> Taker:
+def taker_of(entry: JobEntry) -> Taker:
     """Who it is to the brakes. Namespaces without a policy are one team, as to all other teams (111)."""
-    return Taker(claim.account.outward[0].team.name if claim.account else claim.team, claim.taker)
+    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.taker)
 
 
 class Tally:
@@ -89,7 +89,7 @@ class Tally:
             self.in_all += sign
 
 
-def braked(brakes: Brakes, taker: Claim, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
+def braked(brakes: Brakes, taker: JobEntry, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
     """Which brake keeps a taker from a step for which so many pods are `wanted`; None if none does.
 
     These are in the tally. A pod that was told to go in the last minute and is still decided on counts once. One that

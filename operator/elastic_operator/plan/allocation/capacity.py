@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.fit import collide, misfit, why_closed
-from elastic_operator.plan.allocation.free import Ask, total_of
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.free import PodRequirements, total_of
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Resources
 
 UNBOUNDED = 1 << 30
@@ -31,7 +31,7 @@ class Supply:
     take no new pods, `misfits` why others are unsuitable, with counts.
     """
 
-    ask: Ask
+    ask: PodRequirements
     fitting: int
     by_gpus: int
     free_gpus: int
@@ -45,31 +45,31 @@ class Supply:
 class Supplies:
     """Supplies by shape, each counted when first asked for."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, state: AllocationState) -> None:
+        self._state = state
         self._held: dict[str | None, Held] = {}
-        self._known: dict[Ask, Supply] = {}
-        self._times_alone: dict[tuple[str | None, Ask], Mapping[int, int]] = {}
+        self._known: dict[PodRequirements, Supply] = {}
+        self._times_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
-    def of(self, ask: Ask) -> Supply:
+    def of(self, ask: PodRequirements) -> Supply:
         """What there is for pods of that shape."""
         if ask not in self._known:
             self._known[ask] = self._count(ask)
         return self._known[ask]
 
-    def without_others(self, claim: Claim, ask: Ask) -> int:
+    def without_others(self, entry: JobEntry, ask: PodRequirements) -> int:
         """How many more such pods of the job would fit if no other job had any."""
-        return self._without(None, claim, ask)
+        return self._without(None, entry, ask)
 
-    def on_empty_nodes(self, ask: Ask) -> int:
+    def on_empty_nodes(self, ask: PodRequirements) -> int:
         """How many such pods would fit if nothing ran on the nodes that are open to them."""
-        return sum(self._times(ask, self._table.board.nodes[node].allocatable) for node in ask.hosts)
+        return sum(self._times(ask, self._state.board.nodes[node].allocatable) for node in ask.hosts)
 
-    def without_others_of_team(self, claim: Claim, ask: Ask) -> int:
+    def without_others_of_team(self, entry: JobEntry, ask: PodRequirements) -> int:
         """How many more such pods of the job would fit if no other job of its team had any."""
-        return self._without(claim.team, claim, ask)
+        return self._without(entry.team, entry, ask)
 
-    def _without(self, team: str | None, claim: Claim, ask: Ask) -> int:
+    def _without(self, team: str | None, entry: JobEntry, ask: PodRequirements) -> int:
         """How many more would fit if only `claim` of all jobs, or of all of that team, had any.
 
         Counted once for a job that has none, and anew for each job on the nodes where it has some.
@@ -78,12 +78,12 @@ class Supplies:
         if alone is None:
             alone = {node: self._times(ask, self._freed(team, node, {})) for node in ask.hosts}
             self._times_alone[team, ask] = alone
-        own = {node: load for node, load in _held_by(claim).items() if node in alone}
+        own = {node: load for node, load in _held_by(entry).items() if node in alone}
         beside_own = sum(self._times(ask, self._freed(team, node, load)) for node, load in own.items())
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
-    def _count(self, ask: Ask) -> Supply:
-        board = self._table.board
+    def _count(self, ask: PodRequirements) -> Supply:
+        board = self._state.board
         gpu_needs = tuple(need for need in ask.needs if need[0] in board.gpu_resources)
         others = tuple(need for need in ask.needs if need[0] not in board.gpu_resources)
         free = {node: board.free_soon(node) for node in ask.hosts}
@@ -106,27 +106,27 @@ class Supplies:
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """What is free on the node if jobs, or those of that team, held nothing there but `own`."""
         if team not in self._held:
-            held_by = _held_by_jobs(self._table) if team is None else _held_by_all(self._table.by_team[team])
+            held_by = _held_by_jobs(self._state) if team is None else _held_by_all(self._state.by_team[team])
             self._held[team] = held_by
-        free = self._table.board.free_soon(node)
+        free = self._state.board.free_soon(node)
         held: Mapping[str, int] = self._held[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
-    def _times(self, ask: Ask, free: Mapping[str, int]) -> int:
+    def _times(self, ask: PodRequirements, free: Mapping[str, int]) -> int:
         times = _times(ask.needs, free)
         return min(times, 1) if ask.ports else times
 
-    def _largest(self, ask: Ask) -> Mapping[str, int]:
-        nodes = [self._table.board.nodes[i] for i in ask.hosts]
+    def _largest(self, ask: PodRequirements) -> Mapping[str, int]:
+        nodes = [self._state.board.nodes[i] for i in ask.hosts]
         return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in ask.needs}
 
-    def _closed(self, ask: Ask) -> tuple[str, ...]:
-        board = self._table.board
+    def _closed(self, ask: PodRequirements) -> tuple[str, ...]:
+        board = self._state.board
         closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
         return tuple(f"{node.name} is {why_closed(node)}" for node in closed if not misfit(ask.shape, node))
 
-    def _misfits(self, ask: Ask) -> tuple[tuple[str, int], ...]:
-        reasons = Counter(misfit(ask.shape, node) for node in self._table.board.nodes)
+    def _misfits(self, ask: PodRequirements) -> tuple[tuple[str, int], ...]:
+        reasons = Counter(misfit(ask.shape, node) for node in self._state.board.nodes)
         return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
 
 
@@ -135,30 +135,30 @@ def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _held_by_jobs(table: Table) -> Held:
+def _held_by_jobs(state: AllocationState) -> Held:
     """What all jobs hold, by node."""
-    loads = [[member.requests for _, member in residents.values()] for residents in table.residents]
-    for claim in table.claims:
-        for seat in claim.seats:
-            loads[seat.spot.node].append(claim.ask(seat.role).shape.requests)
+    loads = [[member.requests for _, member in residents.values()] for residents in state.residents]
+    for entry in state.entries:
+        for seat in entry.seats:
+            loads[seat.spot.node].append(entry.ask(seat.role).shape.requests)
     return {node: total_of(held) for node, held in enumerate(loads) if held}
 
 
-def _held_by_all(claims: Iterable[Claim]) -> Held:
+def _held_by_all(entries: Iterable[JobEntry]) -> Held:
     """What these jobs hold, by node."""
     loads: dict[int, list[Resources]] = {}
-    for claim in claims:
-        for node, load in _held_by(claim).items():
+    for entry in entries:
+        for node, load in _held_by(entry).items():
             loads.setdefault(node, []).append(load)
     return {node: total_of(held) for node, held in loads.items()}
 
 
-def _held_by(claim: Claim) -> Held:
+def _held_by(entry: JobEntry) -> Held:
     """What one job holds, by node."""
     loads: dict[int, list[Resources]] = {}
-    for member in claim.kept:
-        if member.uid in claim.at:
-            loads.setdefault(claim.at[member.uid], []).append(member.requests)
-    for seat in claim.seats:
-        loads.setdefault(seat.spot.node, []).append(claim.ask(seat.role).shape.requests)
+    for member in entry.kept:
+        if member.uid in entry.at:
+            loads.setdefault(entry.at[member.uid], []).append(member.requests)
+    for seat in entry.seats:
+        loads.setdefault(seat.spot.node, []).append(entry.ask(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

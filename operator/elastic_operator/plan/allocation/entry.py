@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.free import Ask
-from elastic_operator.plan.facts.decisions import Share
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Request
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 
 MASTER = "master"
 WORKER = "worker"
@@ -24,7 +24,7 @@ class Seat(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class JobEntry:
     """One job in this pass. `rank` is its place in the order of jobs, 0 first, `team` the name of its team.
 
     `account` is charged for its GPUs (None: it asks for none). `sizes` are the sizes it may reach; `staying` the
@@ -42,8 +42,8 @@ class Claim:
     rank: int
     team: str
     sizes: tuple[int, ...]
-    master: Ask
-    worker: Ask
+    master: PodRequirements
+    worker: PodRequirements
     account: Account | None = None
     at: dict[str, int] = field(default_factory=dict)
     staying: tuple[Member, ...] = ()
@@ -55,10 +55,10 @@ class Claim:
     asked: int | None = None
     withheld: bool = False
     losses: int = 0
-    takers: tuple[Claim, ...] = ()
-    took: tuple[tuple[Claim, Member], ...] = ()
-    request: Request | None = None
-    at_rest: Share | None = None
+    takers: tuple[JobEntry, ...] = ()
+    took: tuple[tuple[JobEntry, Member], ...] = ()
+    request: PendingPod | None = None
+    at_rest: Assignment | None = None
 
     @property
     def gang(self) -> str:
@@ -139,7 +139,7 @@ class Claim:
         """Whether its largest size leaves room for so many pods, and for its master."""
         return self.size + count + (not self.has_master) <= self.job.sizes[-1]
 
-    def ask(self, role: str) -> Ask:
+    def ask(self, role: str) -> PodRequirements:
         """What a pod of that role asks of its node."""
         return self.master if role == MASTER else self.worker
 

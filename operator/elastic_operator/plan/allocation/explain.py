@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, Claim
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.text import pods
 
 _SHOWN = 3
@@ -33,7 +33,7 @@ class Why:
 class _Need:
     """What a job is short of: `count` more pods of `role`, to reach `size`."""
 
-    claim: Claim
+    entry: JobEntry
     size: int
     role: str
     count: int
@@ -61,90 +61,90 @@ _GROWS_LESS = (
 class Explainer:
     """Answers for all jobs of one pass; what the answers share is counted once."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._supplies = Supplies(table)
+    def __init__(self, state: AllocationState) -> None:
+        self._state = state
+        self._supplies = Supplies(state)
 
-    def why(self, claim: Claim) -> Why:
+    def why(self, entry: JobEntry) -> Why:
         """Why the job gets what it gets."""
-        if not claim.job.wants:
+        if not entry.job.wants:
             return Why(Limit.SUSPENDED, "")
-        if not claim.job.sizes:
-            return Why(Limit.AT_MAXIMUM, f"{pods(claim.size)}. The job is ending: it gets no new pods.")
-        if waiting := self._why_waiting(claim):
+        if not entry.job.sizes:
+            return Why(Limit.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+        if waiting := self._why_waiting(entry):
             return waiting
-        if claim.size >= claim.job.sizes[-1]:
-            return Why(Limit.AT_MAXIMUM, f"{_head(claim)} Raise maxReplicas to let it grow.")
-        said = why_no_flavor(claim) or why_too_large(claim, _wanted_gpus(claim))
+        if entry.size >= entry.job.sizes[-1]:
+            return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
+        said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
         if said:
             return Why(*said)
-        if claim.next_size is None:
-            return _made_for_less(claim)
-        return self._why_no_more(claim, claim.next_size if claim.served else claim.sizes[0])
+        if entry.next_size is None:
+            return _made_for_less(entry)
+        return self._why_no_more(entry, entry.next_size if entry.served else entry.sizes[0])
 
-    def _why_waiting(self, claim: Claim) -> Why | None:
-        if claim.job.waiting and claim.served:
-            text = f"{_head(claim)} There is room for its pods now; they wait for the scheduler to bring them there."
+    def _why_waiting(self, entry: JobEntry) -> Why | None:
+        if entry.job.waiting and entry.served:
+            text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if claim.asked is None:
+        if entry.asked is None:
             return None
-        need = self._need(claim, claim.minimum)
-        return Why(Limit.WAITING_FOR_NODES, why_waiting(claim, _wanted(need), _usable(need)))
+        need = self._need(entry, entry.minimum)
+        return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, claim: Claim, size: int) -> Why:
-        job = claim.job
-        if claim.failed_at(size, self._table.now):
+    def _why_no_more(self, entry: JobEntry, size: int) -> Why:
+        job = entry.job
+        if entry.failed_at(size, self._state.now):
             reason = job.failed_reason.rstrip(".") or "its pods found no place"
-            text = f"{_head(claim)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
+            text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
             return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
-        need = self._need(claim, size)
-        if claim.served and claim.delayed_at(size, self._table.now) and need.supply.fitting >= need.count:
-            text = f"{_head(claim)} There is room for {pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
+        need = self._need(entry, size)
+        if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
+            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
             return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
-        said = why_quota(self._table, claim, size, _wanted(need))
+        said = why_quota(self._state, entry, size, _wanted(need))
         if said:
             return Why(*said)
-        if held := self._table.braked.get(claim):
+        if held := self._state.braked.get(entry):
             return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
         lacking = self._why_no_room(need)
-        text, wake_at = with_time_of_asking(claim, lacking.message, self._table.now)
+        text, wake_at = with_time_of_asking(entry, lacking.message, self._state.now)
         if job.avoided:
             text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
-        return Why(lacking.limit, text if claim.takes(self._table.now) else f"{text} {_TAKES_NOTHING}", wake_at)
+        return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
 
-    def _need(self, claim: Claim, size: int) -> _Need:
+    def _need(self, entry: JobEntry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""
-        master, workers = claim.missing(size)
-        if claim.master is claim.worker:
-            return _Need(claim, size, WORKER, workers + master, self._supplies.of(claim.worker))
-        lone_master = _Need(claim, size, MASTER, 1, self._supplies.of(claim.master))
+        master, workers = entry.missing(size)
+        if entry.master is entry.worker:
+            return _Need(entry, size, WORKER, workers + master, self._supplies.of(entry.worker))
+        lone_master = _Need(entry, size, MASTER, 1, self._supplies.of(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(claim, size, WORKER, workers, self._supplies.of(claim.worker))
+        return _Need(entry, size, WORKER, workers, self._supplies.of(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Why:
         supply = need.supply
         if not supply.ask.hosts and not supply.closed:
             return _no_such_node(need)
-        if need.claim.served and 0 < supply.fitting < need.count:
+        if need.entry.served and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
         if supply.ask.hosts and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
-        if self._supplies.without_others(need.claim, supply.ask) < need.count:
+        if self._supplies.without_others(need.entry, supply.ask) < need.count:
             return _nodes(need)
-        if self._supplies.without_others_of_team(need.claim, supply.ask) >= need.count:
+        if self._supplies.without_others_of_team(need.entry, supply.ask) >= need.count:
             return _other_jobs(need)
-        return Why(*others_hold(need.claim, need.size, _wanted(need), _usable(need)))
+        return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
 
 
-def _made_for_less(claim: Claim) -> Why:
-    most = claim.job.max_new_size
-    if claim.served:
-        text = f"{_head(claim)} Its pods were made for at most {most}; suspend and resume the job to let it grow."
+def _made_for_less(entry: JobEntry) -> Why:
+    most = entry.job.max_new_size
+    if entry.served:
+        text = f"{_head(entry)} Its pods were made for at most {most}; suspend and resume the job to let it grow."
         return Why(Limit.AT_MAXIMUM, text)
-    text = f"{_head(claim)} Its pods were made for at most {most}; suspend and resume the job, or lower minReplicas."
+    text = f"{_head(entry)} Its pods were made for at most {most}; suspend and resume the job, or lower minReplicas."
     return Why(Limit.SIZE_NOT_ALLOWED, text)
 
 
@@ -177,12 +177,12 @@ def _other_resources(need: _Need) -> Why:
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
     gpus = "GPUs are free, but " if need.gpus else ""
     are = "is" if len(supply.ask.hosts) == 1 else "are"
-    text = f"{_head(need.claim)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
     return Why(Limit.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
 def _other_jobs(need: _Need) -> Why:
-    action = "Wait" if need.claim.served else "Wait, or give the job a higher priority"
+    action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
     text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
     return Why(Limit.HIGHER_PRIORITY_JOBS, text)
 
@@ -213,20 +213,20 @@ def _reopen(supply: Supply) -> str:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _head(claim: Claim) -> str:
-    least = f", {claim.minimum} at least" if not claim.served and claim.minimum < claim.job.sizes[-1] else ""
-    return f"{claim.size} of {pods(claim.job.sizes[-1])}{least}."
+def _head(entry: JobEntry) -> str:
+    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.job.sizes[-1] else ""
+    return f"{entry.size} of {pods(entry.job.sizes[-1])}{least}."
 
 
-def _wanted_gpus(claim: Claim) -> str:
-    size = next((n for n in claim.job.sizes if n > claim.size), claim.size)
-    return f"{_head(claim)} {pods(size)} have {claim.gpus_at(size)} GPUs"
+def _wanted_gpus(entry: JobEntry) -> str:
+    size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
+    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
     gpus = [name for name, _ in need.supply.ask.needs if "/" in name]
     names = gpus or [name for name, _ in need.supply.ask.needs if name != "pods"]
-    return f"{_head(need.claim)} {_more(need)}{_amounts(need, names)}"
+    return f"{_head(need.entry)} {_more(need)}{_amounts(need, names)}"
 
 
 def _more(need: _Need) -> str:

@@ -7,36 +7,36 @@ from __future__ import annotations
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.roster import over_per_job_limit
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
 
 Said = tuple[Limit, str]
 
 
-def why_no_flavor(claim: Claim) -> Said | None:
+def why_no_flavor(entry: JobEntry) -> Said | None:
     """The job's kind of GPU is not clear."""
-    problem = claim.job.flavor_problem
+    problem = entry.job.flavor_problem
     return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
-def why_too_large(claim: Claim, wanted: str) -> Said | None:
+def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
     """Its next size has more GPUs than one job of the team may have."""
-    size = next((n for n in claim.job.sizes if n > claim.size), None)
-    if size is None or claim.account is None or not over_per_job_limit(claim, size):
+    size = next((n for n in entry.job.sizes if n > entry.size), None)
+    if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
-    most, name = claim.account.team.max_gpus_per_job, policy(claim.account)
+    most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
     text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
     return Limit.QUOTA_EXHAUSTED, text
 
 
-def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None:
+def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -> Said | None:
     """A limit of its team, or of a team above it, or its own word that it stays within the guarantee."""
-    account, need = claim.account, claim.gpus_missing(size)
+    account, need = entry.account, entry.gpus_missing(size)
     if account is None:
         return None
-    if not claim.job.preemptible and (over := account.over_fixed(need)):
+    if not entry.job.preemptible and (over := account.over_fixed(need)):
         text = (
             f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}: {over.guaranteed},"
             f" of which {over.fixed} are held for good. Set preemptible to true, or raise the guarantee."
@@ -44,7 +44,7 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
         return Limit.QUOTA_EXHAUSTED, text
     over = account.over(need)
     if over is not None:
-        return _over_limit(claim, over, wanted)
+        return _over_limit(entry, over, wanted)
     over = account.over_with_asked(need)
     if over is not None:
         text = (
@@ -52,7 +52,7 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
             " GPUs for other jobs. Wait, or give the job a higher priority."
         )
         return Limit.BORROWING_LIMIT_REACHED, text
-    if not table.accounts.may_borrow(account, need):
+    if not state.accounts.may_borrow(account, need):
         text = (
             f"{wanted}; the GPUs that are idle are kept for their owners (lending.limit). Wait, or raise those limits."
         )
@@ -60,10 +60,10 @@ def why_quota(table: Table, claim: Claim, size: int, wanted: str) -> Said | None
     return None
 
 
-def _over_limit(claim: Claim, over: Account, wanted: str) -> Said:
+def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(claim)}"
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(entry)}"
         return Limit.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
@@ -78,20 +78,20 @@ def _over_limit(claim: Claim, over: Account, wanted: str) -> Said:
     return Limit.BORROWING_LIMIT_REACHED, text
 
 
-def others_hold(claim: Claim, size: int, wanted: str, usable: str) -> Said:
+def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
     """Nothing but the pods of other teams is in the way of that size.
 
     Named is whose fair share it would pass: of those on the way, the first that other teams judge by.
     """
-    account = claim.account
+    account = entry.account
     if account is None:
         return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
-    need, judged = claim.gpus_missing(size), (*account.outward, account)
+    need, judged = entry.gpus_missing(size), (*account.outward, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
     standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
     text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
     if not account.team.has_policy:
-        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(claim)}"
+        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
     return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
 
 
@@ -101,9 +101,9 @@ def _used(account: Account) -> str:
     return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
 
 
-def no_policy(claim: Claim) -> str:
+def no_policy(entry: JobEntry) -> str:
     """What to do where no policy covers the namespace."""
-    return f"No GPUQuotaPolicy covers namespace '{claim.job.namespace}'; have one made for it, or wait."
+    return f"No GPUQuotaPolicy covers namespace '{entry.job.namespace}'; have one made for it, or wait."
 
 
 def policy(account: Account) -> str:

@@ -10,7 +10,7 @@ from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Resources
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class PodRequirements:
     """A pod shape as the board reads it; equal shapes share one. `hosts` are the open nodes it may go to, by number.
 
     `scarce` is the one of its needs that nodes lack most often: GPUs, if it asks for any.
@@ -25,7 +25,7 @@ class Ask:
     host_set: frozenset[int]
 
 
-class Room:
+class FreeResources:
     """What is free on one node in one of the two tenses. Negative where others over-committed it."""
 
     __slots__ = ("free", "ports")
@@ -34,7 +34,7 @@ class Room:
         self.free = free
         self.ports = list(ports)
 
-    def fits(self, ask: Ask) -> bool:
+    def fits(self, ask: PodRequirements) -> bool:
         """Whether one such pod has room."""
         free = self.free
         for name, need in ask.needs:

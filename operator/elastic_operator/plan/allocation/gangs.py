@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, serve_minimum
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 
 MOST_PODS = 256
 """For gangs of so many pods together places are looked for in one serving of a pass, and at least for one gang.
@@ -19,46 +19,46 @@ A gang that gets nothing costs a plan for nearly all of its pods. Those that wer
 """
 
 
-def serve_gang(table: Table, gang: Sequence[Claim], hopeless: Hopeless) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
     """Give each of these its place, or leave all as they were.
 
     What is hopeless with a part of the gang seated may not be so without, so only a copy of `hopeless` is written to.
     """
     name = gang[0].gang
-    too_many = table.tried_gangs and table.tried_pods + len(gang) > MOST_PODS
-    if table.new_places >= MOST_NEW_PLACES or (too_many and name not in table.tried_gangs):
+    too_many = state.tried_gangs and state.tried_pods + len(gang) > MOST_PODS
+    if state.new_places >= MOST_NEW_PLACES or (too_many and name not in state.tried_gangs):
         return False
-    table.tried_pods += len(gang)
-    table.tried_gangs.add(name)
-    table.serving = name
-    served = _serve_all(table, gang, hopeless)
-    table.serving = ""
+    state.tried_pods += len(gang)
+    state.tried_gangs.add(name)
+    state.serving = name
+    served = _serve_all(state, gang, hopeless)
+    state.serving = ""
     return served
 
 
-def _serve_all(table: Table, gang: Sequence[Claim], hopeless: Hopeless) -> bool:
-    mark, places, found = table.mark(), table.new_places, dict(hopeless)
-    took = {claim: len(claim.took) for claim in gang}
-    for claim in gang:
-        serve_minimum(table, claim, found)
-        if not claim.served:
+def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+    mark, places, found = state.mark(), state.new_places, dict(hopeless)
+    took = {entry: len(entry.took) for entry in gang}
+    for entry in gang:
+        serve_minimum(state, entry, found)
+        if not entry.served:
             break
     else:
-        taken = (member.uid for claim in gang for _, member in claim.took[took[claim] :])
-        if not table.brake_taken(gang[0], taken):
+        taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
+        if not state.brake_taken(gang[0], taken):
             return True
-    table.roll_back(mark)
-    table.new_places = places
+    state.roll_back(mark)
+    state.new_places = places
     return False
 
 
-def split_gangs(table: Table) -> frozenset[str]:
+def split_gangs(state: AllocationState) -> frozenset[str]:
     """The gangs of which some pods that nothing is promised to have a place, and others do not."""
-    return frozenset(name for name, gang in table.roster.gangs.items() if _is_split(gang))
+    return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
 
 
-def _is_split(gang: set[Claim]) -> bool:
-    if any(claim.request and claim.request.may_be_split for claim in gang):
+def _is_split(gang: set[JobEntry]) -> bool:
+    if any(entry.request and entry.request.may_be_split for entry in gang):
         return False
-    placed = any(claim.served and not (claim.request and claim.request.promised) for claim in gang)
-    return placed and not all(claim.served for claim in gang)
+    placed = any(entry.served and not (entry.request and entry.request.promised) for entry in gang)
+    return placed and not all(entry.served for entry in gang)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from enum import Enum
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, Claim
-from elastic_operator.plan.allocation.free import Ask
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import is_kept_for_asked
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 
-TooMany = dict[tuple[Account, Ask, bool], int]
+TooMany = dict[tuple[Account, PodRequirements, bool], int]
 """So many pods of a shape could not be placed for a team even by displacing."""
 
 
@@ -31,68 +31,68 @@ class Growth(Enum):
     NEVER = "never"
 
 
-def settle_sizes(table: Table) -> None:
+def settle_sizes(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for claim in sorted(table.roster.partial | table.touched, key=lambda claim: claim.rank):
-        if claim.served and claim.job.sizes and claim.size not in claim.job.sizes:
-            below = [n for n in claim.job.sizes if n < claim.size]
+    for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
+        if entry.served and entry.job.sizes and entry.size not in entry.job.sizes:
+            below = [n for n in entry.job.sizes if n < entry.size]
             if below:
-                table.shrink(claim, below[-1])
+                state.shrink(entry, below[-1])
 
 
-def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
+def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
     """Take the next allowed size if the job may and all its pods fit."""
-    size = claim.next_size
-    if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now) or claim.job.waiting:
+    size = entry.next_size
+    if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
         return Growth.NEVER
-    need, account = claim.gpus_missing(size), claim.account
+    need, account = entry.gpus_missing(size), entry.account
     if account is None:
-        return Growth.DONE if _grow_freely(table, claim, size) else Growth.NEVER
+        return Growth.DONE if _grow_freely(state, entry, size) else Growth.NEVER
     right = account.tier(need)
     if right > tier:
         return Growth.LATER
-    if not may_borrow_again(claim, right) or (not claim.job.preemptible and account.over_fixed(need)):
+    if not may_borrow_again(entry, right) or (not entry.job.preemptible and account.over_fixed(need)):
         return Growth.NEVER
-    if is_kept_for_asked(claim, need):
+    if is_kept_for_asked(entry, need):
         return Growth.NEVER
-    may_use = account.over(need) is None and table.accounts.may_borrow(account, need)
-    if may_use and _grow_freely(table, claim, size):
+    may_use = account.over(need) is None and state.accounts.may_borrow(account, need)
+    if may_use and _grow_freely(state, entry, size):
         return Growth.DONE
-    taken = claim.takes(table.now) and _grow_at_others_cost(table, claim, size, too_many)
+    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
     return Growth.DONE if taken else Growth.NEVER
 
 
-def may_borrow_again(claim: Claim, right: Tier) -> bool:
+def may_borrow_again(entry: JobEntry, right: Tier) -> bool:
     """Not if what it had beyond its team's share was taken from it again and again in this very pass."""
-    return right is not Tier.BORROWED or claim.losses < _ENOUGH_LOSSES
+    return right is not Tier.BORROWED or entry.losses < _ENOUGH_LOSSES
 
 
-def _grow_freely(table: Table, claim: Claim, size: int) -> bool:
+def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
     """Into free room; pods of its own that were to go are kept first."""
-    if not claim.gives or claim.starts_anew:
-        master, workers = claim.missing(size)
-        return seat_all(table, claim, master=master, workers=workers)
-    mark = table.mark()
-    for member in list(table.released(claim)):
-        if claim.size < size and table.fits_back(claim, member):
-            table.restore(claim, member)
-    master, workers = claim.missing(size)
-    if seat_all(table, claim, master=master, workers=workers):
+    if not entry.gives or entry.starts_anew:
+        master, workers = entry.missing(size)
+        return seat_all(state, entry, master=master, workers=workers)
+    mark = state.mark()
+    for member in list(state.released(entry)):
+        if entry.size < size and state.fits_back(entry, member):
+            state.restore(entry, member)
+    master, workers = entry.missing(size)
+    if seat_all(state, entry, master=master, workers=workers):
         return True
-    table.roll_back(mark)
+    state.roll_back(mark)
     return False
 
 
-def _grow_at_others_cost(table: Table, claim: Claim, size: int, too_many: TooMany) -> bool:
+def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too_many: TooMany) -> bool:
     """By taking from other teams, if its own is entitled to."""
-    account = claim.account
+    account = entry.account
     assert account is not None, "asked by `grow` for those with an account"
-    master, workers = claim.missing(size)
-    key = (account, claim.worker, master)
+    master, workers = entry.missing(size)
+    key = (account, entry.worker, master)
     if workers >= too_many.get(key, workers + 1):
         return False
     roles = [MASTER] * master + [WORKER] * workers
-    if displace(table, claim, roles, Victims(table, claim, claim.gpus_missing(size), growing=True)):
+    if displace(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
         return True
     too_many[key] = workers
     return False

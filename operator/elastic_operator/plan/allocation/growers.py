@@ -9,25 +9,25 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Set
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 
 Turn = tuple[bool, int, int, float, str]
-Entry = tuple[Turn, Claim]
+Entry = tuple[Turn, JobEntry]
 Groups = dict[Hashable, list[Entry]]
 
 
-def turn(claim: Claim) -> Turn:
+def turn(entry: JobEntry) -> Turn:
     """Between two sizes first, then least beyond the minimum; ties do not depend on who runs already."""
-    job = claim.job
-    return claim.size in job.sizes, claim.size - claim.minimum, -job.priority, job.created, job.uid
+    job = entry.job
+    return entry.size in job.sizes, entry.size - entry.minimum, -job.priority, job.created, job.uid
 
 
-def next_ask(claim: Claim, now: float) -> Hashable:
+def next_ask(entry: JobEntry, now: float) -> Hashable:
     """What its next size asks for; alike for jobs that all may grow, or none. One that must wait stands for itself."""
-    job = claim.job
-    if claim.gives or claim.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
+    job = entry.job
+    if entry.gives or entry.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
         return job.uid
-    return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible, claim.takes(now)
+    return entry.master, entry.worker, entry.missing(entry.next_size or 0), job.preemptible, entry.takes(now)
 
 
 class Growers:
@@ -35,20 +35,20 @@ class Growers:
 
     def __init__(self) -> None:
         self._groups: dict[Account | None, Groups] = {}
-        self._places: dict[Claim, tuple[Hashable, Turn]] = {}
+        self._places: dict[JobEntry, tuple[Hashable, Turn]] = {}
 
-    def add(self, claim: Claim, now: float) -> None:
+    def add(self, entry: JobEntry, now: float) -> None:
         """Put one in."""
-        key, place = next_ask(claim, now), turn(claim)
-        self._places[claim] = key, place
-        insort(self._groups.setdefault(claim.account, {}).setdefault(key, []), (place, claim), key=_place)
+        key, place = next_ask(entry, now), turn(entry)
+        self._places[entry] = key, place
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=_place)
 
-    def discard(self, claim: Claim) -> None:
+    def discard(self, entry: JobEntry) -> None:
         """Take one out, if it is in."""
-        if claim not in self._places:
+        if entry not in self._places:
             return
-        key, place = self._places.pop(claim)
-        groups = self._groups[claim.account]
+        key, place = self._places.pop(entry)
+        groups = self._groups[entry.account]
         group = groups[key]
         del group[bisect_left(group, place, key=_place)]
         if not group:
@@ -58,7 +58,7 @@ class Growers:
         """Those with any."""
         return (account for account, groups in self._groups.items() if groups)
 
-    def queue(self, account: Account | None, touched: Set[Claim]) -> Queue:
+    def queue(self, account: Account | None, touched: Set[JobEntry]) -> Queue:
         """Those of one account, to be worked through."""
         return Queue(self._groups.get(account, {}), touched)
 
@@ -66,38 +66,38 @@ class Growers:
 class Queue:
     """The jobs of one account in their order, while they grow. Those that a pass has `touched` stand for themselves."""
 
-    def __init__(self, groups: Groups, touched: Set[Claim]) -> None:
+    def __init__(self, groups: Groups, touched: Set[JobEntry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
         self._heads: dict[Hashable, Entry] = {}
         self._touched = touched
-        self._again: set[Claim] = set()
+        self._again: set[JobEntry] = set()
         for key in groups:
             self._advance(key)
 
-    def add(self, claim: Claim) -> None:
+    def add(self, entry: JobEntry) -> None:
         """A job that was touched; once more if it is in it already."""
-        self._again.add(claim)
-        if may_grow(claim):
-            key = "touched", claim.job.uid
-            self._groups[key] = iter([(turn(claim), claim)])
+        self._again.add(entry)
+        if may_grow(entry):
+            key = "touched", entry.job.uid
+            self._groups[key] = iter([(turn(entry), entry)])
             self._advance(key)
 
-    def first(self) -> tuple[Hashable, Claim] | None:
+    def first(self) -> tuple[Hashable, JobEntry] | None:
         """The next job, and its group."""
         while self._heads:
             key = min(self._heads, key=lambda key: self._heads[key][0])
-            claim = self._heads[key][1]
-            if claim not in self._touched or key == ("touched", claim.job.uid):
-                return key, claim
+            entry = self._heads[key][1]
+            if entry not in self._touched or key == ("touched", entry.job.uid):
+                return key, entry
             self._advance(key)
-            if claim not in self._again:
-                self.add(claim)
+            if entry not in self._again:
+                self.add(entry)
         return None
 
-    def grew(self, key: Hashable, claim: Claim) -> None:
+    def grew(self, key: Hashable, entry: JobEntry) -> None:
         """The first of the group has grown; it may go on."""
         self._advance(key)
-        self.add(claim)
+        self.add(entry)
 
     def give_up(self, key: Hashable) -> None:
         """Nobody of the group gets anything."""
@@ -111,9 +111,9 @@ class Queue:
             self._heads[key] = entry
 
 
-def may_grow(claim: Claim) -> bool:
+def may_grow(entry: JobEntry) -> bool:
     """Whether it has its minimum, and larger sizes are left."""
-    return claim.served and bool(claim.sizes) and claim.next_size is not None
+    return entry.served and bool(entry.sizes) and entry.next_size is not None
 
 
 def _place(entry: Entry) -> Turn:

@@ -8,14 +8,14 @@ holds what part of its minimum there is room for.
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, Claim
-from elastic_operator.plan.allocation.free import Ask
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import ask_for_nodes, is_kept_for_asked, step_aside
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
-from elastic_operator.plan.allocation.state import Table
-from elastic_operator.plan.facts.snapshot import Request
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import PendingPod
 
 MOST_NEW_PLACES = 32
 """For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
@@ -23,132 +23,132 @@ MOST_NEW_PLACES = 32
 A gang is served as a whole where it is served at all. The next pass goes on. It follows at once, since each pod that is
 planned for is nominated, and that is news.
 """
-Hopeless = dict[tuple[str, int, tuple[bool, int] | None, Ask | None, Ask], int]
+Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
 """For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
 
 That is true for whoever comes later. Foreign pods are told apart by whom kube-scheduler would evict for them by itself.
 """
 
 
-def serve_minimum(table: Table, claim: Claim, hopeless: Hopeless) -> None:
+def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> None:
     """Give the job its minimum, or leave it what it has."""
-    if claim.displaced:
-        _come_back(table, claim)
-    table.set_served(claim, claim.complete or _try_beside_asked(table, claim, hopeless))
-    if claim.served:
-        table.braked.pop(claim, None)
-        table.set_reserves(claim, False)
-    elif claim.displaced:
-        table.release_all(claim)
-    ask_for_nodes(table, claim)
+    if entry.displaced:
+        _come_back(state, entry)
+    state.set_served(entry, entry.complete or _try_beside_asked(state, entry, hopeless))
+    if entry.served:
+        state.braked.pop(entry, None)
+        state.set_reserves(entry, False)
+    elif entry.displaced:
+        state.release_all(entry)
+    ask_for_nodes(state, entry)
 
 
-def _try_beside_asked(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
+def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
     """Nodes that it asks for itself, or jobs of lower priority do, are not in its way."""
-    if claim.asked is None and not is_kept_for_asked(claim, claim.gpus_missing(claim.minimum)):
-        return _complete(table, claim, hopeless)
-    mark = table.mark()
-    step_aside(table, claim)
-    if _complete(table, claim, hopeless):
+    if entry.asked is None and not is_kept_for_asked(entry, entry.gpus_missing(entry.minimum)):
+        return _complete(state, entry, hopeless)
+    mark = state.mark()
+    step_aside(state, entry)
+    if _complete(state, entry, hopeless):
         return True
-    table.roll_back(mark)
+    state.roll_back(mark)
     return False
 
 
-def _come_back(table: Table, claim: Claim) -> None:
+def _come_back(state: AllocationState, entry: JobEntry) -> None:
     """A displaced job keeps what of its minimum still has its room, if it may have all of it and keeps its master."""
-    if not _may_use(table, claim, claim.gpus_missing(claim.minimum)):
+    if not _may_use(state, entry, entry.gpus_missing(entry.minimum)):
         return
-    for member in list(table.released(claim)):
-        if claim.size < claim.minimum and table.fits_back(claim, member):
-            table.restore(claim, member)
+    for member in list(state.released(entry)):
+        if entry.size < entry.minimum and state.fits_back(entry, member):
+            state.restore(entry, member)
         elif member.role == MASTER:
             return
 
 
-def _complete(table: Table, claim: Claim, hopeless: Hopeless) -> bool:
-    need = claim.gpus_missing(claim.minimum)
-    if claim.failed_at(claim.minimum, table.now) or not _stays_within_guarantee(claim, need):
+def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+    need = entry.gpus_missing(entry.minimum)
+    if entry.failed_at(entry.minimum, state.now) or not _stays_within_guarantee(entry, need):
         return False
-    if is_kept_for_asked(claim, need):
+    if is_kept_for_asked(entry, need):
         return False
-    if claim.job.waiting and not (claim.master.shape.pinnable and claim.worker.shape.pinnable):
+    if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that it is not as it looks
-    master, workers = claim.missing(claim.minimum)
-    if _may_use(table, claim, need) and seat_all(table, claim, master=master, workers=workers):
+    master, workers = entry.missing(entry.minimum)
+    if _may_use(state, entry, need) and seat_all(state, entry, master=master, workers=workers):
         return True
-    if claim.job.waiting or not claim.takes(table.now):
+    if entry.job.waiting or not entry.takes(state.now):
         return False
-    request = claim.request
+    request = entry.request
     foreign = (request.preempts, request.priority) if request else None
-    shapes = (claim.team, claim.job.priority, foreign, claim.master if master else None, claim.worker)
-    if request and _goes_where_reserved(table, claim, request):
+    shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
+    if request and _goes_where_reserved(state, entry, request):
         return True
-    going_on = claim.taker in table.going_on
+    going_on = entry.taker in state.going_on
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (request and not table.serving and table.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (request and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False
-    if _displace_any(table, claim, only=None):
-        table.new_places += request is not None
+    if _displace_any(state, entry, only=None):
+        state.new_places += request is not None
         return True
-    alone = table.spares_whole_jobs(claim) or going_on
-    if not claim.kept and claim.job.preemptible and not alone:
+    alone = state.spares_whole_jobs(entry) or going_on
+    if not entry.kept and entry.job.preemptible and not alone:
         hopeless[shapes] = workers
     return False
 
 
-def _displace_any(table: Table, claim: Claim, *, only: int | None) -> bool:
+def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) -> bool:
     """Have others go for what its minimum lacks: rather parts of jobs than whole ones that run."""
-    need = claim.gpus_missing(claim.minimum)
+    need = entry.gpus_missing(entry.minimum)
     for most in (Cost.STUCK_JOB, Cost.JOB):
-        victims = Victims(table, claim, need, most=most)
-        if any(displace(table, claim, roles, victims, only=only) for roles in _orders(claim)):
+        victims = Victims(state, entry, need, most=most)
+        if any(displace(state, entry, roles, victims, only=only) for roles in _orders(entry)):
             return True
     return False
 
 
-def _goes_where_reserved(table: Table, claim: Claim, request: Request) -> bool:
+def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: PendingPod) -> bool:
     """Have others go for a foreign pod on the node that is reserved for it."""
-    node = table.board.number.get(request.reserved)
-    return node is not None and _displace_any(table, claim, only=node)
+    node = state.board.number.get(request.reserved)
+    return node is not None and _displace_any(state, entry, only=node)
 
 
-def _stays_within_guarantee(claim: Claim, need: int) -> bool:
-    return claim.job.preemptible or claim.account is None or claim.account.over_fixed(need) is None
+def _stays_within_guarantee(entry: JobEntry, need: int) -> bool:
+    return entry.job.preemptible or entry.account is None or entry.account.over_fixed(need) is None
 
 
-def _may_use(table: Table, claim: Claim, need: int) -> bool:
+def _may_use(state: AllocationState, entry: JobEntry, need: int) -> bool:
     """Whether its team may use so many more GPUs; the scheduler does not ask that of foreign pods."""
-    if claim.account is None or claim.request:
+    if entry.account is None or entry.request:
         return True
-    return claim.account.over(need) is None and table.accounts.may_borrow(claim.account, need)
+    return entry.account.over(need) is None and state.accounts.may_borrow(entry.account, need)
 
 
-def _orders(claim: Claim) -> list[list[str]]:
+def _orders(entry: JobEntry) -> list[list[str]]:
     """The missing pods in the orders worth trying: a master of another shape may take the place the workers need."""
-    master, workers = claim.missing(claim.minimum)
+    master, workers = entry.missing(entry.minimum)
     roles = [MASTER] * master + [WORKER] * workers
-    return [roles] if claim.master is claim.worker or not (master and workers) else [roles, roles[::-1]]
+    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def starves(table: Table, claim: Claim) -> bool:
+def starves(state: AllocationState, entry: JobEntry) -> bool:
     """Whether it waited so long for its minimum that what becomes free is held for it."""
-    since = claim.job.waiting_since
-    return bool(since) and not claim.request and table.now >= since + table.snapshot.starvation_seconds
+    since = entry.job.waiting_since
+    return bool(since) and not entry.request and state.now >= since + state.snapshot.starvation_seconds
 
 
-def reserve(table: Table, claim: Claim) -> None:
+def reserve(state: AllocationState, entry: JobEntry) -> None:
     """Hold what part of its minimum there is room for, if all of it could have room and right one day."""
-    need, (master, workers) = claim.gpus_missing(claim.minimum), claim.missing(claim.minimum)
-    supplies, account = Supplies(table), claim.account
-    if claim.asked is not None or not _stays_within_guarantee(claim, need):
+    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    supplies, account = Supplies(state), entry.account
+    if entry.asked is not None or not _stays_within_guarantee(entry, need):
         return
-    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((claim.master, master), (claim.worker, workers))):
+    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
         return
     if account and any(one.foreign + need > one.limit for one in account.path):
         return
     for role in [MASTER] * master + [WORKER] * workers:
-        seat = find_seat(table, claim, role) if _may_use(table, claim, claim.ask(role).gpus) else None
+        seat = find_seat(state, entry, role) if _may_use(state, entry, entry.ask(role).gpus) else None
         if seat is not None:
-            table.set_reserves(claim, True)
-            table.sit(claim, seat)
+            state.set_reserves(entry, True)
+            state.sit(entry, seat)

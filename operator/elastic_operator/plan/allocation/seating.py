@@ -5,62 +5,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, Claim, Seat
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
+from elastic_operator.plan.allocation.state import AllocationState
 
 
-def find_seat(table: Table, claim: Claim, role: str) -> Seat | None:
+def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    spot = table.board.find(claim.ask(role), claim.near)
+    spot = state.board.find(entry.ask(role), entry.near)
     return Seat(role, spot) if spot is not None else None
 
 
-def seat_all(table: Table, claim: Claim, *, master: bool, workers: int) -> bool:
+def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: int) -> bool:
     """Seat a master (if asked for) and so many workers: all of them, or none and False."""
     if not master:
-        return _seat_alike(table, claim, [WORKER] * workers)
-    if table.board.known_short(claim.master, 1):
+        return _seat_alike(state, entry, [WORKER] * workers)
+    if state.board.known_short(entry.master, 1):
         return False
-    if claim.master is claim.worker:
-        return _seat_alike(table, claim, [MASTER, *[WORKER] * workers])
-    return any(_seat_around(table, claim, spot, workers) for spot in _master_spots(table, claim, workers))
+    if entry.master is entry.worker:
+        return _seat_alike(state, entry, [MASTER, *[WORKER] * workers])
+    return any(_seat_around(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
 
 
-def _master_spots(table: Table, claim: Claim, workers: int) -> Sequence[Spot]:
+def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequence[Spot]:
     """Where the master may go: anywhere if workers need room too, as its best place may be the one they need."""
-    if workers and table.board.known_short(claim.worker, workers):
+    if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:
-        return table.board.spots(claim.master, claim.near)
-    spot = table.board.find(claim.master, claim.near)
+        return state.board.spots(entry.master, entry.near)
+    spot = state.board.find(entry.master, entry.near)
     return [spot] if spot else []
 
 
-def _seat_around(table: Table, claim: Claim, spot: Spot, workers: int) -> bool:
-    mark = table.mark()
-    table.sit(claim, Seat(MASTER, spot))
-    if _seat_roles(table, claim, [WORKER] * workers):
+def _seat_around(state: AllocationState, entry: JobEntry, spot: Spot, workers: int) -> bool:
+    mark = state.mark()
+    state.sit(entry, Seat(MASTER, spot))
+    if _seat_roles(state, entry, [WORKER] * workers):
         return True
-    table.roll_back(mark)
+    state.roll_back(mark)
     return False
 
 
-def _seat_alike(table: Table, claim: Claim, roles: Sequence[str]) -> bool:
+def _seat_alike(state: AllocationState, entry: JobEntry, roles: Sequence[str]) -> bool:
     """As many pods of one shape, with a memory for what did not fit."""
-    if not roles or table.board.known_short(claim.worker, len(roles)):
+    if not roles or state.board.known_short(entry.worker, len(roles)):
         return not roles
-    mark = table.mark()
-    if _seat_roles(table, claim, roles):
+    mark = state.mark()
+    if _seat_roles(state, entry, roles):
         return True
-    table.roll_back(mark)
-    table.board.remember_short(claim.worker, len(roles))
+    state.roll_back(mark)
+    state.board.remember_short(entry.worker, len(roles))
     return False
 
 
-def _seat_roles(table: Table, claim: Claim, roles: Iterable[str]) -> bool:
+def _seat_roles(state: AllocationState, entry: JobEntry, roles: Iterable[str]) -> bool:
     for role in roles:
-        seat = find_seat(table, claim, role)
+        seat = find_seat(state, entry, role)
         if seat is None:
             return False
-        table.sit(claim, seat)
+        state.sit(entry, seat)
     return True

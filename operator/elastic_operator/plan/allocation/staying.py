@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from elastic_operator.plan.allocation.entry import MASTER
-from elastic_operator.plan.facts.decisions import Share
+from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand
 
 
-def staying(demand: JobDemand, share: Share, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
+def staying(demand: JobDemand, share: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
     """The released pods (uids) that stay while some of the `takers` (by the pod each gets the room of) are `waiting`.
 
     The job is left with an allowed size: so more go than the others need where there is none in between, and all of a
@@ -27,7 +27,7 @@ def staying(demand: JobDemand, share: Share, takers: Mapping[str, str], waiting:
     return frozenset(going[len(share.keep) + len(going) - _size_for_now(demand, share, served) :])
 
 
-def _size_for_now(demand: JobDemand, share: Share, served: list[str]) -> int:
+def _size_for_now(demand: JobDemand, share: Assignment, served: list[str]) -> int:
     """The largest size that leaves those who are served their room."""
     least, most = len(share.keep), len(share.keep) + len(share.release) - len(served)
     if not demand.sizes:

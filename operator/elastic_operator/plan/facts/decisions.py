@@ -19,7 +19,7 @@ class Slot:
     ready: bool
 
 
-class Share(NamedTuple):
+class Assignment(NamedTuple):
     """What one job gets: `keep` and `release` partition its members by uid, `create` are the pods still missing.
 
     `replicas` = len(keep) + len(create); 0 or an allowed size, or below the minimum (only kept members, nothing to
@@ -70,7 +70,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
+class Nomination:
     """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
 
     `uid`, `namespace` and `name` are the waiting pod's, `losers` the jobs that lose the victims: uid to name. Without
@@ -176,3 +176,11 @@ class Plan:
     route: Route | None = None
     membership: Membership | None = None
     wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why nobody gives anything back now: a reason in one word, and the sentence."""
+
+    reason: str
+    message: str

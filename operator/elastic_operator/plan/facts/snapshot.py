@@ -157,7 +157,7 @@ class JobDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PendingPod:
     """A pending GPU pod that is not ours, which kube-scheduler found no room for.
 
     `nominated` is the node that somebody else has nominated it for. `reserved` is the node that the operator
@@ -246,7 +246,7 @@ class Snapshot:
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
     default_team: Team = NO_POLICY
-    requests: tuple[Request, ...] = ()
+    requests: tuple[PendingPod, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
     brakes: Brakes = field(default_factory=Brakes)

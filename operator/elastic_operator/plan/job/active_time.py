@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 
 from elastic_operator.api.status import ConditionType, JobStatus
-from elastic_operator.plan.job.observation import Observation, at, seconds
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation
 
 
-def holds_nodes(seen: Observation) -> bool:
+def holds_nodes(obs: Observation) -> bool:
     """Whether the job has pods on nodes.
 
     One that is being deleted on a node that is not Ready stays until the node is back or removed: it is none of them.
     """
-    pods = [pod for pod in seen.job.pods if pod.bound and not pod.ended]
-    return any(pod.deleting_since is None or pod.node not in seen.unready_nodes for pod in pods)
+    pods = [pod for pod in obs.job.pods if pod.bound and not pod.ended]
+    return any(pod.deleting_since is None or pod.node not in obs.unready_nodes for pod in pods)
 
 
 def active_for(status: JobStatus, *, holds: bool, now: float) -> float:

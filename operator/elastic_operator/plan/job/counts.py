@@ -5,31 +5,32 @@ from __future__ import annotations
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
 from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
-from elastic_operator.plan.job.observation import Observation, at, is_running, seconds
+from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME
 
 
-def with_counts(seen: Observation, now: float) -> JobStatus:
+def with_counts(obs: Observation, now: float) -> JobStatus:
     """The status with its counts brought up to date; `seen.live` are the pods that stay."""
-    status, job = seen.status, seen.job
-    running = [pod for pod in seen.live if is_running(pod)]
+    status, job = obs.status, obs.job
+    running = [pod for pod in obs.live if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
-    ranks = first_ranks(seen)
-    complete = _change_is_complete(seen, running, now)
+    ranks = first_ranks(obs)
+    complete = _change_is_complete(obs, running, now)
     update: dict[str, object] = {
         "observed_generation": job.generation,
-        "replicas": len(seen.live),
-        "ready_replicas": sum(pod.ready for pod in seen.live),
-        "world_size": _world_size(seen, running),
+        "replicas": len(obs.live),
+        "ready_replicas": sum(pod.ready for pod in obs.live),
+        "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
         "pods": [_pod_status(pod, ranks.get(pod.name)) for pod in _listed(job.pods)],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
-        "running_since": _running_since(seen, running, now),
+        "running_since": _running_since(obs, running, now),
     }
-    update |= account(status, holds=holds_nodes(seen), now=now)
+    update |= account(status, holds=holds_nodes(obs), now=now)
     if status.finished:
         update["target_replicas"] = 0
     if complete and _resizing(status):
@@ -42,29 +43,29 @@ def _resizing(status: JobStatus) -> bool:
     return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
 
 
-def _change_is_complete(seen: Observation, running: list[OwnPod], now: float) -> bool:
-    leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
-    return len(running) == seen.status.target_replicas > 0 and not leaving and is_whole(seen, now)
+def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
+    leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
+    return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 
-def _running_since(seen: Observation, running: list[OwnPod], now: float) -> object:
+def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
     """Since when the whole minimum runs; kept while it does."""
-    if seen.job.spec is None or seen.status.finished:
-        return seen.status.running_since
-    if len(running) < seen.job.spec.min_replicas or seen.status.master_lost_time is not None:
+    if obs.job.spec is None or obs.status.finished:
+        return obs.status.running_since
+    if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
-    return seen.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
+    return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
 
 
-def _world_size(seen: Observation, running: list[OwnPod]) -> int:
+def _world_size(obs: Observation, running: list[OwnPod]) -> int:
     """As the master reports it, where it does."""
-    if seen.job.spec is None:
+    if obs.job.spec is None:
         return 0
-    reported = world_size(seen)
+    reported = world_size(obs)
     if reported is not None:
         return reported
-    return sum(nproc_of(seen.job.spec, pod.role) for pod in running)
+    return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
 
 
 def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:

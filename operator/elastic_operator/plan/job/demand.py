@@ -9,9 +9,10 @@ from elastic_operator.api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.facts.shape import kept_from
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
+from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.elastic import growth_delay
 from elastic_operator.plan.job.holding import member_of
-from elastic_operator.plan.job.observation import Observation, seconds
+from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import takes_from
 
 
@@ -55,16 +56,16 @@ def job_shape(
     return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
-def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
+def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
-    job, status, spec = seen.job, seen.status, seen.job.spec
+    job, status, spec = obs.job, obs.status, obs.job.spec
     assert spec is not None, "a job whose spec cannot be read is not the allocator's"
-    sizes = spec.sizes() if not seen.finishing else (max(1, len(seen.live)),)
-    running = seen.wants_pods and status.target_replicas > 0
+    sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
+    running = obs.wants_pods and status.target_replicas > 0
     after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
     after_growth = growth_delay(status) if spec.is_elastic and not spec.elasticity.checkpoint_path else 0.0
     edited = job.generation != status.observed_generation
-    avoided = sorted(seen.avoided)
+    avoided = sorted(obs.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
@@ -74,8 +75,8 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         sizes=sizes,
         master=kept_from(shape.master, avoided),
         worker=kept_from(shape.worker, avoided),
-        members=tuple(member_of(pod) for pod in seen.live),
-        taken_indices=_taken_indices(seen),
+        members=tuple(member_of(pod) for pod in obs.live),
+        taken_indices=_taken_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
         grow_after=max(after_change, after_growth) if running else 0.0,
@@ -84,18 +85,18 @@ def demand_of(seen: Observation, shape: JobShape) -> JobDemand:
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",
         takes_from=takes_from(status.retry),
-        wants=seen.wants_pods and not (seen.finishing and not seen.live),
+        wants=obs.wants_pods and not (obs.finishing and not obs.live),
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since),
-        waiting_since=_waiting_since(seen),
+        waiting_since=_waiting_since(obs),
         pod_priorities=shape.priorities,
-        avoided=tuple(seen.avoided.values()),
-        nodes_from=_nodes_from(seen),
-        nodes_until=_nodes_until(seen),
+        avoided=tuple(obs.avoided.values()),
+        nodes_from=_nodes_from(obs),
+        nodes_until=_nodes_until(obs),
     )
-    return _apart(demand, {pod.uid for pod in seen.live if pod.node is None and (pod.unschedulable or shape.pinnable)})
+    return _apart(demand, {pod.uid for pod in obs.live if pod.node is None and (pod.unschedulable or shape.pinnable)})
 
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
@@ -162,16 +163,16 @@ def _labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) or "nothing"
 
 
-def _waiting_since(seen: Observation) -> float:
+def _waiting_since(obs: Observation) -> float:
     """Since when the job may run and is granted nothing; a job that was suspended begins to wait when it is resumed."""
-    return _since_not(seen, ConditionType.ADMITTED, ConditionType.SUSPENDED)
+    return _since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED)
 
 
-def _since_not(seen: Observation, *conditions: ConditionType) -> float:
+def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     """Since when the last of these is False, of those that are; else since the job exists."""
-    told = [seen.status.condition(kind) for kind in conditions]
+    told = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
-    return max((seconds(time) for time in since), default=seen.job.created)
+    return max((seconds(time) for time in since), default=obs.job.created)
 
 
 def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
@@ -181,29 +182,29 @@ def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
     return retry.size if retry else None
 
 
-def _nodes_from(seen: Observation) -> float | None:
+def _nodes_from(obs: Observation) -> float | None:
     """From when on new nodes may be asked for: some time after it began to wait, or after they were asked for in vain.
 
     A job that has some of its pods began to wait when it was not Ready any more. As long as it is Ready, it lacks none
     as far as is known.
     """
-    provisioning, retry = seen.job.provisioning, seen.status.retry
-    if provisioning is None or seen.finishing:
+    provisioning, retry = obs.job.provisioning, obs.status.retry
+    if provisioning is None or obs.finishing:
         return None
-    ready = seen.status.condition(ConditionType.READY)
+    ready = obs.status.condition(ConditionType.READY)
     if ready is not None and ready.status == "True":
         return None
     kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
-    after = _since_not(seen, *kinds) + provisioning.delay_seconds
+    after = _since_not(obs, *kinds) + provisioning.delay_seconds
     return max(after, seconds(retry.not_before)) if retry and retry.waits_for else after
 
 
-def _nodes_until(seen: Observation) -> float:
+def _nodes_until(obs: Observation) -> float:
     """Until when its pods that have no node ask for one; 0 where there are none."""
-    provisioning = seen.job.provisioning
+    provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
-    since = [pod.unschedulable_since or pod.created for pod in seen.live if pod.node is None]
+    since = [pod.unschedulable_since or pod.created for pod in obs.live if pod.node is None]
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 
@@ -211,9 +212,9 @@ def _grow_after(status: JobStatus, delay_seconds: int) -> float:
     return seconds(status.last_resize_time) + delay_seconds if status.last_resize_time else 0.0
 
 
-def _taken_indices(seen: Observation) -> frozenset[int]:
+def _taken_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, ours or somebody's."""
-    own = {pod.index for pod in seen.job.pods if pod.role == "worker"}
-    prefix = f"{seen.job.name}-worker-"
-    foreign = {int(name.removeprefix(prefix)) for name in seen.job.foreign_names if name.startswith(prefix)}
+    own = {pod.index for pod in obs.job.pods if pod.role == "worker"}
+    prefix = f"{obs.job.name}-worker-"
+    foreign = {int(name.removeprefix(prefix)) for name in obs.job.foreign_names if name.startswith(prefix)}
     return frozenset(own | foreign)

@@ -12,88 +12,80 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
-from elastic_operator.plan.job.observation import (
-    Observation,
-    at,
-    end_incarnation,
-    fail,
-    is_running,
-    master_of,
-    replace_all,
-    seconds,
-)
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
 
 FIRST_GROWTH_SECONDS = 600.0
 LONGEST_GROWTH_SECONDS = 7200.0
 """A job that loses work with each change grows by itself so long after it grew last, doubled with each time it did."""
 
 
-def failure(seen: Observation, now: float) -> Observation:
+def failure(obs: Observation, now: float) -> Observation:
     """A launcher that says that no pod would fare better ends the job; a master that fails is replaced.
 
     A worker that fails is a loss: whose fault a failure is, and how often there was one, is the coordinator's to say.
     """
-    assert seen.job.spec is not None
-    failed = failed_pods(seen)
-    if not failed or seen.job.spec.suspend:
-        return seen
-    if over := over_for_good(seen, failed, now):
+    assert obs.job.spec is not None
+    failed = failed_pods(obs)
+    if not failed or obs.job.spec.suspend:
+        return obs
+    if over := over_for_good(obs, failed, now):
         return over
     master = next((pod for pod in failed if pod.role == "master"), None)
-    return seen if master is None else _replace_failed_master(seen, master, now)
+    return obs if master is None else _replace_failed_master(obs, master, now)
 
 
-def over_after_restarts(seen: Observation, now: float) -> Observation:
+def over_after_restarts(obs: Observation, now: float) -> Observation:
     """Failures that the master tells of end the job, too, with the first that is more than are allowed.
 
     An edit that allows fewer than there were ends no job that trains.
     """
-    new = new_failures(seen)
-    in_all = seen.status.total_failures + new
-    too_many = too_many_in_all(seen, in_all) if new else ""
+    new = new_failures(obs)
+    in_all = obs.status.total_failures + new
+    too_many = too_many_in_all(obs, in_all) if new else ""
     if not too_many:
-        return seen
-    status = seen.status.model_copy(update={"total_failures": in_all})
-    return fail(replace(seen, status=status), now, "RestartLimitReached", too_many)
+        return obs
+    status = obs.status.model_copy(update={"total_failures": in_all})
+    return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
 
 
-def losses(seen: Observation, now: float) -> Observation:
+def losses(obs: Observation, now: float) -> Observation:
     """Lost pods are replaced one by one; the others go on, or wait for a new master."""
-    master_is_lost = bool(seen.live and seen.status.replicas) and master_of(seen) is None
-    lost = lost_count(seen)
-    if master_is_lost and seen.status.master_lost_time is None:
+    master_is_lost = bool(obs.live and obs.status.replicas) and master_of(obs) is None
+    lost = lost_count(obs)
+    if master_is_lost and obs.status.master_lost_time is None:
         lost = max(lost, 1)
-    if lost <= 0 or (seen.finishing and not master_is_lost):
-        return seen
-    if not seen.live:
-        seen = count_losses(seen, lost, now)
+    if lost <= 0 or (obs.finishing and not master_is_lost):
+        return obs
+    if not obs.live:
+        obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
-        return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
-    if not master_is_lost or (seen.status.master_lost_time is not None and not _had_master(seen)):
-        return count_losses(seen, lost, now)
-    seen = count_losses(seen, lost, now, reason=MASTER_LOST)
-    status = next_master(seen.status, now)
-    return replace(seen, status=status, events=(*seen.events, _replaced("The master is gone", status)))
+        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
+        return count_losses(obs, lost, now)
+    obs = count_losses(obs, lost, now, reason=MASTER_LOST)
+    status = next_master(obs.status, now)
+    return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
 
 
-def absence(seen: Observation, now: float) -> Observation:
+def absence(obs: Observation, now: float) -> Observation:
     """The others wait for a new master only so long."""
-    assert seen.job.spec is not None
-    since = seen.status.master_lost_time
+    assert obs.job.spec is not None
+    since = obs.status.master_lost_time
     if since is None:
-        return seen
-    master = master_of(seen)
+        return obs
+    master = master_of(obs)
     if master is not None and is_running(master):
-        return replace(seen, status=seen.status.model_copy(update={"master_lost_time": None}))
-    limit = seen.job.spec.recovery.master_loss_timeout_seconds
+        return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
+    limit = obs.job.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + limit
     if now < until:
-        return replace(seen, wake_at=(*seen.wake_at, until))
+        return replace(obs, wake_at=(*obs.wake_at, until))
     text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
-    return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
+    return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
 
 
 def next_master(status: JobStatus, now: float) -> JobStatus:
@@ -116,23 +108,23 @@ def growth_delay(status: JobStatus) -> float:
     return seconds(grown[0].time) + min(doubled, LONGEST_GROWTH_SECONDS)
 
 
-def _replace_failed_master(seen: Observation, master: OwnPod, now: float) -> Observation:
+def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
     """It counts as a failure, but the others stay."""
-    seen, told, wait = count_failure(seen, master, now)
-    if seen.status.finished:
-        return seen
-    if not seen.live:
+    obs, told, wait = count_failure(obs, master, now)
+    if obs.status.finished:
+        return obs
+    if not obs.live:
         event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
-        return replace_all(seen, end_incarnation(seen.status), event)
-    status = next_master(seen.status, now)
+        return replace_all(obs, end_incarnation(obs.status), event)
+    status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    gone = (*seen.gone, (master, short_failure(master)))
-    return replace(seen, status=status, gone=gone, commit=True, events=(*seen.events, _replaced(told, status)))
+    gone = (*obs.gone, (master, short_failure(master)))
+    return replace(obs, status=status, gone=gone, commit=True, events=(*obs.events, _replaced(told, status)))
 
 
-def _had_master(seen: Observation) -> bool:
+def _had_master(obs: Observation) -> bool:
     """Whether the last status knew of a master: that one is gone, too, and its number is used."""
-    return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in seen.status.pods)
+    return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

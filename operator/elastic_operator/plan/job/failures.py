@@ -9,7 +9,8 @@ from math import inf
 from elastic_operator.api.status import JobStatus, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.job.observation import Observation, at, end_incarnation, fail, present, replace_all, seconds
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 DISTURBANCE_SECONDS = 120.0
@@ -18,38 +19,38 @@ MAX_BACKOFF_SECONDS = 60
 TORCHRUN_FAILED = 1
 
 
-def failed_pods(seen: Observation) -> list[OwnPod]:
+def failed_pods(obs: Observation) -> list[OwnPod]:
     """Those that nobody asked to go and nothing of the cluster's ended, the one to blame first."""
-    failed = [p for p in present(seen) if has_failed(p) and not was_told_to_go(p) and p.node not in seen.lost_nodes]
+    failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), p.role != "master", p.index))
 
 
-def give_up_after_failure(seen: Observation, now: float) -> Observation:
+def give_up_after_failure(obs: Observation, now: float) -> Observation:
     """An agent that gave up ends the incarnation; whether it counts depends on what happened just before."""
-    assert seen.job.spec is not None
-    failed = failed_pods(seen)
-    if not failed or seen.job.spec.suspend:
-        return seen
-    if over := over_for_good(seen, failed, now):
+    assert obs.job.spec is not None
+    failed = failed_pods(obs)
+    if not failed or obs.job.spec.suspend:
+        return obs
+    if over := over_for_good(obs, failed, now):
         return over
-    seen, told, wait = count_failure(seen, failed[0], now)
-    if seen.status.finished:
-        return seen
+    obs, told, wait = count_failure(obs, failed[0], now)
+    if obs.status.finished:
+        return obs
     event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
-    return replace_all(seen, end_incarnation(seen.status), event)
+    return replace_all(obs, end_incarnation(obs.status), event)
 
 
-def over_for_good(seen: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
     """The job's end, where one of these pods says that another would fare no better; None if none does."""
-    assert seen.job.spec is not None
+    assert obs.job.spec is not None
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
-        return fail(seen, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
-    final = seen.job.spec.recovery.final_exit_codes
+        return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
+    final = obs.job.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
-    if last is None or _disturbed(seen, _known_at(last, now)):
+    if last is None or _disturbed(obs, _known_at(last, now)):
         return None
-    return fail(seen, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
+    return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
 
 
 def _exit_code(pod: OwnPod) -> int | None:
@@ -64,10 +65,10 @@ def _exit_code(pod: OwnPod) -> int | None:
     return code if code >= 0 else 128 - code
 
 
-def too_many_in_all(seen: Observation, failures: int) -> str:
+def too_many_in_all(obs: Observation, failures: int) -> str:
     """That there were more failures than the job may be started over after, in words; "" if that is not so."""
-    assert seen.job.spec is not None
-    most = seen.job.spec.recovery.max_restarts
+    assert obs.job.spec is not None
+    most = obs.job.spec.recovery.max_restarts
     return (
         f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
     )
@@ -110,32 +111,32 @@ def _marked(status: JobStatus) -> dict[str, object]:
     return {name: max((step for step in steps if step is not None), default=None) for name, *steps in marks}
 
 
-def count_failure(seen: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
+def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
     """The job after that pod failed: over, if it was one failure too many, else to be tried again.
 
     Also what is told of it, and how many seconds to wait.
     """
-    assert seen.job.spec is not None
+    assert obs.job.spec is not None
     what = describe_failure(first)
-    counts = not _disturbed(seen, _known_at(first, now))
-    failures = (0 if has_progressed(seen.status) else seen.status.failures) + counts
-    in_all, attempt = seen.status.total_failures + counts, _attempts(seen.status) + 1
+    counts = not _disturbed(obs, _known_at(first, now))
+    failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
+    in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
     update = {
         "failures": failures,
         "total_failures": in_all,
-        **_marked(seen.status),
-        "restarts": seen.status.restarts + 1,
+        **_marked(obs.status),
+        "restarts": obs.status.restarts + 1,
         "running_since": None,
     }
-    status = seen.status.model_copy(update=update)
-    limit = seen.job.spec.recovery.max_failures_without_progress
-    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(seen, in_all)
+    status = obs.status.model_copy(update=update)
+    limit = obs.job.spec.recovery.max_failures_without_progress
+    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
     if counts and over:
-        return fail(replace(seen, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
+        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
-    return replace(seen, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
+    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
 
 
 def _attempts(status: JobStatus) -> int:
@@ -177,14 +178,14 @@ def was_told_to_go(pod: OwnPod) -> bool:
     return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
 
 
-def _disturbed(seen: Observation, failed_at: float) -> bool:
+def _disturbed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
-    changes = [seconds(c.time) for c in seen.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(seen) if p.role == "master"), None)
+    changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
+    master = next((p for p in present(obs) if p.role == "master"), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
-        changes += [p.main.running_since or 0.0 for p in present(seen) if p.created > started]
-    changes += [p.deleting_since for p in present(seen) if p.deleting_since is not None]
+        changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
+    changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
     return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from elastic_operator.api.status import Change, JobStatus, Limit, rfc3339
 from elastic_operator.plan.facts.job import Quiet
-from elastic_operator.plan.job.observation import Observation, at, seconds
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation
 
 MOST_CHANGES = 3
 WITHIN_SECONDS = 600.0
@@ -30,27 +31,27 @@ def may_flap(status: JobStatus, now: float) -> bool:
     return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
 
 
-def hold_still(seen: Observation, now: float) -> Observation:
+def hold_still(obs: Observation, now: float) -> Observation:
     """The job held, if it was changed too often; or let go, when the time is over or something has changed.
 
     Somebody's edit ends it, as do a loss and a failure (`end_incarnation`, `count_losses`). A job without its minimum
     is let go by any change from outside: it loses nothing by another try.
     """
-    assert seen.job.spec is not None
-    status, quiet = seen.status, seen.job.quiet
+    assert obs.job.spec is not None
+    status, quiet = obs.status, obs.job.quiet
     if status.held_until is None:
-        if quiet is None or _waits_by_itself(status) or len(_too_many(seen, quiet, now)) <= MOST_CHANGES:
-            return seen
-        until = at(now + _held_seconds(seen))
-        granted = status.target_replicas if seen.live else 0
+        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MOST_CHANGES:
+            return obs
+        until = at(now + _held_seconds(obs))
+        granted = status.target_replicas if obs.live else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
-        return replace(seen, status=status, wake_at=(*seen.wake_at, seconds(until)))
-    until, edited = status.held_until, seen.job.generation != status.observed_generation
-    began = seconds(until) - _held_seconds(seen)
-    is_another = quiet is not None and quiet.since > began + 1 and len(seen.live) < seen.job.spec.min_replicas
+        return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
+    until, edited = status.held_until, obs.job.generation != status.observed_generation
+    began = seconds(until) - _held_seconds(obs)
+    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.job.spec.min_replicas
     if now >= seconds(until) or edited or is_another:
-        return replace(seen, status=status.model_copy(update={"held_until": None}))
-    return replace(seen, wake_at=(*seen.wake_at, seconds(until)))
+        return replace(obs, status=status.model_copy(update={"held_until": None}))
+    return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:
@@ -73,17 +74,17 @@ def _waits_by_itself(status: JobStatus) -> bool:
     return status.retry is not None and (status.retry.size is not None or status.retry.waits_for is not None)
 
 
-def _held_seconds(seen: Observation) -> int:
-    return HELD_SECONDS if seen.live else EMPTY_SECONDS
+def _held_seconds(obs: Observation) -> int:
+    return HELD_SECONDS if obs.live else EMPTY_SECONDS
 
 
-def _too_many(seen: Observation, quiet: Quiet, now: float) -> list[Change]:
+def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
     """The changes that count, of those since it is quiet: those that were due are left out, and those that only go on
     in the direction of the one before.
     """
     counted, direction, turn_is_over = [], 0, False
-    within = WITHIN_SECONDS if seen.live else EMPTY_SECONDS
-    for change in _since(seen.status, max(now - within, quiet.since)):
+    within = WITHIN_SECONDS if obs.live else EMPTY_SECONDS
+    for change in _since(obs.status, max(now - within, quiet.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = turn_is_over, quiet.in_turns and change.to == 0 and change.reason == "PreemptedByJob"
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"

@@ -9,8 +9,9 @@ from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
 from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.losses import MASTER_LOST
-from elastic_operator.plan.job.observation import Observation, at, is_running, master_of, seconds
+from elastic_operator.plan.job.observation import Observation, is_running, master_of
 
 MEASURED_SECONDS = 30.0
 """The first step after a change tells how long the pause was; it is waited for no longer than this."""
@@ -24,81 +25,81 @@ CLOCKS_APART_SECONDS = 60.0
 """So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
 
 
-def report_of(seen: Observation) -> Report | None:
+def report_of(obs: Observation) -> Report | None:
     """The report of the master that is a member; None where there is none to be believed."""
-    report, master = seen.job.report, master_of(seen)
-    spec = seen.job.spec
+    report, master = obs.job.report, master_of(obs)
+    spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None
     return report if report.master_uid == master.uid else None
 
 
-def take_report(seen: Observation, now: float) -> Observation:
+def take_report(obs: Observation, now: float) -> Observation:
     """What is reported, in the status: the training, the generation and what the latest change cost."""
-    report = report_of(seen)
+    report = report_of(obs)
     if report is None:
-        return replace(seen, wake_at=(*seen.wake_at, heard_by(seen)))
-    if seen.finishing:
-        return seen
-    status = seen.status.model_copy(update={"training": _training(seen.status, report)})
+        return replace(obs, wake_at=(*obs.wake_at, heard_by(obs)))
+    if obs.finishing:
+        return obs
+    status = obs.status.model_copy(update={"training": _training(obs.status, report)})
     status = status.model_copy(update={"history": _with_costs(status, report)})
     latest = next((change for change in report.changes if change.generation == report.generation), None)
     if report.generation == (status.membership_generation or 0):
-        return replace(seen, status=status)
+        return replace(obs, status=status)
     if latest is not None and _is_measured_later(latest, report):
         measured_by = report.read_at + MEASURED_SECONDS
         if now < measured_by:
-            return replace(seen, status=status, wake_at=(*seen.wake_at, measured_by))
-    failed = status.total_failures + new_failures(seen)
+            return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+    failed = status.total_failures + new_failures(obs)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
-    events = (*seen.events, _formed(report, latest)) if report.members else seen.events
-    return replace(seen, status=status, events=events)
+    events = (*obs.events, _formed(report, latest)) if report.members else obs.events
+    return replace(obs, status=status, events=events)
 
 
-def new_failures(seen: Observation) -> int:
+def new_failures(obs: Observation) -> int:
     """How many groups were formed anew after a failure since the one that the status knows.
 
     Each incarnation counts its groups from 1.
     """
-    report, known = report_of(seen), seen.status.membership_generation or 0
+    report, known = report_of(obs), obs.status.membership_generation or 0
     if report is None or report.generation == known:
         return 0
     since = known if report.generation > known else 0
     return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
 
 
-def heard_by(seen: Observation) -> float:
+def heard_by(obs: Observation) -> float:
     """Until when a running master is waited for to report (epoch seconds); 0.0 where none has to."""
-    spec, master = seen.job.spec, master_of(seen)
-    if spec is None or not spec.is_elastic or master is None or report_of(seen) is not None:
+    spec, master = obs.job.spec, master_of(obs)
+    if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
         return 0.0
     return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
 
 
-def is_whole(seen: Observation, now: float) -> bool:
+def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, as far as is reported; a group that long says nothing is taken for whole."""
-    report = report_of(seen)
+    report = report_of(obs)
     if report is None:
-        return now >= heard_by(seen)
+        return now >= heard_by(obs)
     if report.world_size and not report.members:
         return True
-    return set(report.members) == {pod.name for pod in seen.live}
+    return set(report.members) == {pod.name for pod in obs.live}
 
 
-def world_size(seen: Observation) -> int | None:
+def world_size(obs: Observation) -> int | None:
     """Training processes, as reported; no more than all pods could have. None where nothing is reported."""
-    report, spec = report_of(seen), seen.job.spec
+    report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return None
-    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in seen.live))
+    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.live))
 
 
-def first_ranks(seen: Observation) -> dict[str, int]:
+def first_ranks(obs: Observation) -> dict[str, int]:
     """The rank of the first training process of each pod that trains, by the pod's name."""
-    report, spec = report_of(seen), seen.job.spec
+    report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return {}
-    role_of = {pod.name: pod.role for pod in seen.live}
+    role_of = {pod.name: pod.role for pod in obs.live}
     ranks: dict[str, int] = {}
     rank = 0
     for name in report.members:

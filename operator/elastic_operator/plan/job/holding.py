@@ -22,22 +22,22 @@ LOWEST_PRIORITY = -(1 << 31) - 1
 """Below that of any PriorityClass."""
 
 
-def held(seen: Observation) -> tuple[OwnPod, ...]:
+def held(obs: Observation) -> tuple[OwnPod, ...]:
     """Live pods of a job that wants none and does not delete them: another team may be entitled to their GPUs."""
-    job = seen.job
-    if seen.wants_pods:
+    job = obs.job
+    if obs.wants_pods:
         return ()
     if job.deleted:
         return tuple(filter(stays, job.pods))
-    if seen.status.finished:
-        policy = clean_pod_policy(seen)
+    if obs.status.finished:
+        policy = clean_pod_policy(obs)
         return tuple(pod for pod in job.pods if stays(pod) and not goes_at_the_end(pod, policy))
-    return seen.live if job.spec is None else ()
+    return obs.live if job.spec is None else ()
 
 
-def clean_pod_policy(seen: Observation) -> CleanPodPolicy:
+def clean_pod_policy(obs: Observation) -> CleanPodPolicy:
     """The policy that applies to the pods of a job that has ended."""
-    spec, failed = seen.job.spec, seen.status.condition(ConditionType.FAILED)
+    spec, failed = obs.job.spec, obs.status.condition(ConditionType.FAILED)
     policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
     if policy == CleanPodPolicy.NONE and failed and failed.reason == "DeadlineExceeded":
         return CleanPodPolicy.RUNNING  # a deadline that lets pods run on would be none

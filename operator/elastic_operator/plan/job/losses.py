@@ -15,16 +15,9 @@ from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, Ret
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
-from elastic_operator.plan.job.observation import (
-    Observation,
-    at,
-    end_incarnation,
-    present,
-    record,
-    replace_all,
-    seconds,
-)
+from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
 from elastic_operator.plan.job.survivors import go_on
 
 MASTER_LOST = "MasterLost"
@@ -38,62 +31,62 @@ REMEMBERED_SECONDS = 600.0
 """And that it did so is forgotten so long afterwards."""
 
 
-def losses(seen: Observation, now: float) -> Observation:
+def losses(obs: Observation, now: float) -> Observation:
     """Fewer members than last reported: some were lost. Without its master an incarnation is over.
 
     And with a node, unless the others have formed a group without it: nothing ends the connections to a machine that is
     off, and they would wait for it in vain.
     """
-    has_master = bool(seen.live) and seen.live[0].role == "master"
-    lost = lost_count(seen)
-    if seen.live and seen.status.replicas and not has_master:
+    has_master = bool(obs.live) and obs.live[0].role == "master"
+    lost = lost_count(obs)
+    if obs.live and obs.status.replicas and not has_master:
         lost = max(lost, 1)
-    if lost <= 0 or (seen.finishing and has_master):
-        return seen
-    seen = count_losses(seen, lost, now)
+    if lost <= 0 or (obs.finishing and has_master):
+        return obs
+    obs = count_losses(obs, lost, now)
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
-        return replace_all(seen, end_incarnation(seen.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(seen) and not go_on(seen.job, seen.asked):
+        return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
+    if node_is_lost(obs) and not go_on(obs.job, obs.asked):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
-        return replace_all(seen, end_incarnation(seen.status), Event("NewIncarnation", text, "Warning"))
-    return seen
+        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    return obs
 
 
-def lost_count(seen: Observation) -> int:
+def lost_count(obs: Observation) -> int:
     """How many of the members that the last status counts are not there any more."""
-    return seen.status.replicas - len(reported(seen))
+    return obs.status.replicas - len(reported(obs))
 
 
-def count_losses(seen: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
+def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
     """The job with so many losses written down and told."""
-    why = _why_lost(seen, lost)
-    avoided, excused = _avoid(seen, now), _is_excused(seen, lost, now)
-    update = {"restarts": seen.status.restarts + lost, "replicas": len(seen.live), "avoided_nodes": avoided}
+    why = _why_lost(obs, lost)
+    avoided, excused = _avoid(obs, now), _is_excused(obs, lost, now)
+    update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
     update |= {"held_until": None}
-    status = seen.status.model_copy(update=update)
+    status = obs.status.model_copy(update=update)
     reasons = (reason,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
-    before = seen.status.replicas
+    before = obs.status.replicas
     status = record(status, now, before, before - lost, reason, why, excused=excused)
-    event = Event("NodeLost" if node_is_lost(seen) else "PodLost", why, "Warning")
-    return replace(seen, status=status, commit=True, events=(*seen.events, event))
+    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    return replace(obs, status=status, commit=True, events=(*obs.events, event))
 
 
-def node_is_lost(seen: Observation) -> bool:
+def node_is_lost(obs: Observation) -> bool:
     """Whether any of the pods that go is on a node that is lost."""
-    return any(pod.node in seen.lost_nodes for pod, _ in seen.gone)
+    return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
 
 
-def reported(seen: Observation) -> list[OwnPod]:
+def reported(obs: Observation) -> list[OwnPod]:
     """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
-    listed = {pod.name for pod in seen.status.pods}
-    return [pod for pod in seen.live if not listed or seen.status.pods_not_listed or pod.name in listed]
+    listed = {pod.name for pod in obs.status.pods}
+    return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
 
 
-def _refused(seen: Observation) -> dict[str, OwnPod]:
+def _refused(obs: Observation) -> dict[str, OwnPod]:
     """The nodes whose kubelets have refused members just now, each with one of them."""
-    refused = (pod for pod, _ in seen.gone if pod.refused and pod.incarnation == seen.status.incarnation)
+    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
     return {pod.node: pod for pod in refused if pod.node}
 
 
@@ -102,10 +95,10 @@ def _remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
     return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
 
 
-def _avoid(seen: Observation, now: float) -> list[AvoidedNode]:
+def _avoid(obs: Observation, now: float) -> list[AvoidedNode]:
     """The nodes to avoid, the latest ones last."""
-    known = _remembered(seen.status, now)
-    for node, pod in _refused(seen).items():
+    known = _remembered(obs.status, now)
+    for node, pod in _refused(obs).items():
         before = known.pop(node, None)
         if before is None or not _is_together(before, now):
             times = 1 if before is None else before.times + 1
@@ -115,13 +108,13 @@ def _avoid(seen: Observation, now: float) -> list[AvoidedNode]:
     return list(known.values())[-MAX_AVOIDED:]
 
 
-def avoiding(seen: Observation, now: float) -> Observation:
+def avoiding(obs: Observation, now: float) -> Observation:
     """The job with the nodes on which none of its pods is to be placed for now."""
-    known = [one for one in seen.status.avoided_nodes if now < seconds(one.until)]
+    known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
     if not known:
-        return seen
+        return obs
     avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
-    return replace(seen, avoided=avoided, wake_at=(*seen.wake_at, *(seconds(one.until) for one in known)))
+    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
 
 
 def avoided_seconds(times: int) -> int:
@@ -134,18 +127,18 @@ def _is_together(known: AvoidedNode, now: float) -> bool:
     return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
 
 
-def _is_excused(seen: Observation, lost: int, now: float) -> bool:
+def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether nothing is to wait for what is lost: pods that ran and were deleted or evicted, or that a node refused.
 
     A node that is avoided and refuses more was not the planner's choice, and pods that more nodes refuse than can be
     avoided are to blame themselves: else they would go from node to node without end. A pod that is gone before it ran
     may be gone again at once, whoever deletes it. Of one that the status does not list nobody may know whether it ran.
     """
-    gone = [pod for pod, _ in seen.gone if pod.incarnation == seen.status.incarnation]
-    if node_is_lost(seen) or any(map(has_failed, gone)):
+    gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
+    if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
-    known, refused = _remembered(seen.status, now), _refused(seen)
-    if refused and "avoidedNodes" in seen.job.unkept:
+    known, refused = _remembered(obs.status, now), _refused(obs)
+    if refused and "avoidedNodes" in obs.job.unkept:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
@@ -153,22 +146,22 @@ def _is_excused(seen: Observation, lost: int, now: float) -> bool:
         now < seconds(known[node].until) and not _is_together(known[node], now) for node in refused if node in known
     ):
         return False
-    named = {pod.name for pod in seen.live} | {pod.name for pod in gone if pod.refused}
-    if seen.status.pods_not_listed and len(_known_to_go(seen)) < lost:
+    named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
+    if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
-    return not any(pod.phase == "Pending" and pod.name not in named for pod in seen.status.pods)
+    return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
 
 
-def _known_to_go(seen: Observation) -> set[str]:
+def _known_to_go(obs: Observation) -> set[str]:
     """The pods that are lost and were listed, or are there still and have run or were refused.
 
     Those that were told to go before the newest change was written down are of an earlier loss.
     """
-    alive, counted = {pod.name for pod in seen.live}, seconds(seen.status.history[0].time) if seen.status.history else 0
-    listed = {pod.name for pod in seen.status.pods if pod.phase in ("Pending", "Running")}
+    alive, counted = {pod.name for pod in obs.live}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
-        for pod in present(seen)
+        for pod in present(obs)
         if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
     }
     return (listed | leaving) - alive
@@ -201,15 +194,15 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     return status.model_copy(update={"retry": retry})
 
 
-def _why_lost(seen: Observation, lost: int) -> str:
+def _why_lost(obs: Observation, lost: int) -> str:
     """Names the pods: those that go for the cluster's reasons, then what the last status listed and is no more."""
-    alive = {pod.name for pod in seen.live}
-    causes = {pod.name: why for pod, why in seen.gone if pod.incarnation == seen.status.incarnation}
-    causes |= {pod.name: pod.disrupted for pod in present(seen) if pod.disrupted}
-    listed = [p.name for p in seen.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
+    alive = {pod.name for pod in obs.live}
+    causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
+    causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
+    listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
-    if node_is_lost(seen) and seen.asked is not None and go_on(seen.job, seen.asked):
-        return f"{why} A group of {pods(len(seen.asked.pods))} trains on without it and is left alone."
+    if node_is_lost(obs) and obs.asked is not None and go_on(obs.job, obs.asked):
+        return f"{why} A group of {pods(len(obs.asked.pods))} trains on without it and is left alone."
     return why

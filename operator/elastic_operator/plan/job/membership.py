@@ -25,16 +25,16 @@ Member = tuple[str, str]
 """Name and uid; "" for the uid of a pod that is not there yet."""
 
 
-def changed_membership(seen: Observation, now: float) -> Membership | None:
+def changed_membership(obs: Observation, now: float) -> Membership | None:
     """What to tell the master, if it is to be told something new; `seen.live` are the pods that stay.
 
     A number that cannot be read any more was lower than the time in seconds.
     """
-    spec, master = seen.job.spec, master_of(seen)
-    if spec is None or not spec.is_elastic or master is None or seen.finishing or seen.status.finished:
+    spec, master = obs.job.spec, master_of(obs)
+    if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
         return None
     told = _read(master.membership)
-    wanted = _content(spec, ((pod.name, pod.uid) for pod in seen.live))
+    wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.live))
     number = told.pop("wish", None)
     if told == wanted:
         return None
@@ -42,13 +42,13 @@ def changed_membership(seen: Observation, now: float) -> Membership | None:
     return Membership(master.name, master.uid, _text(wish, wanted))
 
 
-def first_membership(seen: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
+def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
     """What a master is made with: the pods that are there, and those that come with it."""
-    spec = seen.job.spec
+    spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
-    staying = [(pod.name, pod.uid) for pod in seen.live if pod.uid not in grant.release]
-    coming = [(f"{seen.job.name}-{slot.role}-{slot.index}", "") for slot in slots]
+    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
+    coming = [(f"{obs.job.name}-{slot.role}-{slot.index}", "") for slot in slots]
     return _text(1, _content(spec, [*staying, *coming]))
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.times import at
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,6 @@ class Observation:
         return spec is not None and not spec.suspend and not over
 
 
-def at(seconds: float) -> datetime:
-    """Seconds since the epoch as a status time."""
-    return datetime.fromtimestamp(int(seconds), UTC)
-
-
-def seconds(time: datetime | None) -> float:
-    """A status time as seconds since the epoch; 0.0 for none."""
-    return time.timestamp() if time else 0.0
-
-
 def set_condition(
     status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
 ) -> JobStatus:
@@ -110,33 +100,33 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     return status.model_copy(update=update)
 
 
-def fail(seen: Observation, now: float, reason: str, message: str) -> Observation:
+def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job is over, badly."""
-    status = seen.status.model_copy(update={"completion_time": at(now), "retry": None})
-    status = set_condition(status, ConditionType.FAILED, "True", reason, message, seen.job.generation, now)
+    status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+    status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
-    return replace(seen, status=status, commit=True, events=(*seen.events, event))
+    return replace(obs, status=status, commit=True, events=(*obs.events, event))
 
 
-def replace_all(seen: Observation, status: JobStatus, event: Event) -> Observation:
+def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Every present pod goes; `status` is one that `end_incarnation` made."""
-    gone = (*seen.gone, *((p, f"incarnation {p.incarnation} is over") for p in seen.live))
-    ended = tuple((p, "ended") for p in present(seen) if p.ended and all(p.uid != g.uid for g, _ in gone))
+    gone = (*obs.gone, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
+    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in gone))
     return replace(
-        seen,
+        obs,
         status=status,
         live=(),
         gone=gone + ended,
         finishing=False,
         commit=True,
-        events=(*seen.events, event),
+        events=(*obs.events, event),
     )
 
 
-def present(seen: Observation) -> list[OwnPod]:
+def present(obs: Observation) -> list[OwnPod]:
     """The pods of the present incarnation, whatever their state; not a master that another one has followed."""
-    own = (p for p in seen.job.pods if p.incarnation == seen.status.incarnation)
-    return [p for p in own if not is_superseded(p, seen.status)]
+    own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
+    return [p for p in own if not is_superseded(p, obs.status)]
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
@@ -144,9 +134,9 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 
-def master_of(seen: Observation) -> OwnPod | None:
+def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return seen.live[0] if seen.live and seen.live[0].role == "master" else None
+    return obs.live[0] if obs.live and obs.live[0].role == "master" else None
 
 
 def is_running(pod: OwnPod) -> bool:

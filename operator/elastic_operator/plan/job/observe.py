@@ -14,6 +14,7 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job import elastic
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.failures import (
@@ -29,14 +30,12 @@ from elastic_operator.plan.job.flapping import hold_still
 from elastic_operator.plan.job.losses import avoiding, losses
 from elastic_operator.plan.job.observation import (
     Observation,
-    at,
     end_incarnation,
     fail,
     is_superseded,
     present,
     record,
     replace_all,
-    seconds,
     set_condition,
 )
 from elastic_operator.plan.job.still_training import fresh_until, still_training
@@ -58,202 +57,202 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
-    seen = Observation(job=job, status=status)
+    obs = Observation(job=job, status=status)
     if status.finished or job.deleted:
-        return seen
+        return obs
     if job.spec is None:
-        return _success(_sort_unread(seen), now)
-    seen = _sort_pods(_judge_nodes(seen, unready_since, now), unready_since)
+        return _success(_sort_unread(obs), now)
+    obs = _sort_pods(_judge_nodes(obs, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
-        before, seen = seen.status, rule(seen, now)
-        if seen.status is before:
+        before, obs = obs.status, rule(obs, now)
+        if obs.status is before:
             continue
-        if seen.status.finished:
-            return seen
-        if seen.status.incarnation != status.incarnation:
+        if obs.status.finished:
+            return obs
+        if obs.status.incarnation != status.incarnation:
             break
-    return _hold(seen, now)
+    return _hold(obs, now)
 
 
-def _hold(seen: Observation, now: float) -> Observation:
+def _hold(obs: Observation, now: float) -> Observation:
     """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
-    seen = avoiding(seen, now)
-    retry = seen.status.retry
-    if retry is None or retry.waits_for or (retry.size is not None and seen.live):
-        return seen
+    obs = avoiding(obs, now)
+    retry = obs.status.retry
+    if retry is None or retry.waits_for or (retry.size is not None and obs.live):
+        return obs
     until = seconds(retry.not_before)
-    return replace(seen, hold_until=until, held_back=retry.size is not None and now < until)
+    return replace(obs, hold_until=until, held_back=retry.size is not None and now < until)
 
 
-def _judge_nodes(seen: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
+def _judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
     """Which nodes of its pods are not Ready, which of these are given up, and when that may change."""
-    assert seen.job.spec is not None
-    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
-    unready = {node: unready_since[node] for pod in seen.job.pods if (node := pod.node) and node in unready_since}
+    assert obs.job.spec is not None
+    patience, disruption = obs.job.spec.recovery.node_loss_seconds, obs.job.disruption
+    unready = {node: unready_since[node] for pod in obs.job.pods if (node := pod.node) and node in unready_since}
     if not unready:
-        return seen
+        return obs
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
     kept = disruption.kept & due.keys() if disruption else frozenset()
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
-    training = still_training(seen.job, seen.status, asked_about, now) if asked_about else frozenset()
-    seen = _ask_the_others(seen, unready, now)
-    decided = decided_at(seen.job, seen.asked, now)
+    training = still_training(obs.job, obs.status, asked_about, now) if asked_about else frozenset()
+    obs = _ask_the_others(obs, unready, now)
+    decided = decided_at(obs.job, obs.asked, now)
     undecided = frozenset(asked_about) if now < decided else frozenset()
     wake = {node: since + patience for node, since in unready.items() if node not in due}
-    wake |= dict.fromkeys(training, fresh_until(seen.job, now))
+    wake |= dict.fromkeys(training, fresh_until(obs.job, now))
     wake |= dict.fromkeys(undecided, decided)
     wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
     return replace(
-        seen,
+        obs,
         unready_nodes=frozenset(unready),
         lost_nodes=frozenset(due) - kept - training - undecided,
         kept_nodes=kept,
         training_nodes=training,
-        wake_at=(*seen.wake_at, *(time for time in wake.values() if time < inf)),
+        wake_at=(*obs.wake_at, *(time for time in wake.values() if time < inf)),
     )
 
 
-def _ask_the_others(seen: Observation, unready: Mapping[str, float], now: float) -> Observation:
+def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
     """Whether it is to be asked now if the job's pods on other nodes go on, and from when on if not yet."""
-    assert seen.job.spec is not None
-    left = survivors(seen.job, seen.status, unready)
+    assert obs.job.spec is not None
+    left = survivors(obs.job, obs.status, unready)
     if left is None:
-        return seen
-    patience, disruption = seen.job.spec.recovery.node_loss_seconds, seen.job.disruption
+        return obs
+    patience, disruption = obs.job.spec.recovery.node_loss_seconds, obs.job.disruption
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
     begins = min(times, default=inf) + patience - ASK_SECONDS
     if now < begins:
-        return replace(seen, wake_at=(begins,) if begins < inf else ())
-    return replace(seen, asked=left)
+        return replace(obs, wake_at=(begins,) if begins < inf else ())
+    return replace(obs, asked=left)
 
 
-def _sort_pods(seen: Observation, unready_since: Mapping[str, float]) -> Observation:
+def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observation:
     """Members on one side, pods that must go on the other."""
-    assert seen.job.spec is not None
+    assert obs.job.spec is not None
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
-    for pod in sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index)):
-        if pod.node and pod.node in seen.lost_nodes and not pod.ended:
-            gone.append((pod, _why_lost(seen, pod.node, unready_since[pod.node])))
+    for pod in sorted(obs.job.pods, key=lambda p: (p.role != "master", p.index)):
+        if pod.node and pod.node in obs.lost_nodes and not pod.ended:
+            gone.append((pod, _why_lost(obs, pod.node, unready_since[pod.node])))
         elif pod.deleting_since is not None:
             continue
-        elif pod.incarnation != seen.status.incarnation:
+        elif pod.incarnation != obs.status.incarnation:
             gone.append((pod, f"incarnation {pod.incarnation} is over"))
-        elif is_superseded(pod, seen.status):
+        elif is_superseded(pod, obs.status):
             gone.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
             gone.append((pod, pod.disrupted))
-        elif seen.job.spec.is_elastic and pod.role != "master" and has_failed(pod):
+        elif obs.job.spec.is_elastic and pod.role != "master" and has_failed(pod):
             gone.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)
-    finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(seen))
-    return replace(seen, live=tuple(live), gone=tuple(gone), finishing=finishing)
+    finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(obs))
+    return replace(obs, live=tuple(live), gone=tuple(gone), finishing=finishing)
 
 
-def _sort_unread(seen: Observation) -> Observation:
+def _sort_unread(obs: Observation) -> Observation:
     """The pods of a job of which no spec is known: those that stay, and those that a decision of old has go."""
-    pods = sorted(seen.job.pods, key=lambda p: (p.role != "master", p.index))
+    pods = sorted(obs.job.pods, key=lambda p: (p.role != "master", p.index))
     staying = [pod for pod in pods if pod.deleting_since is None]
-    old = [pod for pod in staying if pod.incarnation != seen.status.incarnation]
+    old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
     live = tuple(pod for pod in staying if pod not in old and not pod.ended)
-    return replace(seen, live=live, gone=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
+    return replace(obs, live=live, gone=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
 
 
-def _why_lost(seen: Observation, node: str, since: float) -> str:
-    assert seen.job.spec is not None
-    patience = seen.job.spec.recovery.node_loss_seconds
+def _why_lost(obs: Observation, node: str, since: float) -> str:
+    assert obs.job.spec is not None
+    patience = obs.job.spec.recovery.node_loss_seconds
     return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"
 
 
-def _deadline(seen: Observation, now: float) -> Observation:
+def _deadline(obs: Observation, now: float) -> Observation:
     """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
-    assert seen.job.spec is not None
-    limit = seen.job.spec.active_deadline_seconds
+    assert obs.job.spec is not None
+    limit = obs.job.spec.active_deadline_seconds
     if limit is None:
-        return seen
-    holds = holds_nodes(seen)
-    left = limit - active_for(seen.status, holds=holds, now=now)
+        return obs
+    holds = holds_nodes(obs)
+    left = limit - active_for(obs.status, holds=holds, now=now)
     if left > 0:
-        return replace(seen, wake_at=(*seen.wake_at, now + left)) if holds else seen
-    return fail(seen, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
+        return replace(obs, wake_at=(*obs.wake_at, now + left)) if holds else obs
+    return fail(obs, now, "DeadlineExceeded", f"activeDeadlineSeconds ({limit}) passed; raise it to run longer.")
 
 
-def _success(seen: Observation, now: float) -> Observation:
+def _success(obs: Observation, now: float) -> Observation:
     """The master's main container decides; told to go first, its exit says nothing."""
-    for pod in present(seen):
+    for pod in present(obs):
         if pod.role == "master" and pod.main.exit_code == 0 and not was_told_to_go(pod):
             told = "The master finished with exit code 0."
-            status = seen.status.model_copy(update={"completion_time": at(now), "retry": None})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, seen.job.generation, now)
+            status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)
             event = Event("Succeeded", told)
-            return replace(seen, status=status, commit=True, events=(*seen.events, event))
-    return seen
+            return replace(obs, status=status, commit=True, events=(*obs.events, event))
+    return obs
 
 
-def _suspension(seen: Observation, now: float) -> Observation:
-    assert seen.job.spec is not None
-    if not seen.job.spec.suspend or not seen.live:
-        return seen
-    status = record(seen.status, now, len(seen.live), 0, "Suspended", "spec.suspend is true")
-    event = Event("ScaledDown", f"Suspended: {pods(len(seen.live))} stopped.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+def _suspension(obs: Observation, now: float) -> Observation:
+    assert obs.job.spec is not None
+    if not obs.job.spec.suspend or not obs.live:
+        return obs
+    status = record(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
+    event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")
+    return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
-def _outdated(seen: Observation, now: float) -> Observation:
+def _outdated(obs: Observation, now: float) -> Observation:
     """Pods of an older template: the job was suspended, changed and resumed faster than anybody looked."""
-    wanted = seen.job.fingerprints
-    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in seen.live):
-        return seen
-    status = record(seen.status, now, len(seen.live), 0, "Suspended", "the template was changed")
+    wanted = obs.job.fingerprints
+    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
+        return obs
+    status = record(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return replace_all(seen, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+    return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
-def _steady(seen: Observation, now: float) -> Observation:
+def _steady(obs: Observation, now: float) -> Observation:
     """Progress forgets failures, ten minutes of running where it cannot be told (135).
 
     What had to wait is forgotten ten minutes after it could be tried again.
     """
-    status = seen.status
+    status = obs.status
     if status.running_since is None:
-        return seen
+        return obs
     running_since = seconds(status.running_since)
     progressed = has_progressed(status)
     if status.failures and progressed:
-        seen = replace(seen, status=status.model_copy(update=FORGOTTEN))
+        obs = replace(obs, status=status.model_copy(update=FORGOTTEN))
     elif status.failures and progressed is None:
-        seen = _forgets(seen, now, running_since, **FORGOTTEN)
+        obs = _forgets(obs, now, running_since, **FORGOTTEN)
     if status.waits_ended_by_edits:
-        seen = _forgets(seen, now, running_since, waits_ended_by_edits=None)
+        obs = _forgets(obs, now, running_since, waits_ended_by_edits=None)
     if status.retry:
-        seen = _forgets(
-            seen, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
+        obs = _forgets(
+            obs, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
         )
-    return seen
+    return obs
 
 
-def _forgets(seen: Observation, now: float, since: float, **fields: object) -> Observation:
+def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
     """The job with these fields of its status, if it has been quiet for long enough since then."""
     due = since + STEADY_SECONDS
     if now < due:
-        return replace(seen, wake_at=(*seen.wake_at, due))
-    return replace(seen, status=seen.status.model_copy(update=fields))
+        return replace(obs, wake_at=(*obs.wake_at, due))
+    return replace(obs, status=obs.status.model_copy(update=fields))
 
 
-def _edited(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+def _edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before.
 
     For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
     have it make pods, and hold GPUs, without end.
     """
-    retry, ended = seen.status.retry, seen.status.waits_ended_by_edits or 0
-    if retry is None or retry.size is None or seen.live or seen.job.generation == seen.status.observed_generation:
-        return seen
+    retry, ended = obs.status.retry, obs.status.waits_ended_by_edits or 0
+    if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
+        return obs
     if ended >= MOST_WAITS_ENDED:
         told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
-        return replace(seen, events=(*seen.events, Event("ScaleUpBlocked", told)))
-    return replace(seen, status=seen.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))
+        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", told)))
+    return replace(obs, status=obs.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))
 
 
 _TORCHRUN = (

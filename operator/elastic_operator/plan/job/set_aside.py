@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Phase
-from elastic_operator.plan.facts.decisions import DeletePod, Plan, Share
+from elastic_operator.plan.facts.decisions import Assignment, DeletePod, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.holding import as_it_is, member_of
@@ -28,7 +28,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
 
 
-def plan_aside(job: Job, share: Share | None, now: float) -> Plan:
+def plan_aside(job: Job, share: Assignment | None, now: float) -> Plan:
     """Deletes the pods whose GPUs go to others, workers before the master; the status says why nothing else is done."""
     release = share.release if share is not None else ()
     going = sorted((pod for pod in job.pods if pod.uid in release), key=lambda pod: (pod.role == "master", -pod.index))

@@ -13,18 +13,11 @@ from elastic_operator.api.status import ConditionType, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic import next_master
 from elastic_operator.plan.job.losses import reported
-from elastic_operator.plan.job.observation import (
-    Observation,
-    at,
-    end_incarnation,
-    master_of,
-    replace_all,
-    seconds,
-    set_condition,
-)
+from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all, set_condition
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
@@ -44,98 +37,98 @@ UNNAMED = 12
 owner, or an older kubelet pulls an image."""
 
 
-def shut_out(seen: Observation, now: float) -> Observation:
+def shut_out(obs: Observation, now: float) -> Observation:
     """Pods that were planned for a node that has closed since, and are not bound to it, are made elsewhere (142).
 
     They have done no work, and nobody is to blame: nothing is counted, and nothing waits. Where the master is among
     them, the others of a Torchrun job have not trained yet, those of an Elastic one wait for the next master.
     """
-    assert seen.job.spec is not None
-    waiting = [(pod, pod.node) for pod in seen.live if not pod.bound and pod.node in seen.job.closed]
+    assert obs.job.spec is not None
+    waiting = [(pod, pod.node) for pod in obs.live if not pod.bound and pod.node in obs.job.closed]
     if not waiting:
-        return seen
-    why = {pod.uid: f"node {node} takes no pods any more ({seen.job.closed[node]})" for pod, node in waiting if node}
+        return obs
+    why = {pod.uid: f"node {node} takes no pods any more ({obs.job.closed[node]})" for pod, node in waiting if node}
     going = [pod for pod, _ in waiting]
     told = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. Not started yet, so planned anew."
-    event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in seen.live if pod.uid not in why)
-    counted = len(reported(seen)) - len(reported(replace(seen, live=left)))
-    status = seen.status.model_copy(update={"replicas": max(0, seen.status.replicas - counted)})
+    event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in obs.live if pod.uid not in why)
+    counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
     if left and left[0].role != "master" and going[0].role == "master":
-        if not seen.job.spec.is_elastic:
-            return replace_all(seen, end_incarnation(status), event)
+        if not obs.job.spec.is_elastic:
+            return replace_all(obs, end_incarnation(status), event)
         status = next_master(status, now)
-    gone = (*seen.gone, *((pod, why[pod.uid]) for pod in going))
-    return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
+    gone = (*obs.gone, *((pod, why[pod.uid]) for pod in going))
+    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))
 
 
-def refused(seen: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
+def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """What does not make the minimum, and cannot before somebody edits the job, gives its place back."""
-    assert seen.job.spec is not None
-    if not seen.job.stands or not seen.live:
-        return seen
-    if len(seen.live) >= seen.job.spec.min_replicas and master_of(seen) is not None:
-        return seen
-    event = Event("ScaleUpBlocked", f"{seen.job.stands} Its other pods are given back.", "Warning")
-    return replace_all(seen, end_incarnation(seen.status, target_replicas=0), event)
+    assert obs.job.spec is not None
+    if not obs.job.stands or not obs.live:
+        return obs
+    if len(obs.live) >= obs.job.spec.min_replicas and master_of(obs) is not None:
+        return obs
+    event = Event("ScaleUpBlocked", f"{obs.job.stands} Its other pods are given back.", "Warning")
+    return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
-def blocked(seen: Observation, now: float) -> Observation:
+def blocked(obs: Observation, now: float) -> Observation:
     """More pods than there are the API server does not take: tried again later, by itself.
 
     What does not make the minimum goes meanwhile, since it may stand in others' way: two jobs under one quota, say.
     Pods on their way out may be what stands in the way, so these are waited for first.
     """
-    assert seen.job.spec is not None
-    leaving = any(pod.deleting_since is not None for pod in seen.job.pods)
-    if not seen.job.blocked or leaving or seen.job.spec.suspend:
-        return seen
-    least, times = seen.job.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
-    return _try_later(seen, now, seen.live, seen.job.blocked, least=least, times=times)
+    assert obs.job.spec is not None
+    leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
+    if not obs.job.blocked or leaving or obs.job.spec.suspend:
+        return obs
+    least, times = obs.job.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
+    return _try_later(obs, now, obs.live, obs.job.blocked, least=least, times=times)
 
 
-def stuck(seen: Observation, now: float) -> Observation:
+def stuck(obs: Observation, now: float) -> Observation:
     """Pods the scheduler cannot place are taken back, and the size they were for is not tried for a while.
 
     Those that ask for new nodes get longer; where no node came, what there is of the minimum goes with them.
     """
-    waiting = [pod for pod in seen.live if pod.unschedulable and pod.unschedulable_since is not None]
+    waiting = [pod for pod in obs.live if pod.unschedulable and pod.unschedulable_since is not None]
     if not waiting:
-        return seen
-    pods = [pod for pod in waiting if not _is_awaited(seen, pod)]
-    waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(seen, pod)) for pod in pods]
+        return obs
+    pods = [pod for pod in waiting if not _is_awaited(obs, pod)]
+    waits = [(pod, (pod.unschedulable_since or 0.0) + _patience(obs, pod)) for pod in pods]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(seen, wake_at=(*seen.wake_at, *(until for _, until in waits)))
-    left = tuple(pod for pod in seen.live if pod not in due)
+        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+    left = tuple(pod for pod in obs.live if pod not in due)
     times = UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS
-    if _asks_for_nodes(seen, due[0]):
-        why = f"No node came within {_patience(seen, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return _try_later(seen, now, left, why, least=_minimum(seen), times=times, waits_for="Nodes")
+    if _asks_for_nodes(obs, due[0]):
+        why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
+        return _try_later(obs, now, left, why, least=_minimum(obs), times=times, waits_for="Nodes")
     why = f"{UNPLACED} {due[0].name}: {due[0].unschedulable}"
-    return _try_later(seen, now, left, why, least=1, times=times)
+    return _try_later(obs, now, left, why, least=1, times=times)
 
 
-def not_started(seen: Observation, now: float) -> Observation:
+def not_started(obs: Observation, now: float) -> Observation:
     """Pods that have a node and do not start there (an image, a volume, a setting that is not to be had) go (136).
 
     Those that are left go with them if they are fewer than the minimum: they would hold GPUs for nothing. An init
     container that runs is the user's own code at work, as the main one is later. An image that is on its way takes what
     it takes: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
     """
-    waiting = [pod for pod in seen.live if _starts(pod) and not _is_awaited(seen, pod)]
-    waiting = [pod for pod in waiting if pod.node not in seen.unready_nodes and not pod.main.is_on_its_way]
-    if not seen.job.start_seconds or seen.finishing or not waiting:
-        return seen
-    waits = [(pod, _since(pod) + _start_seconds(seen, pod)) for pod in waiting]
+    waiting = [pod for pod in obs.live if _starts(pod) and not _is_awaited(obs, pod)]
+    waiting = [pod for pod in waiting if pod.node not in obs.unready_nodes and not pod.main.is_on_its_way]
+    if not obs.job.start_seconds or obs.finishing or not waiting:
+        return obs
+    waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
     due = [pod for pod, until in waits if now >= until]
     if not due:
-        return replace(seen, wake_at=(*seen.wake_at, *(until for _, until in waits)))
-    why, left = _why_not_started(seen, due), tuple(pod for pod in seen.live if pod not in due)
+        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+    why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
     times = NOT_STARTED_SECONDS, LONGEST_NOT_STARTED_SECONDS
-    seen = _try_later(seen, now, left, why, least=_minimum(seen), times=times)
+    obs = _try_later(obs, now, left, why, least=_minimum(obs), times=times)
     reason = due[0].main.waiting_reason or "ContainerCreating"
-    status = set_condition(seen.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, seen.job.generation, now)
-    return replace(seen, status=status)
+    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
+    return replace(obs, status=status)
 
 
 def takes_from(retry: Retry | None) -> float:
@@ -161,12 +154,12 @@ def _since(pod: OwnPod) -> float:
     return max(bound, pod.main.waiting_since or bound)
 
 
-def _start_seconds(seen: Observation, pod: OwnPod) -> int:
+def _start_seconds(obs: Observation, pod: OwnPod) -> int:
     """How long the pod gets to start."""
-    return seen.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
+    return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
 
 
-def _why_not_started(seen: Observation, due: list[OwnPod]) -> str:
+def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
     """Names the first pod, the container and the reason."""
     pod, main = due[0], due[0].main
     more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
@@ -175,33 +168,33 @@ def _why_not_started(seen: Observation, due: list[OwnPod]) -> str:
     else:
         said = f"{main.waiting_reason}: {main.waiting_message}".rstrip(": ")
     container = f"container {main.waiting_container}: " if main.waiting_container else ""
-    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(seen, pod)} s{more}: {container}{said}"
+    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{said}"
 
 
-def _is_awaited(seen: Observation, pod: OwnPod) -> bool:
+def _is_awaited(obs: Observation, pod: OwnPod) -> bool:
     """Whether it is a master that the others wait for, for as long as they do."""
-    return pod.role == "master" and seen.status.master_lost_time is not None
+    return pod.role == "master" and obs.status.master_lost_time is not None
 
 
-def _patience(seen: Observation, pod: OwnPod) -> float:
+def _patience(obs: Observation, pod: OwnPod) -> float:
     """How long the scheduler gets for it, in seconds."""
-    provisioning = seen.job.provisioning
-    return provisioning.timeout_seconds if provisioning and _asks_for_nodes(seen, pod) else STUCK_SECONDS
+    provisioning = obs.job.provisioning
+    return provisioning.timeout_seconds if provisioning and _asks_for_nodes(obs, pod) else STUCK_SECONDS
 
 
-def _asks_for_nodes(seen: Observation, pod: OwnPod) -> bool:
+def _asks_for_nodes(obs: Observation, pod: OwnPod) -> bool:
     """Whether no node was chosen for it, and those that have one do not make the minimum."""
-    placed = sum(member.node is not None for member in seen.live)
-    return seen.job.provisioning is not None and pod.node is None and placed < _minimum(seen)
+    placed = sum(member.node is not None for member in obs.live)
+    return obs.job.provisioning is not None and pod.node is None and placed < _minimum(obs)
 
 
-def _minimum(seen: Observation) -> int:
-    assert seen.job.spec is not None
-    return seen.job.spec.min_replicas
+def _minimum(obs: Observation) -> int:
+    assert obs.job.spec is not None
+    return obs.job.spec.min_replicas
 
 
 def _try_later(
-    seen: Observation,
+    obs: Observation,
     now: float,
     left: tuple[OwnPod, ...],
     why: str,
@@ -217,16 +210,16 @@ def _try_later(
     size is ruled out meanwhile: only nodes are not asked for. Tries that the scheduler placed nowhere count by
     themselves: others rest from the job after so many of them (139).
     """
-    before = seen.status.retry
+    before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
     attempt = (before.attempt if before is not None and goes_on else 0) + 1
     wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
-    wait += wait * (sum(map(ord, seen.job.uid)) % 50) // 100
+    wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
     size = None if waits_for else len(left) + 1
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
-    status = seen.status.model_copy(update={"retry": retry, "replicas": len(left)})
+    status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if len(left) < least or left[0].role != "master":
-        return replace_all(seen, end_incarnation(status, target_replicas=0), event)
-    gone = (*seen.gone, *((pod, why) for pod in seen.live if pod not in left))
-    return replace(seen, status=status, live=left, gone=gone, commit=True, events=(*seen.events, event))
+        return replace_all(obs, end_incarnation(status, target_replicas=0), event)
+    gone = (*obs.gone, *((pod, why) for pod in obs.live if pod not in left))
+    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))

@@ -22,7 +22,7 @@ from elastic_operator.api.status import Condition, Truth
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.job.observation import at
+from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})

@@ -9,35 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, Claim, Seat
-from elastic_operator.plan.allocation.preemption.options import Ways
+from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat
+from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.units import Offers
 from elastic_operator.plan.allocation.preemption.victims import Victims, clear
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
 
 
-def displace(table: Table, taker: Claim, roles: Sequence[str], victims: Victims, *, only: int | None = None) -> bool:
+def displace(
+    state: AllocationState, taker: JobEntry, roles: Sequence[str], victims: Victims, *, only: int | None = None
+) -> bool:
     """Seat all these roles, displacing what `victims` allow; all of them, or nothing and False.
 
     Others go from the node `only`, if it is given.
     """
     if not victims.any():
         return False
-    mark, took = table.mark(), len(taker.took)
+    mark, took = state.mark(), len(taker.took)
     gpus = [taker.ask(role).gpus for role in roles]
-    if _make_room_under_limits(table, taker, sum(gpus), victims):
-        ways = Ways(table, taker, victims, only=only)
-        done = all(_seat(table, taker, role, sum(gpus[i:]), ways) for i, role in enumerate(roles))
-        done = done and (not taker.account or table.accounts.may_borrow(taker.account, 0))
-        if done and (table.serving or not table.brake(taker, since=took)):  # a gang is braked as a whole
+    if _make_room_under_limits(state, taker, sum(gpus), victims):
+        options = Options(state, taker, victims, only=only)
+        done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
+        done = done and (not taker.account or state.accounts.may_borrow(taker.account, 0))
+        if done and (state.serving or not state.brake(taker, since=took)):  # a gang is braked as a whole
             return True
-    table.roll_back(mark)
+    state.roll_back(mark)
     return False
 
 
-def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Victims) -> bool:
+def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
     """Have the weakest under each limit go that `need` more would pass."""
     account = taker.account
     if account is None or taker.request:
@@ -48,89 +50,89 @@ def _make_room_under_limits(table: Table, taker: Claim, need: int, victims: Vict
             unit = offers.take_weakest(victims.taking(need))
             if unit is None:
                 return False
-            clear(table, taker, [unit])
+            clear(state, taker, [unit])
     return True
 
 
-def _seat(table: Table, taker: Claim, role: str, need: int, ways: Ways) -> bool:
+def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options: Options) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(table, taker, role) if _may_use_idle(table, taker, role) else None
+    seat = find_seat(state, taker, role) if _may_use_idle(state, taker, role) else None
     if seat is None:
-        way = ways.cheapest(role, need)
-        if way is None:
+        option = options.cheapest(role, need)
+        if option is None:
             return False
-        clear(table, taker, way.units)
-        seat = Seat(role, Spot(way.node, ready=False))
-    table.sit(taker, seat)
+        clear(state, taker, option.units)
+        seat = Seat(role, Spot(option.node, ready=False))
+    state.sit(taker, seat)
     return True
 
 
-def _may_use_idle(table: Table, taker: Claim, role: str) -> bool:
+def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
     """Whether a GPU that is idle may be used, or is kept for its owner."""
     account = taker.account
-    return not account or table.accounts.may_borrow(account, taker.ask(role).gpus)
+    return not account or state.accounts.may_borrow(account, taker.ask(role).gpus)
 
 
-def give_back(table: Table) -> None:
+def give_back(state: AllocationState) -> None:
     """Keep each pod that was to go after all, the strongest first, if those who took its room fit elsewhere."""
-    for claim in sorted(table.touched, key=lambda claim: claim.rank):
-        if len(claim.kept) == len(claim.staying) or (claim.displaced and not claim.served) or not claim.sizes:
+    for entry in sorted(state.touched, key=lambda entry: entry.rank):
+        if len(entry.kept) == len(entry.staying) or (entry.displaced and not entry.served) or not entry.sizes:
             continue
-        if claim.seats:
-            _prefer_own(table, claim)
-        if not claim.starts_anew:
-            _keep_more(table, claim)
+        if entry.seats:
+            _prefer_own(state, entry)
+        if not entry.starts_anew:
+            _keep_more(state, entry)
 
 
-def _prefer_own(table: Table, claim: Claim) -> None:
+def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
     """Its own pods instead of as many that are to come, where they have their room again; without its master none."""
-    for member in list(table.released(claim)):
-        seats = [seat for seat in claim.seats if seat.role == member.role]
-        if seats and not _swap(table, claim, member, seats) and member.role == MASTER:
+    for member in list(state.released(entry)):
+        seats = [seat for seat in entry.seats if seat.role == member.role]
+        if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
             break
-    if not claim.seats:
-        table.note_given_back(claim)
+    if not entry.seats:
+        state.note_given_back(entry)
 
 
-def _swap(table: Table, claim: Claim, member: Member, seats: Sequence[Seat]) -> bool:
-    mark, here = table.mark(), claim.at.get(member.uid)
-    table.stand(claim, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
-    if table.fits_back(claim, member):
-        table.restore(claim, member)
+def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
+    mark, here = state.mark(), entry.at.get(member.uid)
+    state.stand(entry, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
+    if state.fits_back(entry, member):
+        state.restore(entry, member)
         return True
-    table.roll_back(mark)
+    state.roll_back(mark)
     return False
 
 
-def _keep_more(table: Table, claim: Claim) -> None:
+def _keep_more(state: AllocationState, entry: JobEntry) -> None:
     """As many as may stay; a job that has an allowed size is left with one."""
-    good = table.mark() if claim.size in claim.sizes else None
-    for member in list(table.released(claim)):
-        if claim.fits_more(1):
-            _try_to_keep(table, claim, member)
-            good = table.mark() if claim.size in claim.sizes else good
+    good = state.mark() if entry.size in entry.sizes else None
+    for member in list(state.released(entry)):
+        if entry.fits_more(1):
+            _try_to_keep(state, entry, member)
+            good = state.mark() if entry.size in entry.sizes else good
     if good is not None:
-        table.roll_back(good)
+        state.roll_back(good)
 
 
-def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
-    if claim.account and claim.account.over(table.gpus_of(member.requests)):
+def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> None:
+    if entry.account and entry.account.over(state.gpus_of(member.requests)):
         return
-    mark = table.mark()
+    mark = state.mark()
     moved = []
-    for owner, seat in _seats_on(table, claim.at.get(member.uid)):
-        if table.fits_back(claim, member):
+    for owner, seat in _seats_on(state, entry.at.get(member.uid)):
+        if state.fits_back(entry, member):
             break
-        table.stand(owner, seat)
+        state.stand(owner, seat)
         moved.append((owner, seat.role))
-    if table.fits_back(claim, member):
-        table.restore(claim, member)
-        if all(seat_all(table, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+    if state.fits_back(entry, member):
+        state.restore(entry, member)
+        if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
             return
-    table.roll_back(mark)
+    state.roll_back(mark)
 
 
-def _seats_on(table: Table, node: int | None) -> list[tuple[Claim, Seat]]:
+def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:
     """Seats on the node that may move, those of the weakest jobs first."""
-    here = [] if node is None else [(c, s) for c, s in table.seated[node] if not (c.request and c.request.promised)]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not (c.request and c.request.promised)]
     return sorted(here, key=lambda pair: -pair[0].rank)

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Claim
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 
@@ -28,14 +28,14 @@ class Offers:
         self._victims = victims
         self._singles: _Heaps = {}
         self._wholes: _Heaps = {}
-        self._current: dict[Claim, Unit | None] = {}
+        self._current: dict[JobEntry, Unit | None] = {}
         """Each job's whole as it is in `_wholes`."""
-        self._gone: set[Claim] = set()
+        self._gone: set[JobEntry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(victims.under(account))
         """Jobs whose whole is not listed, or no longer as it is. They are listed when no single pod may go."""
-        for claim in self._unlisted:
-            self._list(self._singles, victims.singles(claim))
+        for entry in self._unlisted:
+            self._list(self._singles, victims.singles(entry))
 
     def take_weakest(self, taking: Taking | None) -> Unit | None:
         """The weakest unit of those that may go; None if none may."""
@@ -43,15 +43,15 @@ class Offers:
 
     def _listed_wholes(self) -> _Heaps:
         unlisted, self._unlisted = self._unlisted, {}
-        for claim in unlisted:
-            if claim not in self._gone:
-                whole = self._current[claim] = self._victims.whole(claim)
+        for entry in unlisted:
+            if entry not in self._gone:
+                whole = self._current[entry] = self._victims.whole(entry)
                 self._list(self._wholes, [whole] if whole else [])
         return self._wholes
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            heap = heaps.setdefault((unit.claim.account, unit.gpus, unit.cost is Cost.HELD), [])
+            heap = heaps.setdefault((unit.entry.account, unit.gpus, unit.cost is Cost.HELD), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:
@@ -61,9 +61,9 @@ class Offers:
             return None
         _, _, unit = heappop(min(able, key=lambda heap: (strength(heap[0][2], taking), heap[0][1])))
         if unit.whole:
-            self._gone.add(unit.claim)
+            self._gone.add(unit.entry)
         else:
-            self._unlisted[unit.claim] = None
+            self._unlisted[unit.entry] = None
         return unit
 
     def _without_stale(self, heap: list[_Entry]) -> list[_Entry]:
@@ -72,4 +72,4 @@ class Offers:
         return heap
 
     def _is_stale(self, unit: Unit) -> bool:
-        return unit.claim in self._gone or (unit.whole and self._current[unit.claim] is not unit)
+        return unit.entry in self._gone or (unit.whole and self._current[unit.entry] is not unit)

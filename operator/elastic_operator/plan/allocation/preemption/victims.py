@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, Claim, Seat
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.state import Table
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 
 _LAST = 1 << 30
@@ -45,7 +45,7 @@ class Unit:
     """
 
     cost: Cost
-    claim: Claim
+    entry: JobEntry
     members: tuple[Member, ...]
     seats: tuple[Seat, ...]
     gpus: int
@@ -59,7 +59,7 @@ class Unit:
     @property
     def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
         """What would become free on the node."""
-        asks = [self.claim.ask(seat.role) for seat in self.seats]
+        asks = [self.entry.ask(seat.role) for seat in self.seats]
         return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in asks]
 
     @property
@@ -67,22 +67,24 @@ class Unit:
         """Later in the order of jobs first (lower priority, younger); then workers, the highest index first."""
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == MASTER
-        return -self.claim.rank, is_master, -index
+        return -self.entry.rank, is_master, -index
 
 
 def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
     """Cheap kinds first; then of the team furthest beyond its fair share; then the weakest."""
-    excess = taking.excess(unit.claim.account) if taking and unit.claim.account else -1.0
+    excess = taking.excess(unit.entry.account) if taking and unit.entry.account else -1.0
     return unit.cost, -excess, *unit.weakness
 
 
 class Victims:
     """What one taker, which lacks `need` GPUs, may displace."""
 
-    def __init__(self, table: Table, taker: Claim, need: int, *, growing: bool = False, most: Cost = Cost.JOB) -> None:
-        self._table, self._taker, self._growing, self._most = table, taker, growing, most
-        taking = self.taking(need) if table.snapshot.reclaiming else None
-        self._givers = taking.givers(table.by_account) if taking else frozenset[Account]()
+    def __init__(
+        self, state: AllocationState, taker: JobEntry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
+    ) -> None:
+        self._state, self._taker, self._growing, self._most = state, taker, growing, most
+        taking = self.taking(need) if state.snapshot.reclaiming else None
+        self._givers = taking.givers(state.by_account) if taking else frozenset[Account]()
 
     @property
     def kind(self) -> tuple[bool, Cost]:
@@ -98,162 +100,162 @@ class Victims:
         """Whether there may be something; False is certain."""
         if self._givers:
             return True
-        team = [] if self._growing else self._table.by_team[self._taker.team]
-        return any(gives_within_team(self._table, claim, self._taker) for claim in team)
+        team = [] if self._growing else self._state.by_team[self._taker.team]
+        return any(gives_within_team(self._state, entry, self._taker) for entry in team)
 
     def hosts(self) -> set[int]:
         """The nodes on which something may go."""
-        table, accounts = self._table, self._givers
-        claims = [claim for account in accounts for claim in table.by_account[account]]
-        claims += [] if self._growing else table.by_team[self._taker.team]
-        return {node for claim in claims if claim.size and self._may_give(claim) for node in claim.near}
+        state, accounts = self._state, self._givers
+        entries = [entry for account in accounts for entry in state.by_account[account]]
+        entries += [] if self._growing else state.by_team[self._taker.team]
+        return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
-    def weakest_first(self, taking: Taking, gpus: int) -> list[Claim]:
+    def weakest_first(self, taking: Taking, gpus: int) -> list[JobEntry]:
         """Other teams' jobs that can spare a worker with so many GPUs, in the order in which they give."""
-        claims = [c for account in self._givers for c in self._table.by_account[account] if c.worker.gpus >= gpus]
-        able = [c for c in claims if c.spare and c.complete and c.team != self._taker.team]
+        entries = [c for account in self._givers for c in self._state.by_account[account] if c.worker.gpus >= gpus]
+        able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each for itself; what may go together is for the caller to ask again."""
-        here: dict[Claim, tuple[list[Member], list[Seat]]] = {}
-        for claim, member in self._table.residents[node].values():
-            here.setdefault(claim, ([], []))[0].append(member)
-        for claim, seat in self._table.seated[node]:
-            here.setdefault(claim, ([], []))[1].append(seat)
-        for claim, (members, seats) in here.items():
-            if self._may_give(claim):
-                yield from (unit for unit in self._units(claim, members, seats) if unit.cost <= self._most)
+        here: dict[JobEntry, tuple[list[Member], list[Seat]]] = {}
+        for entry, member in self._state.residents[node].values():
+            here.setdefault(entry, ([], []))[0].append(member)
+        for entry, seat in self._state.seated[node]:
+            here.setdefault(entry, ([], []))[1].append(seat)
+        for entry, (members, seats) in here.items():
+            if self._may_give(entry):
+                yield from (unit for unit in self._units(entry, members, seats) if unit.cost <= self._most)
 
-    def under(self, account: Account) -> list[Claim]:
+    def under(self, account: Account) -> list[JobEntry]:
         """The jobs whose GPUs count for that account and that may give something."""
-        charged = (c for c in self._table.claims if c.account and account in c.account.path)
-        return [claim for claim in charged if claim.size and self._may_give(claim)]
+        charged = (c for c in self._state.entries if c.account and account in c.account.path)
+        return [entry for entry in charged if entry.size and self._may_give(entry)]
 
-    def singles(self, claim: Claim) -> list[Unit]:
+    def singles(self, entry: JobEntry) -> list[Unit]:
         """The job's pods that go one by one, in the order they go in, wherever they are."""
-        units = self._singles(claim, _in_order(claim.kept), claim.seats)
+        units = self._singles(entry, _in_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.cost <= self._most]
 
-    def whole(self, claim: Claim) -> Unit | None:
+    def whole(self, entry: JobEntry) -> Unit | None:
         """The job as a whole, if it may go."""
-        members, seats = _in_order(claim.kept), claim.seats
-        unit = self._whole(claim, members, seats, besides=len(self._singles(claim, members, seats)))
+        members, seats = _in_order(entry.kept), entry.seats
+        unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
     def may_go(self, unit: Unit, taking: Taking | None) -> bool:
         """Whether the taker may take the unit after what it has taken so far."""
-        if self._in_team(unit.claim) or unit.claim.account is None or taking is None:
+        if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
             return True
-        return taking.may(unit.claim.account, unit.gpus, held=unit.cost is Cost.HELD)
+        return taking.may(unit.entry.account, unit.gpus, held=unit.cost is Cost.HELD)
 
-    def _in_team(self, claim: Claim) -> bool:
-        return claim.team == self._taker.team
+    def _in_team(self, entry: JobEntry) -> bool:
+        return entry.team == self._taker.team
 
-    def _may_give(self, claim: Claim) -> bool:
+    def _may_give(self, entry: JobEntry) -> bool:
         """Whether anything of that job may go at all."""
         taker = self._taker
-        if claim is taker:
+        if entry is taker:
             return not self._growing
-        if claim.request is not None:
-            return bool(claim.seats) and not claim.request.promised and claim.account in self._givers
-        if not claim.job.preemptible or (taker.request and not self._table.snapshot.reclaiming):
+        if entry.request is not None:
+            return bool(entry.seats) and not entry.request.promised and entry.account in self._givers
+        if not entry.job.preemptible or (taker.request and not self._state.snapshot.reclaiming):
             return False
-        if taker.request and taker.request.preempts and taker.request.priority > min(claim.job.pod_priorities):
+        if taker.request and taker.request.preempts and taker.request.priority > min(entry.job.pod_priorities):
             return False
-        if self._in_team(claim):
+        if self._in_team(entry):
             return not self._growing
-        return claim.account in self._givers
+        return entry.account in self._givers
 
-    def _units(self, claim: Claim, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
+    def _units(self, entry: JobEntry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """A job's pods among these, in the order they go in."""
         members = _in_order(members)
-        singles = self._singles(claim, members, seats)
+        singles = self._singles(entry, members, seats)
         yield from singles
-        if whole := self._whole(claim, members, seats, besides=len(singles)):
+        if whole := self._whole(entry, members, seats, besides=len(singles)):
             yield whole
 
-    def _singles(self, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
+    def _singles(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
         """Those that go one by one; the same, without the first, once that has gone."""
         workers = [m for m in members if m.role != MASTER]
-        singles = [_of_seat(claim, s) for s in seats if s.role == WORKER] + [self._of_member(claim, m) for m in workers]
-        if claim is self._taker:
-            own = singles[: claim.spare if not claim.has_master else 0]
+        singles = [_of_seat(entry, s) for s in seats if s.role == WORKER] + [self._of_member(entry, m) for m in workers]
+        if entry is self._taker:
+            own = singles[: entry.spare if not entry.has_master else 0]
             return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
-        if claim.complete:
-            return singles[: claim.spare]
-        if claim.reserves:
-            goes = not self._in_team(claim) or claim.job.priority < self._taker.job.priority
-            return [replace(_of_seat(claim, seat), cost=Cost.HELD) for seat in seats] if goes else []
-        return [] if claim.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
+        if entry.complete:
+            return singles[: entry.spare]
+        if entry.reserves:
+            goes = not self._in_team(entry) or entry.job.priority < self._taker.job.priority
+            return [replace(_of_seat(entry, seat), cost=Cost.HELD) for seat in seats] if goes else []
+        return [] if entry.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
 
-    def _whole(self, claim: Claim, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
+    def _whole(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The job as a whole, if more of it is here than what goes one by one."""
-        if claim is self._taker or besides >= len(members) + len(seats):
+        if entry is self._taker or besides >= len(members) + len(seats):
             return None
-        if claim.complete:
-            return self._of_all(Cost.JOB, claim, members, seats) if self._may_go_whole(claim) else None
-        return None if claim.reserves or claim.served else self._of_all(Cost.STUCK_JOB, claim, members, seats)
+        if entry.complete:
+            return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
+        return None if entry.reserves or entry.served else self._of_all(Cost.STUCK_JOB, entry, members, seats)
 
-    def _may_go_whole(self, claim: Claim) -> bool:
-        if self._in_team(claim):
-            return _yields_to(self._table, claim, self._taker)
-        if self._table.spares_whole_jobs(self._taker):
+    def _may_go_whole(self, entry: JobEntry) -> bool:
+        if self._in_team(entry):
+            return _yields_to(self._state, entry, self._taker)
+        if self._state.spares_whole_jobs(self._taker):
             return False
-        least = claim.account.team.min_runtime_seconds if claim.account and claim.kept else 0
-        return not claim.job.running_since or self._table.now >= claim.job.running_since + least
+        least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
+        return not entry.job.running_since or self._state.now >= entry.job.running_since + least
 
-    def _of_member(self, claim: Claim, member: Member) -> Unit:
-        gpus = self._table.gpus_of(member.requests)
-        return Unit(Cost.SURPLUS, claim, (member,), (), gpus, gpus)
+    def _of_member(self, entry: JobEntry, member: Member) -> Unit:
+        gpus = self._state.gpus_of(member.requests)
+        return Unit(Cost.SURPLUS, entry, (member,), (), gpus, gpus)
 
-    def _of_all(self, cost: Cost, claim: Claim, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
-        held = sum(self._table.gpus_of(member.requests) for member in claim.kept)
-        coming = sum(claim.ask(seat.role).gpus for seat in claim.seats)
-        return Unit(cost, claim, tuple(members), tuple(seats), held + coming, held)
+    def _of_all(self, cost: Cost, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+        held = sum(self._state.gpus_of(member.requests) for member in entry.kept)
+        coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
+        return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
 
-def gives_within_team(table: Table, claim: Claim, taker: Claim) -> int:
+def gives_within_team(state: AllocationState, entry: JobEntry, taker: JobEntry) -> int:
     """How many GPUs a job has to give for the minimum of a job of its team: another one, or its own."""
-    if claim is taker:
-        return 0 if claim.has_master else claim.spare * claim.worker.gpus
-    if not claim.job.preemptible or not claim.size:
+    if entry is taker:
+        return 0 if entry.has_master else entry.spare * entry.worker.gpus
+    if not entry.job.preemptible or not entry.size:
         return 0
-    if claim.reserves and claim.job.priority >= taker.job.priority:
+    if entry.reserves and entry.job.priority >= taker.job.priority:
         return 0
-    if not claim.complete:
-        return 0 if claim.served else claim.gpus
-    return claim.gpus if _yields_to(table, claim, taker) else claim.spare * claim.worker.gpus
+    if not entry.complete:
+        return 0 if entry.served else entry.gpus
+    return entry.gpus if _yields_to(state, entry, taker) else entry.spare * entry.worker.gpus
 
 
-def given_within_team(table: Table, taker: Claim) -> int:
+def given_within_team(state: AllocationState, taker: JobEntry) -> int:
     """How many GPUs all jobs of its team have to give for its minimum.
 
     For those who have nothing the answer is the same until something changes; thousands of them may wait.
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority, table.spares_whole_jobs(taker)), table.board.moves
-    known = table.given.get(key)
+    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.board.moves
+    known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
-        given = sum(gives_within_team(table, claim, taker) for claim in table.by_account[account] if claim.size)
+        given = sum(gives_within_team(state, entry, taker) for entry in state.by_account[account] if entry.size)
         if taker.size:
             return given
-        known = table.given[key] = now, given
+        known = state.given[key] = now, given
     return known[1]
 
 
-def _yields_to(table: Table, claim: Claim, taker: Claim) -> bool:
+def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool:
     """Whether a job goes as a whole for another one of its team: of higher priority, or if its own turn is over."""
-    if table.spares_whole_jobs(taker):
+    if state.spares_whole_jobs(taker):
         return False
-    if claim.job.priority != taker.job.priority:
-        return claim.job.priority < taker.job.priority
-    quantum = claim.account.team.quantum_seconds if claim.account else None
-    if quantum is None or not claim.job.running_since or taker.kept:
+    if entry.job.priority != taker.job.priority:
+        return entry.job.priority < taker.job.priority
+    quantum = entry.account.team.quantum_seconds if entry.account else None
+    if quantum is None or not entry.job.running_since or taker.kept:
         return False
-    return table.now >= claim.job.running_since + quantum
+    return state.now >= entry.job.running_since + quantum
 
 
 def _in_order(members: Iterable[Member]) -> list[Member]:
@@ -261,18 +263,18 @@ def _in_order(members: Iterable[Member]) -> list[Member]:
     return sorted(members, key=lambda m: (m.role == MASTER, -m.index))
 
 
-def _of_seat(claim: Claim, seat: Seat) -> Unit:
-    return Unit(Cost.SURPLUS, claim, (), (seat,), claim.ask(seat.role).gpus, 0)
+def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
+    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.ask(seat.role).gpus, 0)
 
 
-def clear(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
+def clear(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
     """Have the units go."""
     for unit in units:
-        table.note_taken(unit.claim, unit.claim.kept if unit.whole else unit.members, taker)
+        state.note_taken(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
-            table.displace(unit.claim)
+            state.displace(unit.entry)
             continue
         for seat in unit.seats:
-            table.stand(unit.claim, seat)
+            state.stand(unit.entry, seat)
         for member in unit.members:
-            table.release(unit.claim, member)
+            state.release(unit.entry, member)
