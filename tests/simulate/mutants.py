@@ -14,21 +14,18 @@ from elastic_operator.loop import controller, view
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import roster, rounds
-from elastic_operator.plan.allocation import state
+from elastic_operator.plan.allocation import roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import JobEntry
-from elastic_operator.plan.allocation.preemption import preempt as displace
-from elastic_operator.plan.allocation.preemption import rules as entitle
-from elastic_operator.plan.allocation.preemption import victims
+from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Nomination, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.job import reconcile as settle
 from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Policy
 from elastic_operator.read.bulkhead import Bulkhead
@@ -255,15 +252,15 @@ MUTANTS: Mapping[str, Mutant] = {
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
     "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
-    "nothing is taken for a fair share": _instead((entitle.Taking, "may", _only_for_guarantees)),
+    "nothing is taken for a fair share": _instead((Taking, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
-    "a job starts with less than its minimum": _instead((settle, "_can_start", _always)),
+    "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
     "the order of the input decides": _told(_as_old_as_they_come),
-    "everybody may take from everybody": _instead((entitle.Taking, "may", _always)),
+    "everybody may take from everybody": _instead((Taking, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
-        (displace, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
+        (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, requests=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),

@@ -25,7 +25,7 @@ from tests.simulate.violation import ViolationError
 
 FIRST_SECONDS = 180.0
 """No object waits longer for its first try, and for a look at everything anew after that."""
-AT_WHAT_IS_GIVEN = ("settle", "explain", "act")
+AT_WHAT_IS_GIVEN = ("reconcile", "explain", "act")
 """Stations that a job comes by when an allocation was made."""
 
 
@@ -48,10 +48,10 @@ STATIONS = {
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
     "demand": Station(kinds.JOBS, read, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
-    "settle": Station(kinds.JOBS, controller, "settle"),
+    "reconcile": Station(kinds.JOBS, controller, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "request": Station(kinds.PODS, requests.Requests, "_look_at"),
+    "request": Station(kinds.PODS, requests.PendingPods, "_look_at"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),

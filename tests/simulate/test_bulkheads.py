@@ -55,7 +55,7 @@ def errors(kind: str) -> float:
 
 
 @pytest.mark.parametrize("pods_pass", [False, True], ids=["before-it-is-asked-about", "when-its-pods-have-passed"])
-@pytest.mark.parametrize("station", ["settle", "act"])
+@pytest.mark.parametrize("station", ["reconcile", "act"])
 def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given(station: str, pods_pass: bool) -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")
